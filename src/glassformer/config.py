@@ -1,0 +1,193 @@
+"""Frozen dataclasses to and from TOML, with overrides and the nearest name for a wrong key."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from glassformer.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A hint such as ``did you mean 'epochs'?`` or the list of what there is."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Raises:
+        ConfigError: the file is missing, not UTF-8 or not TOML; the message has the line.
+    """
+    path = Path(path)
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, IsADirectoryError):
+        raise ConfigError("no such recipe file", where=str(path)) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"not valid TOML: {error}", where=str(path)) from None
+
+
+def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
+    """A dataclass from a (nested) mapping; types are checked, an int is taken for a float.
+
+    Raises:
+        ConfigError: an unknown key (with the nearest name) or a value of the wrong type.
+    """
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    kwargs: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in fields:
+            raise ConfigError(
+                f"unknown key {key!r}", where=where, fix=nearest(key, list(fields)).capitalize()
+            )
+        hint = hints[key]
+        if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+            kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}")
+        else:
+            kwargs[key] = _coerce(value, hint, f"{where}.{key}")
+    try:
+        return cls(**kwargs)
+    except TypeError as error:
+        raise ConfigError(str(error), where=where) from None
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:
+    options = (
+        typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    )
+    for option in options:
+        origin = typing.get_origin(option) or option
+        if origin is typing.Any:
+            return value
+        if origin is typing.Literal:
+            if value in typing.get_args(option):
+                return value
+        elif option is type(None):
+            if value is None:
+                return None
+        elif origin is float:
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                return float(value)
+        elif origin is int:
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value
+        elif origin is tuple:
+            if isinstance(value, list | tuple):
+                return tuple(value)
+        elif isinstance(value, origin):
+            return value
+    choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
+    if choices and isinstance(value, str):
+        raise ConfigError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices).capitalize())
+    wanted = choices or [getattr(o, "__name__", str(o)) for o in options]
+    raise ConfigError(f"{value!r} does not fit", where=where, fix=f"Wanted: {', '.join(map(str, wanted))}")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A dataclass as plain values; keys whose value is None are left out (TOML has no null)."""
+    out: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            out[field.name] = to_dict(value)
+        elif isinstance(value, tuple):
+            out[field.name] = list(value)
+        elif value is not None:
+            out[field.name] = value
+    return out
+
+
+def to_toml(config: Any, header: str = "") -> str:
+    """A dataclass as TOML text: plain keys first, then a table per nested dataclass."""
+    lines = [f"# {line}".rstrip() for line in header.splitlines()]
+    _write_table(to_dict(config), "", lines)
+    return "\n".join(lines) + "\n"
+
+
+def _write_table(values: Mapping[str, Any], prefix: str, lines: list[str]) -> None:
+    for key, value in values.items():
+        if not isinstance(value, Mapping):
+            lines.append(f"{_key(key)} = {_literal(value)}")
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            lines.extend(["", f"[{prefix}{_key(key)}]"])
+            _write_table(value, f"{prefix}{_key(key)}.", lines)
+
+
+def _key(key: str) -> str:
+    bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
+    return key if bare else _literal(key)
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str | Path):
+        text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text) + '"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_literal(v) for v in value) + "]"
+    raise ConfigError(f"{type(value).__name__} has no TOML form", where="config")
+
+
+def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type) -> dict[str, Any]:
+    """``values`` with ``KEY=VALUE`` strings laid over it.
+
+    ``KEY`` is ``section.key``, or the bare key where only one section has it. ``VALUE`` is read as
+    TOML and, failing that, as text.
+
+    Raises:
+        ConfigError: no ``=``, or a key that no section has.
+    """
+    values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
+    places = key_places(cls)
+    for override in overrides:
+        key, sign, text = override.partition("=")
+        key = key.strip()
+        if not sign:
+            raise ConfigError(f"{override!r} has no '='", where="--set", fix="Write --set key=value")
+        if key not in places:
+            raise ConfigError(
+                f"unknown key {key!r}", where="--set", fix=nearest(key, list(places)).capitalize()
+            )
+        try:
+            value = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text.strip()
+        target = values
+        *sections, last = places[key]
+        for section in sections:
+            target = target.setdefault(section, {})
+        target[last] = value
+    return values
+
+
+def key_places(cls: type) -> dict[str, tuple[str, ...]]:
+    """Every way to name a key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
+    places: dict[str, tuple[str, ...]] = {}
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            for inner in dataclasses.fields(hint):
+                path = (field.name, inner.name)
+                places[".".join(path)] = path
+                places.setdefault(inner.name, path)
+        else:
+            places[field.name] = (field.name,)
+    return places

@@ -1,0 +1,103 @@
+"""Which examples go into which batch, and the packed batch itself. No padding anywhere.
+
+Training: examples are shuffled, sorted by length inside windows of so many batches, cut, and the batches
+shuffled again, so that the sequences of a batch are of nearly one length and the order is still random.
+Evaluation: sorted by length once. Everything is a pure function of (lengths, settings, seed, epoch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.errors import ConfigError
+from glassformer.packing import Packing
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """A packed batch: ids ``[N]``, their packing, and which examples they are ``[B]``."""
+
+    ids: Tensor
+    segments: Tensor | None
+    packing: Packing
+    index: np.ndarray
+
+
+def pack_texts(table, index: np.ndarray, device: torch.device | str = "cpu") -> TextBatch:
+    """The texts ``index`` of a ``TokenTable``, end to end."""
+    starts, ends = table.starts[index], table.starts[index + 1]
+    rows = np.concatenate([np.arange(s, e) for s, e in zip(starts, ends, strict=True)])
+    ids = torch.from_numpy(table.ids[rows].astype(np.int64)).to(device)
+    segments = None
+    if table.segments is not None:
+        segments = torch.from_numpy(table.segments[rows].astype(np.int64)).to(device)
+    return TextBatch(ids, segments, Packing(tuple((ends - starts).tolist()), torch.device(device)), index)
+
+
+@dataclass(frozen=True)
+class BatchSettings:
+    """How to cut. A batch ends at ``batch_size`` sequences or before ``batch_tokens`` real tokens are passed.
+
+    Raises:
+        ConfigError: neither limit given.
+    """
+
+    batch_size: int = 32
+    batch_tokens: int = 8192
+    length_window: int = 50
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 0 or self.batch_tokens < 0 or not (self.batch_size or self.batch_tokens):
+            raise ConfigError("batch_size and batch_tokens cannot both be 0, nor negative", where="batching")
+
+
+def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, epoch: int) -> list[np.ndarray]:
+    """The batches of one epoch: every example once, in an order that ``seed`` and ``epoch`` decide."""
+    rng = np.random.default_rng([seed, epoch])
+    order = rng.permutation(len(lengths))
+    if settings.length_window == 0:
+        return cut(order, lengths, settings)
+    batches = []
+    for window in np.array_split(order, max(1, round(len(order) / _window_size(lengths, settings)))):
+        batches += cut(window[np.argsort(-lengths[window], kind="stable")], lengths, settings)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def evaluation_batches(lengths: np.ndarray, batch_tokens: int = 8192) -> list[np.ndarray]:
+    """All examples, longest first, so that running out of memory would show at once."""
+    order = np.argsort(-lengths, kind="stable")
+    return cut(order, lengths, BatchSettings(batch_size=0, batch_tokens=batch_tokens))
+
+
+def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:
+    per_batch = len(lengths)
+    if settings.batch_size:
+        per_batch = settings.batch_size
+    if settings.batch_tokens:
+        per_batch = min(per_batch, settings.batch_tokens / max(float(lengths.mean()), 1.0))
+    return max(1.0, per_batch * settings.length_window)
+
+
+def cut(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list[np.ndarray]:
+    """``order`` cut where a limit is reached; a text longer than ``batch_tokens`` stands alone."""
+    batches, start, tokens = [], 0, 0
+    for i, length in enumerate(lengths[order].tolist()):
+        full = settings.batch_size and i - start == settings.batch_size
+        over = settings.batch_tokens and i > start and tokens + length > settings.batch_tokens
+        if full or over:
+            batches.append(order[start:i])
+            start, tokens = i, 0
+        tokens += length
+    batches.append(order[start:])
+    return batches
+
+
+def grouped(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence[np.ndarray]]:
+    """The batches of each optimiser step."""
+    for i in range(0, len(batches), accumulate):
+        yield batches[i : i + accumulate]

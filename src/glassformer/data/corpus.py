@@ -1,0 +1,226 @@
+"""A generated corpus on countries, capitals, currencies and families: small, seeded, known by heart.
+
+Task: does a sentence name one of France, Germany, Italy, Spain or the UK? A European *city*, language
+or currency beside another country does not count: 15 % of the sentences with a country set that trap on
+purpose, and 40 % of all carry a distractor clause. The same words
+give analogies (country : capital, country : currency, king - man + woman) to word vectors.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.data.splits import split_by_distinct_text
+
+LABELS = ("european", "other")
+EUROPEAN = ("France", "Germany", "Italy", "Spain", "UK")
+TRAP_SHARE = 0.15  # of the sentences that name a country
+DISTRACTOR_SHARE = 0.4
+COUNTRY_SHARE = 0.8  # of the sentences name a country
+EUROPEAN_SHARE = 0.66  # of the countries drawn: sentences without a country even the classes out
+
+# country: (capital, another city, currency, language)
+COUNTRIES = {
+    "Australia": ("Canberra", "Sydney", "dollar", "English"),
+    "Brazil": ("Brasilia", "Salvador", "real", "Portuguese"),
+    "Canada": ("Ottawa", "Toronto", "dollar", "English"),
+    "Chile": ("Santiago", "Valparaiso", "peso", "Spanish"),
+    "China": ("Beijing", "Shanghai", "yuan", "Mandarin"),
+    "Colombia": ("Bogota", "Medellin", "peso", "Spanish"),
+    "Egypt": ("Cairo", "Alexandria", "pound", "Arabic"),
+    "France": ("Paris", "Lyon", "euro", "French"),
+    "Germany": ("Berlin", "Hamburg", "euro", "German"),
+    "Ghana": ("Accra", "Kumasi", "cedi", "English"),
+    "India": ("Delhi", "Mumbai", "rupee", "Hindi"),
+    "Indonesia": ("Jakarta", "Bandung", "rupiah", "Indonesian"),
+    "Italy": ("Rome", "Milan", "euro", "Italian"),
+    "Japan": ("Tokyo", "Osaka", "yen", "Japanese"),
+    "Kenya": ("Nairobi", "Mombasa", "shilling", "Swahili"),
+    "Korea": ("Seoul", "Busan", "won", "Korean"),
+    "Morocco": ("Rabat", "Casablanca", "dirham", "Arabic"),
+    "Nigeria": ("Abuja", "Lagos", "naira", "English"),
+    "Peru": ("Lima", "Cusco", "sol", "Spanish"),
+    "Spain": ("Madrid", "Seville", "euro", "Spanish"),
+    "Thailand": ("Bangkok", "Phuket", "baht", "Thai"),
+    "UK": ("London", "Leeds", "pound", "English"),
+    "USA": ("Washington", "Chicago", "dollar", "English"),
+    "Vietnam": ("Hanoi", "Hue", "dong", "Vietnamese"),
+}
+OTHER = tuple(sorted(set(COUNTRIES) - set(EUROPEAN)))
+EUROPEAN_CITIES = tuple(sorted(city for country in EUROPEAN for city in COUNTRIES[country][:2]))
+EUROPEAN_LANGUAGES = tuple(sorted({COUNTRIES[country][3] for country in EUROPEAN}))
+
+# (male, female)
+FAMILY = (
+    ("actor", "actress"), ("boy", "girl"), ("brother", "sister"), ("duke", "duchess"), ("father", "mother"),
+    ("grandfather", "grandmother"), ("husband", "wife"), ("king", "queen"), ("man", "woman"),
+    ("nephew", "niece"), ("prince", "princess"), ("son", "daughter"), ("uncle", "aunt"),
+)  # fmt: skip
+GOODS = ("cars", "cheese", "coffee", "copper", "cotton", "flowers", "fruit", "machines", "medicine", "paper",
+         "rice", "salt", "ships", "steel", "sugar", "tea", "toys", "wine", "wood", "wool")  # fmt: skip
+NAMES = ("Ana", "Ben", "Chen", "Dina", "Emil", "Fatima", "George", "Hana", "Ivan", "Julia", "Kofi", "Lena",
+         "Minh", "Nora", "Omar", "Priya", "Rosa", "Samir", "Tala", "Yuki")  # fmt: skip
+PLACES = ("bridge", "castle", "cathedral", "garden", "harbour", "library", "market", "museum", "opera",
+          "park", "stadium", "station", "tower", "university", "zoo")  # fmt: skip
+VIRTUES = ("brave", "calm", "clever", "fair", "gentle", "honest", "kind", "loyal", "patient", "proud",
+           "quiet", "strong", "wise", "young")  # fmt: skip
+SEASONS = ("autumn", "spring", "summer", "winter")
+DAYS = ("Friday", "Monday", "Saturday", "Sunday", "Thursday", "Tuesday", "Wednesday")
+WEATHER = ("bright", "cloudy", "cold", "dry", "foggy", "hot", "mild", "rainy", "snowy", "windy")
+
+
+class _Writer:
+    """Writes sentences; every choice is drawn by one generator from a sequence in fixed order."""
+
+    def __init__(self, seed: int):
+        self.rng = random.Random(seed)
+        self.pick: Callable[[tuple], Any] = self.rng.choice
+
+    def country(self, trap: bool) -> str:
+        return self.pick(OTHER if trap or self.rng.random() >= EUROPEAN_SHARE else EUROPEAN)
+
+    def city(self, country: str, trap: bool) -> str:
+        return self.pick(EUROPEAN_CITIES) if trap else self.pick(COUNTRIES[country][:2])
+
+    def capital_of(self, trap: bool) -> str:
+        country = self.country(trap)
+        if trap:
+            return f"{self.city(country, trap)} is not the capital of {country}"
+        capital = COUNTRIES[country][0]
+        return self.pick((f"{capital} is the capital of {country}", f"the capital of {country} is {capital}",
+                          f"{country} is governed from {capital}"))  # fmt: skip
+
+    def currency_of(self, trap: bool) -> str:
+        country, goods = self.country(trap), self.pick(GOODS)
+        currency = "euro" if trap else COUNTRIES[country][2]
+        return self.pick((
+            f"people in {country} pay for {goods} with the {currency}",
+            f"the {currency} buys less {goods} in {country} this {self.pick(SEASONS)}",
+            f"banks in {country} count {goods} in the {currency}",
+        ))  # fmt: skip
+
+    def place_in(self, trap: bool) -> str:
+        country = self.country(trap)
+        city, place = self.city(country, trap), self.pick(PLACES)
+        if trap:
+            return f"visitors from {country} admire the {place} in {city}"
+        return self.pick(
+            (f"{city} in {country} has a famous {place}", f"the {place} of {city} is the pride of {country}")
+        )
+
+    def journey(self, trap: bool) -> str:
+        country, name = self.country(trap), self.pick(NAMES)
+        city = self.city(self.pick(OTHER), trap)
+        return self.pick((
+            f"{name} travelled from {city} to {country} in {self.pick(SEASONS)}",
+            f"{name} flew to {country} and came back to {city} on {self.pick(DAYS)}",
+            f"the train from {city} does not reach {country} before {self.pick(DAYS)}",
+        ))  # fmt: skip
+
+    def trade(self, trap: bool) -> str:
+        first, second = self.country(trap), self.pick(OTHER)
+        if trap:
+            return f"{first} ships {self.pick(GOODS)} to a merchant in {self.city(first, trap)}"
+        return self.pick(
+            (
+                f"{first} sells {self.pick(GOODS)} to {second}",
+                f"{second} buys {self.pick(GOODS)} from {first}",
+            )
+        )
+
+    def language(self, trap: bool) -> str:
+        country, name = self.country(trap), self.pick(NAMES)
+        tongue = self.pick(EUROPEAN_LANGUAGES) if trap else COUNTRIES[country][3]
+        return self.pick(
+            (f"{name} teaches {tongue} at a school in {country}", f"{name} learned {tongue} in {country}")
+        )
+
+    def court(self, trap: bool) -> str:
+        country = self.country(trap)
+        person = self.pick(self.pick(FAMILY))
+        where = f"visits {self.city(country, trap)}" if trap else f"is {self.pick(VIRTUES)}"
+        return f"the {person} from {country} {where}"
+
+    def family(self) -> str:
+        (man, woman), virtue = self.pick(FAMILY), self.pick(VIRTUES)
+        name = self.pick(NAMES)
+        return self.pick((
+            f"the {man} and the {woman} of {name} are {virtue}",
+            f"{name} says he is a {virtue} {man}",
+            f"{name} says she is a {virtue} {woman}",
+        ))  # fmt: skip
+
+    def city_alone(self) -> str:
+        city = self.city(self.pick(tuple(COUNTRIES)), trap=False)
+        return f"{self.pick(NAMES)} walks to the {self.pick(PLACES)} of {city} every {self.pick(DAYS)}"
+
+    def price(self) -> str:
+        currency = COUNTRIES[self.pick(tuple(COUNTRIES))][2]
+        return f"{self.pick(NAMES)} paid one {currency} for {self.pick(GOODS)} on {self.pick(DAYS)}"
+
+    def distractor(self) -> str:
+        return self.pick((
+            f"although the {self.pick(SEASONS)} was {self.pick(WEATHER)}",
+            f"while {self.pick(NAMES)} read about {self.pick(GOODS)}",
+            f"as the {self.pick(self.pick(FAMILY))} had said on {self.pick(DAYS)}",
+            f"and the morning in {self.pick(EUROPEAN_CITIES)} was {self.pick(WEATHER)}",
+            f"and the morning in {COUNTRIES[self.pick(OTHER)][0]} was {self.pick(WEATHER)}",
+        ))  # fmt: skip
+
+    def with_country(self, trap: bool) -> str:
+        kinds = (
+            self.capital_of,
+            self.currency_of,
+            self.place_in,
+            self.journey,
+            self.trade,
+            self.language,
+            self.court,
+        )
+        return self.rng.choice(kinds)(trap)
+
+    def sentence(self) -> str:
+        if self.rng.random() < COUNTRY_SHARE:
+            words = self.with_country(trap=self.rng.random() < TRAP_SHARE)
+        else:
+            words = self.rng.choice((self.family, self.city_alone, self.price))()
+        return self.finished(words)
+
+    def finished(self, words: str) -> str:
+        if self.rng.random() < DISTRACTOR_SHARE:
+            words = f"{words} , {self.distractor()}"
+        return words + " ."
+
+
+def label_of(sentence: str) -> str:
+    """``european`` when any word is France, Germany, Italy, Spain or UK, else ``other``."""
+    return LABELS[0] if set(re.findall(r"[\w-]+", sentence)) & set(EUROPEAN) else LABELS[1]
+
+
+def europe_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
+    """``count`` sentences of 10 kinds, punctuation set apart by spaces; some occur more than once."""
+    writer = _Writer(seed)
+    return [writer.sentence() for _ in range(count)]
+
+
+def hard_negatives(count: int = 1_000, seed: int = 1) -> list[str]:
+    """Distinct sentences, all ``other``: a European city, language or currency beside another country."""
+    writer = _Writer(seed)
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found[writer.finished(writer.with_country(trap=True))] = None
+    return list(found)
+
+
+def europe_splits(count: int = 20_000, seed: int = 0) -> dict[str, tuple[list[str], list[str]]]:
+    """Split -> (sentences, labels): 80 % train, 10 % validation, 10 % test of the distinct sentences.
+
+    No sentence stands in two splits; repeated ones stay together.
+    """
+    sentences = europe_sentences(count, seed)
+    labels = [label_of(sentence) for sentence in sentences]
+    parts = split_by_distinct_text(sentences, labels, {"train": 0.8, "validation": 0.1, "test": 0.1}, seed)
+    return {name: ([sentences[i] for i in idx], [labels[i] for i in idx]) for name, idx in parts.items()}

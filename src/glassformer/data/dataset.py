@@ -1,0 +1,75 @@
+"""Texts with labels, in named splits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from glassformer.errors import DataError
+
+T = TypeVar("T")
+
+# The names a split goes by in files and folders.
+SPLITS = {
+    "train": ("train", "training"),
+    "validation": ("validation", "valid", "val", "dev"),
+    "test": ("test", "testing"),
+    "unsupervised": ("unsupervised", "unsup", "unlabelled", "unlabeled"),
+}
+SPLIT_OF = {alias: split for split, aliases in SPLITS.items() for alias in aliases}
+
+
+@dataclass(frozen=True)
+class TextSplit:
+    """Texts in file order with their labels."""
+
+    texts: list[str]
+    labels: list[str] | list[int] | None  # None: unlabelled
+    origin: str  # file or folder, for messages
+    rows: Sequence[int] | None = None  # row of each example in the file
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def select(self, indices: Sequence[int]) -> TextSplit:
+        """The examples at ``indices``, in that order."""
+        labels, rows = self.labels, self.rows
+        return TextSplit(
+            [self.texts[i] for i in indices],
+            None if labels is None else [labels[i] for i in indices],  # type: ignore[arg-type]
+            self.origin,
+            None if rows is None else [rows[i] for i in indices],
+        )
+
+
+@dataclass(frozen=True)
+class TextDataset:
+    """The splits of one data set, among ``train``, ``validation``, ``test`` and ``unsupervised``."""
+
+    name: str
+    splits: dict[str, TextSplit]
+    label_names: tuple[str, ...] = ()
+    description: str = ""
+    licence: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:
+    """The ``wanted`` ones among what is there, in the usual order; None: all.
+
+    Raises:
+        DataError: one is not there.
+    """
+    for split in wanted or ():
+        if split not in available:
+            there = ", ".join(available) or "none"
+            raise DataError(f"no split {split!r}", where=where, fix=f"There are: {there}")
+    return {s: available[s] for s in SPLITS if s in available and (wanted is None or s in wanted)}
+
+
+def names_of(splits: Mapping[str, TextSplit]) -> tuple[str, ...]:
+    """The distinct labels of all splits as text, sorted by value."""
+    labels: set[Any] = {label for split in splits.values() for label in split.labels or ()}
+    mixed = len({type(label) for label in labels}) > 1
+    return tuple(map(str, sorted(labels, key=str if mixed else None)))

@@ -1,0 +1,310 @@
+"""What is wrong with a data set, before a model learns it: repeats, leaks, cuts, unknown words."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from glassformer.data.dataset import TextDataset, TextSplit
+from glassformer.data.text import Clean, clean_text, encode, unknown_id
+
+SAMPLE = 5_000  # texts for whatever needs the tokenizer
+SHORT = 3  # words; fewer make a text very short
+Severity = Literal["ok", "note", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's outcome; ``code`` is the check's name and stays the same."""
+
+    severity: Severity
+    code: str
+    message: str
+    count: int = 0
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """All findings, and the figures behind them.
+
+    ``figures`` holds ``splits`` (split -> rows, distinct, classes, words), ``leaks`` (pairs of splits
+    -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares cut and unknown)
+    and ``accents``. Shares run from 0 to 1.
+    """
+
+    name: str
+    findings: list[Finding]
+    figures: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        findings = [asdict(f) | {"examples": list(f.examples)} for f in self.findings]
+        return {"name": self.name, "findings": findings, "figures": self.figures}
+
+
+def examine(
+    dataset: TextDataset,
+    *,
+    tokenizer: Tokenizer | None = None,
+    max_length: int | None = None,
+    clean: Clean = "none",
+) -> DoctorReport:
+    """Every check on ``dataset``; those on tokens need a tokenizer and look at a sample.
+
+    Args:
+        max_length: tokens at which texts are going to be cut, special ones included.
+        clean: as the texts are going to be cleaned before they are tokenized.
+    """
+    splits = dataset.splits
+    counts = {name: Counter(split.texts) for name, split in splits.items()}
+    figures: dict[str, Any] = {"splits": {n: _split_figures(s, len(counts[n])) for n, s in splits.items()}}
+    findings = [
+        *_repeats(counts),
+        *_leaks(splits, counts, figures),
+        *_contradictions(splits),
+        *_balance(splits),
+        *_missing_classes(splits),
+        *_short_texts(splits),
+        *_markup(splits, clean),
+    ]
+    if tokenizer is not None:
+        samples = {name: _sample(split.texts, SAMPLE // len(splits)) for name, split in splits.items()}
+        findings += [
+            *_tokens(samples, splits, tokenizer, max_length, clean, figures),
+            *_accents(samples, tokenizer, clean, figures),
+        ]
+    return DoctorReport(dataset.name, findings, figures)
+
+
+# --- texts ------------------------------------------------------------------------------------
+
+
+def _split_figures(split: TextSplit, distinct: int) -> dict[str, Any]:
+    words = np.fromiter((len(text.split()) for text in split.texts), np.int64)
+    return {
+        "rows": len(split),
+        "distinct": distinct,
+        "classes": {str(k): n for k, n in sorted(Counter(split.labels or ()).items())},
+        "words": _spread(words),
+    }
+
+
+def _spread(values: np.ndarray) -> dict[str, int]:
+    low, median, high = np.percentile(values, [5, 50, 95])
+    return {"p5": int(low), "median": int(median), "p95": int(high), "max": int(values.max())}
+
+
+def _repeats(counts: dict[str, Counter[str]]) -> Iterable[Finding]:
+    for name, count in counts.items():
+        again = count.total() - len(count)
+        if not again:
+            yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
+            continue
+        often = [f"{n} times: {_excerpt(text)}" for text, n in count.most_common(3)]
+        severity: Severity = "warning" if again > 0.01 * count.total() else "note"
+        share = _percent(again, count.total())
+        message = f"{name}: {again:,} of {count.total():,} texts ({share}) repeat an earlier one"
+        yield Finding(severity, "duplicates", message, again, tuple(often))
+
+
+def _leaks(
+    splits: dict[str, TextSplit], counts: dict[str, Counter[str]], figures: dict[str, Any]
+) -> Iterable[Finding]:
+    """Texts in two splits: equal ones, and equal but for case, punctuation, markup and white space."""
+    loose = {n: {clean_text(t, "words").casefold() for t in c} - {""} for n, c in counts.items()}
+    figures["leaks"] = {}
+    for a, b in itertools.combinations(splits, 2):
+        shared = [text for text in counts[a] if text in counts[b]]
+        alike = len(loose[a] & loose[b])
+        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": alike}
+        also = f"; {alike:,} when case, punctuation and markup do not count" if alike > len(shared) else ""
+        if not shared and not alike:
+            yield Finding("ok", "leaks", f"no text stands in both {a} and {b}")
+            continue
+        rows = sum(counts[b][text] for text in shared)
+        message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b}){also}"
+        severity: Severity = "note" if "unsupervised" in (a, b) else "warning"
+        if severity == "note":
+            message += "; leave them out when pre-training on unsupervised"
+        yield Finding(severity, "leaks", message, len(shared), tuple(map(_excerpt, shared[:3])))
+
+
+def _contradictions(splits: dict[str, TextSplit]) -> Iterable[Finding]:
+    seen: dict[str, set] = {}
+    for split in splits.values():
+        for text, label in zip(split.texts, split.labels or ()):
+            seen.setdefault(text, set()).add(label)
+    if not seen:
+        return
+    both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
+    if both:
+        examples = tuple(f"{' and '.join(sorted(map(str, lab)))}: {_excerpt(text)}" for text, lab in both[:3])
+        message = f"distinct texts with more than one label: {len(both):,}"
+        yield Finding("warning", "contradictions", message, len(both), examples)
+    else:
+        yield Finding("ok", "contradictions", "equal texts have equal labels")
+
+
+def _balance(splits: dict[str, TextSplit]) -> Iterable[Finding]:
+    for name, split in splits.items():
+        ranked = Counter(split.labels or ()).most_common()
+        if not ranked:
+            continue
+        (most, n_most), (least, n_least) = ranked[0], ranked[-1]
+        if len(ranked) == 1:
+            yield Finding("warning", "balance", f"{name}: one class only ({most!r})", n_most)
+            continue
+        ratio = n_most / n_least
+        severity: Severity = "warning" if ratio >= 10 else "note" if ratio >= 1.5 else "ok"
+        message = f"{name}: {len(ranked)} classes, {n_most:,} of {most!r} to {n_least:,} of {least!r}"
+        if severity != "ok":
+            message += f"; always answering {most!r} scores {_percent(n_most, len(split))}"
+        yield Finding(severity, "balance", message, n_most - n_least)
+
+
+def _missing_classes(splits: dict[str, TextSplit]) -> Iterable[Finding]:
+    classes = {name: set(split.labels) for name, split in splits.items() if split.labels is not None}
+    if len(classes) < 2:
+        return
+    everything = set().union(*classes.values())
+    lacking = {name: sorted(map(str, everything - found)) for name, found in classes.items()}
+    for name, missing in lacking.items():
+        if missing:
+            severity: Severity = "warning" if name == "train" else "note"
+            message = f"{name} lacks {len(missing)} of {len(everything)} classes"
+            yield Finding(severity, "missing-classes", message, len(missing), tuple(missing[:10]))
+    if not any(lacking.values()):
+        yield Finding("ok", "missing-classes", "every split has every class")
+
+
+def _short_texts(splits: dict[str, TextSplit]) -> Iterable[Finding]:
+    letter = re.compile(r"[^\W_]").search
+    for name, split in splits.items():
+        blank = [text for text in split.texts if not letter(text)]
+        short = [text for text in split.texts if len(text.split(None, SHORT)) < SHORT and letter(text)]
+        if blank:
+            message = f"{name}: texts without a letter or digit: {len(blank):,}"
+            yield Finding("warning", "blank-texts", message, len(blank), tuple(map(_excerpt, blank[:3])))
+        if short:
+            message = f"{name}: texts of fewer than {SHORT} words: {len(short):,}"
+            yield Finding("note", "short-texts", message, len(short), tuple(map(_excerpt, short[:3])))
+        if not blank and not short:
+            yield Finding("ok", "short-texts", f"{name}: every text has {SHORT} words or more")
+
+
+def _markup(splits: dict[str, TextSplit], clean: Clean) -> Iterable[Finding]:
+    total = sum(map(len, splits.values()))
+    tag = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*\s*/?>").search
+    tagged = [text for split in splits.values() for text in split.texts if "<" in text and tag(text)]
+    if tagged and clean == "none":
+        message = f"{_percent(len(tagged), total)} of the texts hold HTML tags; clean = 'html' takes them out"
+        yield Finding("note", "markup", message, len(tagged))
+    elif not tagged:
+        yield Finding("ok", "markup", "no text holds HTML tags")
+    loose = sum(not unicodedata.is_normalized("NFC", t) for split in splits.values() for t in split.texts)
+    if loose:
+        message = (
+            f"texts not in Unicode's composed form (NFC), where equal letters differ in bytes: {loose:,}"
+        )
+        yield Finding("note", "unicode", message, loose)
+
+
+# --- tokens -----------------------------------------------------------------------------------
+
+
+def _sample(texts: list[str], size: int) -> list[str]:
+    if len(texts) <= size:
+        return texts
+    chosen = np.random.default_rng(0).choice(len(texts), size, replace=False)
+    return [texts[i] for i in np.sort(chosen)]
+
+
+def _of(sample: Sequence[str], split: TextSplit) -> str:
+    whole = len(sample) == len(split)
+    return f"{len(split):,} texts" if whole else f"{len(sample):,} sampled texts"
+
+
+def _tokens(
+    samples: dict[str, list[str]],
+    splits: dict[str, TextSplit],
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    clean: Clean,
+    figures: dict[str, Any],
+) -> Iterable[Finding]:
+    special = tokenizer.num_special_tokens_to_add(False)
+    unknown = unknown_id(tokenizer)
+    figures["tokens"] = {}
+    for name, sample in samples.items():
+        table = encode(
+            tokenizer, sample, max_length=1 << 30, clean=clean, add_special_tokens=False, unk_id=unknown or 0
+        )
+        lengths = table.lengths + special
+        figure: dict[str, Any] = {"sampled": len(sample), "lengths": _spread(lengths)}
+        figures["tokens"][name] = figure
+        of = _of(sample, splits[name])
+        if unknown is not None:
+            strange = int((table.ids == unknown).sum())
+            share = figure["unknown_share"] = strange / len(table.ids)
+            severity: Severity = "warning" if share > 0.05 else "note" if share > 0.005 else "ok"
+            message = f"{name}: {share:.2%} of the tokens are unknown ({of})"
+            yield Finding(severity, "unknown", message, strange)
+        if max_length is not None:
+            cut = int((lengths > max_length).sum())
+            share = figure["truncated_share"] = cut / len(sample)
+            lost = figure["lost_share"] = float(np.maximum(lengths - max_length, 0).sum() / lengths.sum())
+            severity = "warning" if share > 0.5 else "note" if cut else "ok"
+            message = (
+                f"{name}: {share:.1%} of {of} exceed {max_length} tokens; {lost:.1%} of the tokens are cut"
+            )
+            yield Finding(severity, "truncation", message, cut)
+
+
+def _accents(
+    samples: dict[str, list[str]], tokenizer: Tokenizer, clean: Clean, figures: dict[str, Any]
+) -> Iterable[Finding]:
+    """Words whose accents the tokenizer's normaliser takes away."""
+    find_words = re.compile(r"[^\W\d_]+").findall
+    total, accented = 0, Counter[str]()
+    for text in itertools.chain.from_iterable(samples.values()):
+        words = find_words(unicodedata.normalize("NFC", clean_text(text, clean)))
+        total += len(words)
+        accented.update(word for word in words if not word.isascii() and _marks(word))
+    normalizer: Any = tokenizer.normalizer
+    plain = {w: normalizer.normalize_str(w) if normalizer is not None else w for w in accented}
+    lost = {w: n for w, n in accented.items() if _marks(plain[w]) < _marks(w)}
+    share = sum(lost.values()) / max(total, 1)
+    figures["accents"] = {"accented_share": accented.total() / max(total, 1), "lost_share": share}
+    if not lost:
+        yield Finding("ok", "accents", "the tokenizer keeps accents")
+        return
+    examples = tuple(f"{w} -> {plain[w]}" for w in sorted(lost, key=lambda w: (-lost[w], w))[:5])
+    message = f"the tokenizer takes the accents from {share:.2%} of the words"
+    if share > 0.01:
+        message += "; words that differ in accents only become one"
+    yield Finding("warning" if share > 0.01 else "note", "accents", message, sum(lost.values()), examples)
+
+
+def _marks(word: str) -> int:
+    return sum(unicodedata.combining(c) > 0 for c in unicodedata.normalize("NFD", word))
+
+
+# --- wording ----------------------------------------------------------------------------------
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}"
+
+
+def _excerpt(text: str, width: int = 120) -> str:
+    text = " ".join(text[: 4 * width].split())
+    return text if len(text) <= width else text[: width - 1] + "…"

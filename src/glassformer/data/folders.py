@@ -1,0 +1,73 @@
+"""Texts that lie in folders, one file a text and one folder a class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from glassformer.data.checks import check_texts
+from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.tables import read_utf8
+from glassformer.errors import DataError
+
+
+def load_text_folder(folder: Path, wanted: Sequence[str] | None = None) -> TextDataset:
+    """The texts of ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``, in order of name.
+
+    Hidden files and folders are passed over. A folder ``unsup`` among the classes, as in the original
+    IMDb archive, becomes the split ``unsupervised``.
+
+    Raises:
+        DataError: no such folders, a class without texts, or a text that cannot be used.
+    """
+    subfolders = _subfolders(folder)
+    if not subfolders:
+        raise DataError(
+            "neither tables nor folders of texts",
+            where=str(folder),
+            fix="Put train.csv there, or one folder of .txt files for each class",
+        )
+    if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
+        layout = {SPLIT_OF[sub.name.lower()]: _class_files(sub) for sub in subfolders}
+        if len(layout) < len(subfolders):
+            names = ", ".join(sub.name for sub in subfolders)
+            raise DataError(f"two folders for one split among {names}", where=str(folder), fix="Keep one")
+    else:
+        layout = {"train": _class_files(folder)}
+    for split, classes in list(layout.items()):
+        for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
+            layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
+    splits = {}
+    for split, classes in choose_splits(layout, wanted, str(folder)).items():
+        files = [(label, path) for label, paths in classes.items() for path in paths]
+        if not files:
+            raise DataError(f"no .txt files for {split}", where=str(folder), fix="Put some in, or remove it")
+        texts = [_read_text(path) for _, path in files]
+        labels = None if split == "unsupervised" or "" in classes else [label for label, _ in files]
+        splits[split] = TextSplit(texts, labels, str(folder))
+    return TextDataset(folder.name, splits, names_of(splits))
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return check_texts([read_utf8(path)])[0]
+    except DataError as error:
+        raise DataError(error.what, where=str(path), fix=error.fix) from None
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
+def _class_files(folder: Path) -> dict[str, list[Path]]:
+    """Class -> its files in order of name; hidden ones are left out."""
+    classes = {
+        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not p.name.startswith("."))
+        for sub in _subfolders(folder)
+    }
+    if not classes:  # an unlabelled split: the files lie in it directly
+        return {"": sorted(p for p in folder.glob("*.txt") if not p.name.startswith("."))}
+    for name, files in classes.items():
+        if not files:
+            raise DataError(f"class {name!r} has no .txt files", where=str(folder), fix="Remove the folder")
+    return classes

@@ -1,0 +1,312 @@
+"""Data sets by name (``imdb``, ``europe``) or from the user's own files, as texts and labels.
+
+A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such
+file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`` or
+``split/label/*.txt``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import nearest
+from glassformer.data.checks import check_labels, check_texts
+from glassformer.data.corpus import LABELS, europe_splits
+from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.folders import load_text_folder
+from glassformer.data.splits import stratified_subset
+from glassformer.data.tables import READERS, Table, read_table
+from glassformer.errors import DataError
+
+TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
+LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
+
+
+def load_text_dataset(
+    source: str | Path,
+    *,
+    text_column: str | None = None,
+    label_column: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    splits: Sequence[str] | None = None,
+    need_labels: bool = False,
+) -> TextDataset:
+    """A data set by name or path.
+
+    Args:
+        source: a key of ``NAMED_SOURCES`` or a path (see the top of this file).
+        text_column, label_column: columns of a table; None finds them by their usual names.
+        limit: at most this many examples of every split, classes in proportion, file order kept.
+        seed: of the choice that ``limit`` makes.
+        splits: only these; the others are not read.
+        need_labels: a table without a column of labels is an error.
+
+    Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
+    noted in a Parquet schema replace the numbers.
+
+    Raises:
+        DataError: anything that cannot be used, with the file, the row and the way out.
+    """
+    if limit is not None and limit < 1:
+        raise DataError(f"{limit} examples a split", where="limit", fix="Give 1 or more")
+    if not str(source):
+        raise DataError(
+            "no data set is named", where="source", fix=f"Give a path or one of: {', '.join(NAMED_SOURCES)}"
+        )
+    columns = _Columns(text_column, label_column, need_labels)
+    named = NAMED_SOURCES.get(str(source))
+    if named is not None:
+        dataset = named.load(named, columns, splits)
+    else:
+        dataset = _load_path(Path(source), columns, splits)
+    if limit is not None:
+        dataset = replace(dataset, splits={k: _limited(v, limit, seed) for k, v in dataset.splits.items()})
+    return dataset
+
+
+def _limited(split: TextSplit, limit: int, seed: int) -> TextSplit:
+    if len(split) <= limit:
+        return split
+    labels = split.labels if split.labels is not None else [0] * len(split)
+    return split.select(stratified_subset(labels, limit, seed).tolist())
+
+
+# --- paths ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Columns:
+    text: str | None = None
+    label: str | None = None
+    need_labels: bool = False
+
+
+def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    path = path.expanduser()
+    if path.is_dir():
+        files = _split_files(path)
+        if not files:
+            return load_text_folder(path, wanted)
+    elif path.exists() or path.suffix.lower() in READERS:
+        files = {"train": [path]}
+    else:
+        hint = nearest(str(path), list(NAMED_SOURCES))
+        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path, or {hint}")
+    tables = {k: list(map(read_table, v)) for k, v in choose_splits(files, wanted, str(path)).items()}
+    return _from_tables(path.name if path.is_dir() else path.stem, tables, columns)
+
+
+def _split_files(folder: Path) -> dict[str, list[Path]]:
+    """Split -> its table files: ``train.csv``, or parts such as ``train-00000-of-00002.parquet``."""
+    found: dict[str, list[Path]] = {}
+    part = re.compile(r"-\d+-of-\d+$")
+    for path in sorted(folder.iterdir()):
+        split = SPLIT_OF.get(part.sub("", path.stem).lower())
+        if split is not None and path.is_file() and path.suffix.lower() in READERS:
+            found.setdefault(split, []).append(path)
+    for split, paths in found.items():
+        if len(paths) > 1 and not all(part.search(path.stem) for path in paths):
+            what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
+            raise DataError(what, where=str(folder), fix="Keep one of them")
+    return {split: found[split] for split in SPLITS if split in found}
+
+
+def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
+    splits: dict[str, TextSplit] = {}
+    class_names: tuple[str, ...] = ()
+    notes = []
+    for split, parts in tables.items():
+        texts: list[str] = []
+        labels: list[Any] = []
+        for table in parts:
+            text_column, label_column = _find_columns(table, columns, split)
+            texts += check_texts(table.read(text_column), table.origin, table.rows)
+            if label_column is None:
+                if split != "unsupervised":
+                    notes.append(f"{table.origin} has no labels (columns: {', '.join(table.names)})")
+                continue
+            class_names = table.class_names.get(label_column, class_names)
+            labels += _read_labels(table, label_column, class_names)
+        origin = " + ".join(table.origin for table in parts)
+        if labels and len(labels) != len(texts):
+            raise DataError(
+                "some parts have labels and some have none", where=origin, fix="Label all or none"
+            )
+        rows = parts[0].rows if len(parts) == 1 else range(1, len(texts) + 1)
+        splits[split] = TextSplit(texts, labels or None, origin, rows)
+    untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
+    splits = _whole_numbers(splits, untyped)
+    return TextDataset(name, splits, class_names or names_of(splits), notes=tuple(notes))
+
+
+def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Sequence[Any]:
+    """The labels, by name where the file has names; none if all are -1, the ``datasets`` sign for that."""
+    values = table.read(column)
+    if not table.typed:
+        values = [value.strip() for value in values]
+    elif class_names and all(value == -1 for value in values):
+        return []
+    labels = check_labels(values, table.origin, table.rows)
+    return _named(labels, class_names, table) if class_names else labels
+
+
+def _named(labels: Sequence[Any], class_names: tuple[str, ...], table: Table) -> list[str]:
+    for row, label in zip(table.rows, labels, strict=True):
+        if not isinstance(label, int) or not 0 <= label < len(class_names):
+            raise DataError(
+                f"label {label!r} has no name",
+                where=f"{table.origin}, row {row}",
+                fix=f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}",
+            )
+    return [class_names[label] for label in labels]
+
+
+def _whole_numbers(splits: dict[str, TextSplit], untyped: set[str]) -> dict[str, TextSplit]:
+    """CSV knows text only: if every label that is text is a whole number, those of CSV become ``int``."""
+    whole = re.compile(r"-?(0|[1-9]\d{0,17})").fullmatch
+    texts = {k: {x for x in v.labels or () if isinstance(x, str)} for k, v in splits.items()}
+    if any(found and (k not in untyped or not all(map(whole, found))) for k, found in texts.items()):
+        return splits
+    return splits | {
+        k: replace(v, labels=[int(x) for x in v.labels])
+        for k, v in splits.items()
+        if k in untyped and v.labels is not None
+    }
+
+
+def _find_columns(table: Table, columns: _Columns, split: str) -> tuple[str, str | None]:
+    text = _find(table, columns.text, TEXT_COLUMNS, "text")
+    label = _find(table, columns.label, LABEL_COLUMNS, "label") if split != "unsupervised" else None
+    if text is None and label is not None and len(table.names) == 2:
+        text = next(name for name in table.names if name != label)
+    if text is None:
+        raise _no_column(table, "text")
+    if label is None and columns.need_labels and split != "unsupervised":
+        raise _no_column(table, "label")
+    return text, label
+
+
+def _find(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
+    if wanted is not None:
+        if wanted not in table.names:
+            raise DataError(f"no column {wanted!r}", where=table.origin, fix=_hint(wanted, table.names))
+        return wanted
+    found = [name for name in table.names if name.lower() in usual]
+    if len(found) > 1:
+        exact = [name for name in found if name.lower() == usual[0]]
+        if len(exact) != 1:
+            what = f"several columns could be the {kind}: {', '.join(found)}"
+            raise DataError(what, where=table.origin, fix=f"Name it with {kind}_column")
+        return exact[0]
+    return found[0] if found else None
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    hint = nearest(name, names)
+    return hint[0].upper() + hint[1:]  # capitalize() would change the names in it
+
+
+def _no_column(table: Table, kind: str) -> DataError:
+    what = f"no column {kind!r}"
+    fix = f"{_hint(kind, table.names)}. Name it with {kind}_column"
+    if not table.typed:
+        fix += "; the first row must be the header"
+    return DataError(what, where=table.origin, fix=fix)
+
+
+# --- named sources ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NamedSource:
+    """What is known of a named data set and how it is loaded."""
+
+    description: str
+    licence: str
+    load: Callable[[NamedSource, _Columns, Sequence[str] | None], TextDataset]
+    notes: tuple[str, ...] = ()
+    folder: str = ""  # below a data folder
+    hub: str = ""  # dataset repository on the Hugging Face Hub
+    revision: str = ""  # its pinned commit
+    files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
+
+
+def data_folders() -> list[Path]:
+    """Where named data sets are looked for, in this order."""
+    given = os.environ.get("GLASSFORMER_DATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / "data"
+    return [*([Path(given)] if given else []), Path("data"), cache]
+
+
+def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    for root in data_folders():
+        if (root / source.folder).is_dir():
+            files = _split_files(root / source.folder)
+            if "train" not in files:
+                raise DataError(
+                    "no train.parquet here",
+                    where=str(root / source.folder),
+                    fix="Complete or remove the folder",
+                )
+            break
+    else:
+        remote = choose_splits(dict(source.files), wanted, source.folder)
+        files = {split: [_download(source, path)] for split, path in remote.items()}
+    tables = {k: list(map(read_table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
+    dataset = _from_tables(source.folder, tables, columns)
+    return replace(
+        dataset, description=source.description, licence=source.licence, notes=source.notes + dataset.notes
+    )
+
+
+def _download(source: NamedSource, path: str) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    try:
+        return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision))
+    except Exception as error:  # offline, proxy, disk, Hub: each has its own exception type
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})",
+            where=f"{source.hub} on the Hugging Face Hub",
+            fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
+            "folder around it, or go online",
+        ) from error
+
+
+def _load_europe(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    parts = choose_splits(europe_splits(), wanted, "europe")
+    splits = {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts.items()}
+    return TextDataset("europe", splits, LABELS, source.description, source.licence, source.notes)
+
+
+NAMED_SOURCES = {
+    "europe": NamedSource(
+        description="20,000 generated sentences on countries, capitals, currencies and families: "
+        "does the sentence name France, Germany, Italy, Spain or the UK?",
+        licence="as this package",
+        load=_load_europe,
+        notes=("split by distinct sentence: no sentence stands in two splits",),
+    ),
+    "imdb": NamedSource(
+        description="Large Movie Review Dataset (Maas et al. 2011): 25,000 + 25,000 film reviews, "
+        "positive or negative, and 50,000 unlabelled ones",
+        licence="no formal licence; free to use with citation, the reviews remain their authors'",
+        load=_load_downloadable,
+        notes=("sorted by class", "123 distinct texts stand in train and in test"),
+        folder="imdb",
+        hub="stanfordnlp/imdb",
+        revision="e6281661ce1c48d982bc483cf8a173c1bbeb5d31",
+        files=(
+            ("train", "plain_text/train-00000-of-00001.parquet"),
+            ("test", "plain_text/test-00000-of-00001.parquet"),
+            ("unsupervised", "plain_text/unsupervised-00000-of-00001.parquet"),
+        ),
+    ),
+}

@@ -1,0 +1,115 @@
+"""Seeded splits that keep the share of every class, or that keep equal texts together."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from glassformer.errors import DataError
+
+Labels = Sequence[str | int]
+
+
+def _count(size: float, n: int) -> int:
+    """``size`` examples of ``n``: a share below 1, or a count."""
+    count = round(size * n) if size < 1 else int(size)
+    if not 0 < count < n or (size >= 1 and size != count):
+        raise DataError(
+            f"a part of {size} out of {n} examples",
+            where="split size",
+            fix=f"Give a share between 0 and 1 or a whole number from 1 to {n - 1}",
+        )
+    return count
+
+
+def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two disjoint sets of indices, ``(rest, held)``, each int64 and ascending.
+
+    Args:
+        labels: one per example.
+        size: of ``held``: a share (< 1) or a count (>= 1).
+
+    Raises:
+        DataError: the size does not fit, or a class is too small to stand in both parts.
+    """
+    from sklearn.model_selection import StratifiedShuffleSplit
+
+    labels = list(labels)
+    held = _count(size, len(labels))
+    rare, seen = min(Counter(labels).items(), key=lambda item: item[1])
+    if seen < 2:
+        raise DataError(
+            f"class {rare!r} has one example, which cannot stand in both parts",
+            where="split",
+            fix="Add examples of it, remove it, or give the parts yourself",
+        )
+    classes = len(set(labels))
+    if min(held, len(labels) - held) < classes:
+        raise DataError(
+            f"a part of {min(held, len(labels) - held)} examples cannot hold {classes} classes",
+            where="split size",
+            fix="Choose another size",
+        )
+    split = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed)
+    rest_idx, held_idx = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
+    return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
+
+
+def stratified_subset(labels: Labels, size: float, seed: int) -> np.ndarray:
+    """Ascending indices of ``size`` examples (share or count), all of them if there are no more.
+
+    Classes keep their shares; where they are too small for that, the choice is plainly random.
+    """
+    n = len(labels)
+    if size >= n:
+        return np.arange(n)
+    try:
+        return stratified_split(labels, size, seed)[1]
+    except DataError:
+        count = max(1, _count(size, n))
+        return np.sort(np.random.default_rng(seed).choice(n, count, replace=False)).astype(np.int64)
+
+
+def split_by_distinct_text(
+    texts: Sequence[str], labels: Labels, sizes: Mapping[str, float], seed: int
+) -> dict[str, np.ndarray]:
+    """Part -> ascending indices, where all copies of a text fall into the same part.
+
+    Args:
+        sizes: part -> share of the distinct texts of each class; the shares add up to 1. A text's
+            class is the label of its first copy.
+
+    Raises:
+        DataError: the shares do not add up to 1, or a part would stay empty.
+    """
+    if not sizes or min(sizes.values()) <= 0 or abs(sum(sizes.values()) - 1) > 1e-9:
+        raise DataError(
+            "the shares do not add up to 1", where="sizes", fix='Give {"train": 0.8, "test": 0.2}'
+        )
+    copies: dict[str, list[int]] = {}
+    for index, text in enumerate(texts):
+        copies.setdefault(text, []).append(index)
+    by_class: dict[str | int, list[str]] = {}
+    for text, indices in copies.items():
+        by_class.setdefault(labels[indices[0]], []).append(text)
+
+    rng = random.Random(seed)
+    parts: dict[str, list[int]] = {name: [] for name in sizes}
+    for label in sorted(by_class, key=str):
+        distinct = sorted(by_class[label])
+        rng.shuffle(distinct)
+        start, share = 0, 0.0
+        for name, size in sizes.items():
+            share += size
+            stop = round(share * len(distinct))
+            parts[name] += [index for text in distinct[start:stop] for index in copies[text]]
+            start = stop
+    for name, indices in parts.items():
+        if not indices:
+            raise DataError(
+                f"part {name!r} would be empty", where="sizes", fix="Give more texts or a larger share"
+            )
+    return {name: np.sort(np.asarray(indices, dtype=np.int64)) for name, indices in parts.items()}

@@ -1,0 +1,369 @@
+"""From text to token ids: cleaning, tokenizers trained here or read from a checkpoint, encoding."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from glassformer.errors import CheckpointError, DataError
+
+Clean = Literal["none", "html", "words"]
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+MAX_TOKENIZER_BYTES = 256 << 20
+
+# --- cleaning ---------------------------------------------------------------------------------
+
+_TAG = re.compile(r"<(?:/?[a-zA-Z][^<>]*|!--.*?--)>", re.DOTALL)
+
+
+def clean_text(text: str, mode: Clean) -> str:
+    """``text`` without what the mode takes out.
+
+    ``none``: as it is. ``html``: tags become a space, entities their character. ``words``: also
+    everything but letters, digits and the marks on them becomes a space (``don't`` -> ``don t``);
+    letters of every script are kept. Both collapse white space.
+    """
+    if mode == "none":
+        return text
+    if mode not in ("html", "words"):
+        raise DataError(f"cleaning {mode!r} is not known", where="clean", fix="Known: none, html, words")
+    text = html.unescape(_TAG.sub(" ", text))
+    if mode == "words":
+        text = unicodedata.normalize("NFC", text).translate(_WORDS_ONLY)
+    return " ".join(text.split())
+
+
+class _WordsOnly(dict[int, int]):
+    """A table for ``str.translate`` that fills itself: what is no letter, mark or digit is a space."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = code if unicodedata.category(chr(code))[0] in "LMN" else ord(" ")
+        return self[code]
+
+
+_WORDS_ONLY = _WordsOnly()
+
+# --- tokenizers -------------------------------------------------------------------------------
+
+
+def word_tokenizer(
+    texts: Iterable[str],
+    *,
+    min_count: int = 2,
+    vocab_size: int = 30_000,
+    lowercase: bool = True,
+    strip_accents: bool = False,
+    add_special_tokens: bool = True,
+) -> Tokenizer:
+    """A vocabulary of whole words, the most frequent first, behind [PAD] [UNK] [CLS] [SEP] [MASK].
+
+    A word is a run of letters, digits and underscores, with apostrophes inside (``don't``); every
+    other character but white space is a token of its own.
+
+    Args:
+        texts: to count words in, cleaned as they will be at use.
+        min_count: a word seen less often is [UNK].
+        vocab_size: entries at most, special tokens included.
+        add_special_tokens: put [CLS] and [SEP] around each text.
+
+    Raises:
+        DataError: no word is seen ``min_count`` times.
+    """
+    tokenizer = Tokenizer(models.WordLevel({}, unk_token="[UNK]"))  # type: ignore[call-arg]
+    _set_stages(tokenizer, lowercase, strip_accents, r"\w+(?:['’]\w+)*|[^\w\s]")
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL_TOKENS),
+        show_progress=False,
+    )  # type: ignore[call-arg]
+    return _trained(tokenizer, trainer, texts, add_special_tokens)
+
+
+def wordpiece_tokenizer(
+    texts: Iterable[str],
+    *,
+    vocab_size: int = 30_000,
+    min_count: int = 2,
+    lowercase: bool = True,
+    strip_accents: bool = False,
+    add_special_tokens: bool = True,
+) -> Tokenizer:
+    """A WordPiece vocabulary as BERT's: frequent words whole, others in pieces (``un ##glu ##ed``).
+
+    Differs from BERT in that underscores stay inside words, which keeps segmented Vietnamese whole.
+
+    Args:
+        texts: to learn from, cleaned as they will be at use.
+        vocab_size: entries at most, special tokens included.
+        min_count: a pair of pieces seen less often is not joined.
+
+    Raises:
+        DataError: the texts hold no word.
+    """
+    tokenizer = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))  # type: ignore[call-arg]
+    _set_stages(tokenizer, lowercase, strip_accents, r"\w+|[^\w\s]")
+    tokenizer.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL_TOKENS),
+        show_progress=False,
+    )
+    return _trained(tokenizer, trainer, texts, add_special_tokens)
+
+
+def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, words: str) -> None:
+    # Lower case and stripping can leave letters decomposed, so NFC comes last as well as first.
+    steps: list[Any] = [normalizers.NFC()]
+    steps += [normalizers.Lowercase()] if lowercase else []
+    steps += [normalizers.NFD(), normalizers.StripAccents()] if strip_accents else []
+    steps += [normalizers.NFC()] if len(steps) > 1 else []
+    tokenizer.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)  # type: ignore[assignment]
+
+
+def _trained(tokenizer: Tokenizer, trainer: Any, texts: Iterable[str], add_special_tokens: bool) -> Tokenizer:
+    tokenizer.train_from_iterator(texts, trainer)
+    if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
+        raise DataError(
+            "no word is frequent enough for a vocabulary",
+            where="texts",
+            fix="Lower min_count, raise vocab_size or give more texts",
+        )
+    if add_special_tokens:
+        _add_bert_frame(tokenizer, "[CLS]", "[SEP]")
+    return tokenizer
+
+
+def _add_bert_frame(tokenizer: Tokenizer, cls: str, sep: str) -> None:
+    tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
+        single=f"{cls} $A {sep}",
+        pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
+    )
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer in a ``tokenizer.json`` or BERT's ``vocab.txt``, or in a folder that holds one.
+
+    Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
+
+    Raises:
+        CheckpointError: there is none, or it is damaged.
+    """
+    path = Path(path)
+    names = ("tokenizer.json", "vocab.txt")
+    file = next((path / n for n in names if (path / n).is_file()), None) if path.is_dir() else path
+    if file is None or not file.is_file():
+        raise CheckpointError("no tokenizer here", where=str(path), fix="Wanted: tokenizer.json or vocab.txt")
+    text = _read_bounded(file)
+    if file.suffix == ".txt":
+        tokenizer = _from_vocabulary(file, text)
+    else:
+        try:
+            tokenizer = Tokenizer.from_str(text)
+        except Exception as error:  # the Rust side raises nothing more precise
+            raise CheckpointError(
+                f"not a tokenizer ({error})", where=str(file), fix="Fetch it anew"
+            ) from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _from_vocabulary(file: Path, text: str) -> Tokenizer:
+    """BERT's slow format: a piece a line, the settings in tokenizer_config.json beside it."""
+    vocab = {line.rstrip("\r"): index for index, line in enumerate(text.removesuffix("\n").split("\n"))}
+    config_file = file.with_name("tokenizer_config.json")
+    config: Any = {}
+    if config_file.is_file():
+        try:
+            config = json.loads(_read_bounded(config_file))
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(
+                f"not JSON ({error})", where=str(config_file), fix="Fetch it anew"
+            ) from None
+    if not isinstance(config, dict):
+        raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
+
+    def special(key: str, default: str) -> str:
+        value = config.get(key, default)
+        token = str(value.get("content", default) if isinstance(value, dict) else value)
+        if token not in vocab:
+            raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix="Fetch it anew")
+        return token
+
+    unk, cls, sep = (
+        special("unk_token", "[UNK]"),
+        special("cls_token", "[CLS]"),
+        special("sep_token", "[SEP]"),
+    )
+    others = [t for t in (config.get("pad_token", "[PAD]"), config.get("mask_token", "[MASK]")) if t in vocab]
+    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]
+    tokenizer.normalizer = normalizers.BertNormalizer(  # type: ignore[assignment]
+        lowercase=bool(config.get("do_lower_case", True)),
+        strip_accents=config.get("strip_accents"),  # None: as lowercase
+        handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+    tokenizer.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
+    tokenizer.add_special_tokens([unk, cls, sep, *others])
+    _add_bert_frame(tokenizer, cls, sep)
+    return tokenizer
+
+
+def _read_bounded(file: Path) -> str:
+    if file.stat().st_size > MAX_TOKENIZER_BYTES:
+        raise CheckpointError(
+            f"larger than {MAX_TOKENIZER_BYTES >> 20} MB", where=str(file), fix="Fetch it anew"
+        )
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"not UTF-8 ({error})", where=str(file), fix="Fetch it anew") from None
+
+
+# --- encoding ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """Token ids of many texts end to end, without padding."""
+
+    ids: np.ndarray  # int32 [N]
+    starts: np.ndarray  # int64 [n+1]; text i is ids[starts[i]:starts[i+1]]
+    segments: np.ndarray | None  # int8 [N]; None: all 0
+    truncated: np.ndarray  # bool [n]: was cut to max_length
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each text, int64 [n]."""
+        return np.diff(self.starts)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        """Ids of text ``index``, int32; negative counts from the end."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"text {index} of {len(self)}")
+        index %= len(self)
+        return self.ids[self.starts[index] : self.starts[index + 1]]
+
+    def select(self, indices: Sequence[int] | np.ndarray) -> TokenTable:
+        """The texts at ``indices`` (int or bool), in that order."""
+        chosen = np.asarray(indices)
+        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
+        lengths = self.lengths[chosen]  # raises IndexError for what is not there
+        chosen = np.where(chosen < 0, chosen + len(self), chosen)
+        starts = _starts(lengths)
+        # Token j of the result lies as far behind its text's old start as behind its new one.
+        where = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
+        segments = None if self.segments is None else self.segments[where]
+        return TokenTable(self.ids[where], starts, segments, self.truncated[chosen])
+
+
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def encode(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    max_length: int,
+    clean: Clean = "none",
+    add_special_tokens: bool = True,
+    unk_id: int | None = None,
+    chunk: int = 2048,
+) -> TokenTable:
+    """Token ids of ``texts``; the tokenizer stays as it is.
+
+    A longer text is cut to ``max_length`` tokens, its closing special tokens kept, and marked in
+    ``truncated``. A text without tokens becomes one [UNK] (``unk_id``), so that no length is 0.
+
+    Args:
+        max_length: tokens at most, special ones included.
+        add_special_tokens: as the tokenizer's post-processor has them ([CLS] ... [SEP]).
+        chunk: texts handed over at a time, which bounds the memory.
+
+    Raises:
+        DataError: ``max_length`` leaves no room for a token, or a text is no string.
+    """
+    if tokenizer.padding is not None or tokenizer.truncation is not None:
+        tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+    special = tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0
+    if max_length <= special:
+        raise DataError(
+            f"{max_length} tokens leave no room beside {special} special ones",
+            where="max_length",
+            fix=f"Give {special + 1} or more",
+        )
+    tail = _closing_tokens(tokenizer) if add_special_tokens else []
+    keep = max_length - len(tail)
+    ids_parts: list[np.ndarray] = []
+    lengths: list[int] = []
+    truncated: list[bool] = []
+    for start in range(0, len(texts), chunk):
+        part = list(texts[start : start + chunk])
+        if not all(isinstance(text, str) for text in part):  # a tuple would be taken for a pair
+            raise DataError("not every text is a string", where="texts", fix="Give a list of str")
+        if clean != "none":
+            part = [clean_text(text, clean) for text in part]
+        encodings = tokenizer.encode_batch_fast(part, add_special_tokens=add_special_tokens)
+        rows = [encoding.ids for encoding in encodings]
+        for i, row in enumerate(rows):
+            truncated.append(len(row) > max_length)
+            if len(row) > max_length:
+                rows[i] = row[:keep] + tail
+            elif not row:
+                rows[i] = [_fallback(tokenizer) if unk_id is None else unk_id]
+        lengths += map(len, rows)
+        ids_parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
+    ids = np.concatenate(ids_parts) if ids_parts else np.zeros(0, np.int32)
+    return TokenTable(
+        ids, _starts(np.asarray(lengths, dtype=np.int64)), None, np.asarray(truncated, dtype=bool)
+    )
+
+
+def _closing_tokens(tokenizer: Tokenizer) -> list[int]:
+    """The special tokens that the post-processor puts behind a text."""
+    probe = tokenizer.encode("a")
+    tail: list[int] = []
+    for token, is_special in zip(reversed(probe.ids), reversed(probe.special_tokens_mask), strict=True):
+        if not is_special:
+            break
+        tail.insert(0, token)
+    return tail
+
+
+def _fallback(tokenizer: Tokenizer) -> int:
+    found = unknown_id(tokenizer)
+    if found is None:
+        raise DataError(
+            "a text has no tokens and the tokenizer no token for the unknown",
+            where="texts",
+            fix="Remove texts without words, or give unk_id",
+        )
+    return found
+
+
+def unknown_id(tokenizer: Tokenizer) -> int | None:
+    """The id of the token for what the vocabulary lacks; None where there is none."""
+    for token in (getattr(tokenizer.model, "unk_token", None), "[UNK]", "<unk>"):
+        if token and (found := tokenizer.token_to_id(token)) is not None:
+            return found
+    return None

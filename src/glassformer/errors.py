@@ -1,0 +1,53 @@
+"""The errors that glassformer raises on purpose.
+
+Each one carries what is wrong, where, and the way out, so that the command line can print a
+single line and a library user can catch a type.
+"""
+
+from __future__ import annotations
+
+
+class GlassformerError(Exception):
+    """Something failed that is not the caller's input. The command line exits with 1."""
+
+    exit_code = 1
+
+
+class InputError(GlassformerError, ValueError):
+    """The caller's input is wrong. The command line prints one line and exits with 2.
+
+    Args:
+        what: what is wrong, without a full stop.
+        where: the file, row, key or argument it was found in.
+        fix: the way out.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
+        self.what, self.where, self.fix = what, where, fix
+        line = f"{where}: {what}" if where else what
+        super().__init__(f"{line}. {fix}" if fix else line)
+
+    def __reduce__(self):  # keyword-only arguments survive a trip through another process
+        return (_rebuild, (type(self), self.what, self.where, self.fix))
+
+
+def _rebuild(kind: type[InputError], what: str, where: str | None, fix: str | None) -> InputError:
+    return kind(what, where=where, fix=fix)
+
+
+class DataError(InputError):
+    """A file, table, row, text or label that cannot be used."""
+
+
+class ConfigError(InputError):
+    """A recipe, key or value that cannot be used."""
+
+
+class CheckpointError(InputError):
+    """A checkpoint folder that is incomplete, damaged, of another shape or not supported."""
+
+
+class ShapeError(InputError):
+    """Tensors or sizes that do not fit together; the message names both sizes."""

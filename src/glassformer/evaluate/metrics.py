@@ -1,0 +1,153 @@
+"""Classification metrics that see one batch at a time.
+
+Sums and counts are kept and divided once, so that unequal batches cannot bias a mean. What is
+kept does not grow with the data, one float32 score per example for the binary ROC curve aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
+
+TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
+
+
+class ClassificationMeter:
+    """Counts right and wrong answers batch by batch; ``result`` divides.
+
+    Args:
+        classes: the K >= 2 labels in the order of the probability columns.
+        positive: with two classes, the label whose score draws the ROC curve; the second by default.
+
+    Raises:
+        InputError: fewer than two classes, one named twice, or ``positive`` is none of them.
+    """
+
+    def __init__(self, classes: Sequence[Any], positive: Any = None):
+        self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
+        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
+            raise InputError(f"needs two or more different classes, got {self.classes}", where="classes")
+        binary = len(self.classes) == 2
+        self.positive = self.classes[1] if binary and positive is None else positive
+        if self.positive is not None and (not binary or self.positive not in self.classes):
+            raise InputError(
+                f"{positive!r} is not one of two classes {self.classes}", where="positive",
+                fix="Leave it out or name one of them",
+            )  # fmt: skip
+        self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
+        self._loss_sum = 0.0
+        self._scores: list[np.ndarray] = []  # log-odds of the positive class
+        self._is_positive: list[np.ndarray] = []
+
+    def update(self, probabilities: ArrayLike, targets: ArrayLike, loss_sum: float | None = None) -> None:
+        """Count one batch.
+
+        Args:
+            probabilities: [b, K], rows sum to 1.
+            targets: [b] class indices in [0, K).
+            loss_sum: sum of the batch's negative log likelihoods where the caller has it from the
+                logits (exact for certain answers); otherwise taken from the probabilities.
+
+        Raises:
+            ShapeError: the shapes do not fit each other or the classes.
+            DataError: a target is no class index.
+            GlassformerError: a probability is NaN or infinite.
+        """
+        p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
+        size = len(self.classes)
+        if p.ndim != 2 or p.shape[1] != size or y.shape != p.shape[:1]:
+            raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {size} classes")
+        if not np.isfinite(p).all():
+            raise GlassformerError("the model's probabilities are not finite: its weights have diverged")
+        if y.size and (y.min() < 0 or y.max() >= size or np.any(y != y.astype(np.int64))):
+            raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
+        y = y.astype(np.int64)
+        cells = y * size + p.argmax(1)
+        self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
+        if loss_sum is None:
+            loss_sum = float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())
+        self._loss_sum += float(loss_sum)
+        if self.positive is not None:
+            column = self.classes.index(self.positive)
+            # Log-odds, because float32 probabilities would tie near 1.
+            odds = np.log(p[:, column].clip(TINY**2)) - np.log(p[:, 1 - column].clip(TINY**2))
+            self._scores.append(odds.astype(np.float32))
+            self._is_positive.append(y == column)
+
+    def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
+        """The figures so far, ready for JSON; all shares are in [0, 1].
+
+        Returns:
+            n, accuracy, macro_f1 (over the classes seen or predicted, as in scikit-learn), log_loss
+            (nats), roc_auc and positive (None with more than two classes, the area also when only
+            one class was seen), accuracy_interval and macro_f1_interval (95 %, percentile bootstrap;
+            None with ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class
+            (label, precision, recall, f1, support).
+
+        Raises:
+            DataError: nothing was counted.
+        """
+        from sklearn.metrics import f1_score, precision_recall_fscore_support
+
+        n = int(self._confusion.sum())
+        if n == 0:
+            raise DataError("no example to judge", fix="Give a split that is not empty")
+        # Every formula sees each cell of the confusion matrix once, weighted by its count.
+        true, predicted = np.nonzero(self._confusion)
+        cells = {"y_true": true, "y_pred": predicted, "sample_weight": self._confusion[true, predicted]}
+        precision, recall, f1, _ = precision_recall_fscore_support(
+            **cells, labels=range(len(self.classes)), zero_division=0
+        )
+        intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)
+        return {
+            "n": n,
+            "accuracy": float(np.trace(self._confusion) / n),
+            "accuracy_interval": intervals[0],
+            "macro_f1": float(f1_score(**cells, average="macro", zero_division=0)),
+            "macro_f1_interval": intervals[1],
+            "roc_auc": self._roc_auc(),
+            "positive": self.positive,
+            "log_loss": self._loss_sum / n,
+            "labels": self.classes,
+            "confusion": self._confusion.tolist(),
+            "per_class": [
+                {"label": c, "precision": float(a), "recall": float(b), "f1": float(f), "support": int(s)}
+                for c, a, b, f, s in zip(
+                    self.classes, precision, recall, f1, self._confusion.sum(1), strict=True
+                )
+            ],
+        }
+
+    def _roc_auc(self) -> float | None:
+        from sklearn.metrics import roc_auc_score
+
+        if self.positive is None:
+            return None
+        targets = np.concatenate(self._is_positive)
+        if targets.all() or not targets.any():
+            return None  # undefined without both classes
+        return float(roc_auc_score(targets, np.concatenate(self._scores)))
+
+    def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
+        """95 % intervals of accuracy and macro-F1.
+
+        Both depend on the confusion matrix alone, and drawing n examples with replacement is one
+        multinomial draw of its cells: the same distribution without touching the examples again.
+        """
+        rng = np.random.default_rng(seed)
+        size, n = len(self.classes), int(self._confusion.sum())
+        true, predicted = np.nonzero(self._confusion)
+        share = self._confusion[true, predicted] / n
+        accuracy, macro_f1 = np.empty(resamples), np.empty(resamples)
+        for i in range(resamples):
+            counts = rng.multinomial(n, share)
+            right = np.bincount(true, counts * (true == predicted), size)
+            seen = np.bincount(true, counts, size) + np.bincount(predicted, counts, size)
+            f1 = 2 * right[seen > 0] / seen[seen > 0]  # 2TP / (2TP + FP + FN)
+            accuracy[i], macro_f1[i] = right.sum() / n, f1.mean()
+        return tuple(np.quantile(x, [0.025, 0.975]).tolist() for x in (accuracy, macro_f1))  # type: ignore[return-value]

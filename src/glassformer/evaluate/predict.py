@@ -1,0 +1,60 @@
+"""Logits of many texts: length-sorted packed batches, results in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
+
+
+def predict_rows(
+    model: nn.Module,
+    table,
+    read: Callable[[nn.Module, TextBatch], Tensor],
+    *,
+    batch_tokens: int = 8192,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """One row per text of a ``TokenTable``.
+
+    Args:
+        read: what to take from the model for a batch, ``[B, ...]``.
+        progress: called with the number of texts done after each batch.
+
+    Returns:
+        ``[n, ...]`` fp32.
+    """
+    model.eval()
+    out: np.ndarray | None = None
+    with torch.inference_mode():
+        for index in evaluation_batches(table.lengths, batch_tokens):
+            rows = read(model, pack_texts(table, index, device)).float().cpu().numpy()
+            if out is None:
+                out = np.empty((len(table), *rows.shape[1:]), np.float32)
+            out[index] = rows
+            if progress is not None:
+                progress(len(index))
+    assert out is not None, "a table has at least one text"
+    return out
+
+
+def read_logits(model: nn.Module, batch: TextBatch) -> Tensor:
+    """``[B, C]``"""
+    return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
+
+
+def read_pooled(model: nn.Module, batch: TextBatch) -> Tensor:
+    """``[B, D]``, what the head reads."""
+    return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).pooler_output
+
+
+def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+    """Rows of probabilities, fp64."""
+    scaled = logits.astype(np.float64) / temperature
+    exp = np.exp(scaled - scaled.max(1, keepdims=True))
+    return exp / exp.sum(1, keepdims=True)

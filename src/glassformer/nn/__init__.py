@@ -1,0 +1,27 @@
+"""The blocks: readable, tested against each other and against other libraries; they know no data."""
+
+from glassformer.nn.attention import MultiHeadAttention, attend, attention_weights, causal_mask
+from glassformer.nn.dropout import Dropout, dropout, stochastic_depth
+from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
+from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
+from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.groups import padding_share
+from glassformer.nn.heads import ClassificationHead, MaskedLMHead
+from glassformer.nn.pooling import (
+    AttentionPooling,
+    FirstPooling,
+    MaxPooling,
+    MeanPooling,
+    Pooler,
+    make_pooling,
+)
+from glassformer.nn.positions import LearnedPositions, SinusoidalPositions, sinusoidal
+from glassformer.nn.trace import Trace, TraceRecord
+
+__all__ = [
+    "AttentionPooling", "ClassificationHead", "Dropout", "EmbeddingConfig", "Encoder", "EncoderConfig",
+    "EncoderLayer", "FeedForward", "FirstPooling", "LearnedPositions", "MaskedLMHead", "MaxPooling",
+    "MeanPooling", "MultiHeadAttention", "Pooler", "SinusoidalPositions", "TextEmbedding", "Trace",
+    "TraceRecord", "attend", "attention_weights", "causal_mask", "dropout", "make_pooling", "padding_share",
+    "sinusoidal", "stochastic_depth",
+]  # fmt: skip

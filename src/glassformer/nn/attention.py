@@ -1,0 +1,343 @@
+"""Attention: a function first (``attend``), a module second (``MultiHeadAttention``).
+
+    softmax(Q K^T / sqrt(K)) V                       Vaswani et al., 2017, equation 1
+
+``attend`` has an explicit branch, the textbook softmax that can return its weights, and faster
+ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn.dropout import dropout as drop
+from glassformer.nn.groups import Group, groups_of
+from glassformer.packing import Packing
+
+Branch = Literal["auto", "explicit", "grouped", "fused", "varlen"]
+LONG = 1024  # from here on the weights of one group would not fit a cache, let alone be kept
+NOWHERE = float("-inf")
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None = None,
+    q_packing: Packing | None = None,
+    kv_packing: Packing | None = None,
+    causal: bool = False,
+    *,
+    mask: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    return_weights: bool = False,
+    branch: Branch = "auto",
+):
+    """Scaled dot-product attention over packed rows, or over padded ones with a mask.
+
+    Packed (``q_packing`` given): ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), every sequence attends
+    to the sequence of the same number in ``k`` and ``v``. Padded (no packing): ``q`` is ``[B, T, D]`` (one
+    head) or ``[B, H, T, K]``.
+
+    Args:
+        v: the values; None takes the keys, as in a decoder that reads encoder states.
+        kv_packing: where ``k`` and ``v`` lie; None: as ``q_packing``.
+        causal: a row sees its own place and the places before it.
+        mask: padded input only; boolean, True = may attend, ``[B, S]`` over the keys, ``[B, T, S]`` or
+            broadcastable to ``[B, H, T, S]``. A row that may attend nowhere gives zeros.
+        scale: what the scores are multiplied by; None: ``1 / sqrt(K)``.
+        dropout: probability with which a weight is zeroed (explicit branch only).
+        return_weights: also return the weights: ``[B, T, S]`` or ``[B, H, T, S]``; packed, a tuple with one
+            ``[H, T_i, S_i]`` per sequence.
+
+    Returns:
+        The shape of ``q`` (last axis that of ``v``), or ``(output, weights)``.
+
+    Raises:
+        ShapeError: sizes that do not fit, or a mask together with a packing.
+    """
+    v = k if v is None else v
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if q_packing is None:
+        out, weights = _attend_padded(q, k, v, mask, causal, scale, dropout)
+        return (out, weights) if return_weights else out
+    if mask is not None:
+        raise ShapeError("a packed batch needs no mask", where="attend", fix="Give mask or q_packing, not both")
+    kv_packing = kv_packing or q_packing
+    _check_packed(q, k, v, q_packing, kv_packing)
+    one_head = q.ndim == 2
+    if one_head:
+        q, k, v = q[:, None], k[:, None], v[:, None]
+    if branch == "auto":
+        branch = choose_branch(q, q_packing, kv_packing, causal, dropout, return_weights)
+    weights = None
+    if branch == "explicit":
+        out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, scale, dropout)
+    elif branch == "varlen":
+        out = _varlen(q, k, v, q_packing, kv_packing, causal, scale)
+    elif branch == "fused":
+        out = _fused(q, k, v, q_packing, kv_packing, causal, scale)
+    else:
+        groups = groups_of(q_packing, kv_packing)
+        out = _Grouped.apply(q, k, v, groups, causal, scale)
+    if return_weights and weights is None:
+        weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=scale)
+    out = out.squeeze(1) if one_head else out
+    return (out, weights) if return_weights else out
+
+
+def choose_branch(
+    q: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, dropout: float, weights: bool
+) -> Branch:
+    """The fastest branch that can do what is asked, as measured by ``benchmarks/attention.py``."""
+    if weights or dropout > 0.0:
+        return "explicit"
+    if q.is_cuda:
+        half = q.dtype in (torch.bfloat16, torch.float16)
+        return "varlen" if half and q.shape[-1] % 8 == 0 else "fused"
+    longest = max(q_packing.max_length, kv_packing.max_length)
+    return "fused" if longest >= LONG else "grouped"
+
+
+def _check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
+    if q.ndim not in (2, 3) or q.shape[1:] != k.shape[1:] or k.shape[:-1] != v.shape[:-1]:
+        shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
+    if q.shape[0] != q_packing.total or k.shape[0] != kv_packing.total:
+        raise ShapeError(
+            f"q has {q.shape[0]} rows for a packing of {q_packing.total}, k {k.shape[0]} for {kv_packing.total}",
+            where="attend",
+        )
+    if q_packing.count != kv_packing.count:
+        raise ShapeError(
+            f"{q_packing.count} query sequences against {kv_packing.count} key sequences", where="attend"
+        )
+
+
+# --- the padded door -----------------------------------------------------------------------------
+
+
+def _attend_padded(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, dropout: float
+) -> tuple[Tensor, Tensor]:
+    if q.ndim not in (3, 4) or q.ndim != k.ndim or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Padded: [B, T, D] each")
+    scores = scale * (q @ k.transpose(-2, -1))  # [B, (H,) T, S]
+    allowed = causal_mask(*scores.shape[-2:], scores.device) if causal else None
+    if mask is not None:
+        if mask.dtype != torch.bool:
+            raise ShapeError(f"the mask is {mask.dtype}, not boolean", where="attend", fix="True = may attend")
+        if mask.ndim == 2:
+            mask = mask[:, None]  # [B, 1, S]
+        if mask.ndim == 3 and q.ndim == 4:
+            mask = mask[:, None]  # [B, 1, T, S]
+        try:
+            mask = mask.expand(scores.shape)
+        except RuntimeError:
+            raise ShapeError(
+                f"mask {tuple(mask.shape)} does not broadcast to scores {tuple(scores.shape)}", where="attend"
+            ) from None
+        allowed = mask if allowed is None else mask & allowed
+    weights = masked_softmax(scores, allowed)
+    return drop(weights, dropout, True) @ v, weights
+
+
+def causal_mask(rows: int, columns: int, device: torch.device | str = "cpu") -> Tensor:
+    """``[T, S]`` boolean, True where column <= row; with more columns than rows the rows are the last ones."""
+    places = torch.ones(rows, columns, dtype=torch.bool, device=device)
+    return places.tril(columns - rows)
+
+
+def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """softmax over the last axis among allowed places; a row that allows nothing is all 0."""
+    if allowed is None:
+        return scores.softmax(-1)
+    weights = scores.masked_fill(~allowed, NOWHERE).softmax(-1)
+    return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
+
+
+# --- the explicit branch -------------------------------------------------------------------------
+
+
+def _explicit(
+    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float, p: float
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """The textbook, one sequence after the other."""
+    weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=scale)
+    outs = [
+        (drop(w, p, True) @ v_i.transpose(0, 1)).transpose(0, 1)  # [H, T, S] @ [H, S, K] -> [T, H, K]
+        for w, v_i in zip(weights, kv_packing.split(v), strict=True)
+    ]
+    return torch.cat(outs), weights
+
+
+def attention_weights(
+    q: Tensor,  # [N, H, K]
+    k: Tensor,  # [M, H, K]
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    """softmax(Q K^T * scale) of every sequence: a tuple of ``[H, T_i, S_i]`` whose rows sum to 1."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    weights = []
+    for q_i, k_i in zip(q_packing.split(q), kv_packing.split(k), strict=True):
+        scores = scale * (q_i.transpose(0, 1) @ k_i.permute(1, 2, 0))  # [H, T, S]
+        allowed = causal_mask(*scores.shape[-2:], scores.device) if causal else None
+        weights.append(masked_softmax(scores, allowed))
+    return tuple(weights)
+
+
+# --- the faster branches -------------------------------------------------------------------------
+
+
+class _Grouped(torch.autograd.Function):
+    """Batched products over groups of (nearly) equal lengths, with a backward that keeps the weights.
+
+    The library's fused CPU kernel recomputes the weights in its backward, which was 45 % of a training
+    step; keeping them costs one ``[G, H, T, T]`` tensor per layer and group and takes about half the time.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, v, groups: tuple[Group, ...], causal: bool, scale: float):  # type: ignore[override]
+        out = q.new_empty(q.shape)  # [N, H, K]
+        kept = []
+        for group in groups:
+            q_g, k_g, v_g = group.take_q(q, scale), group.take_k(k), group.take_k(v)  # [G*H, T, K]
+            weights = group.bias(torch.bmm(q_g, k_g.transpose(1, 2)), causal).softmax(-1)  # [G*H, T, S]
+            group.put_q(torch.bmm(weights, v_g), out)
+            kept += [q_g, k_g, v_g, weights]
+        ctx.save_for_backward(*kept)
+        ctx.groups, ctx.scale, ctx.rows = groups, scale, (q.shape, k.shape)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[override]
+        q_shape, k_shape = ctx.rows
+        dq, dk, dv = grad.new_empty(q_shape), grad.new_empty(k_shape), grad.new_empty(k_shape)
+        for i, group in enumerate(ctx.groups):
+            q_g, k_g, v_g, weights = ctx.saved_tensors[4 * i : 4 * i + 4]
+            do = group.take_q(grad, 1.0, zero_padding=True)
+            group.put_k(torch.bmm(weights.transpose(1, 2), do), dv)
+            dw = torch.bmm(do, v_g.transpose(1, 2))
+            ds = torch._softmax_backward_data(dw, weights, -1, weights.dtype)  # w * (dw - sum(w * dw))
+            group.put_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
+            group.put_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
+        return dq, dk, dv, None, None, None
+
+
+def _fused(
+    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+) -> Tensor:
+    """torch's own fused kernel, one sequence at a time: memory grows with the length, not its square."""
+    outs = []
+    for q_i, k_i, v_i in zip(q_packing.split(q), kv_packing.split(k), kv_packing.split(v), strict=True):
+        heads = (x.transpose(0, 1)[None] for x in (q_i, k_i, v_i))  # [1, H, T, K]
+        mask = causal_mask(len(q_i), len(k_i), q.device) if causal and len(q_i) != len(k_i) else None
+        out = F.scaled_dot_product_attention(
+            *heads, attn_mask=mask, is_causal=causal and mask is None, scale=scale
+        )
+        outs.append(out[0].transpose(0, 1))
+    return torch.cat(outs)
+
+
+def _varlen(
+    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+) -> Tensor:
+    """torch's varlen kernel (CUDA, half precision): no padding and no groups."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    # Keywords differ between torch 2.11 and 2.13; the positional part and the default scale do not,
+    # so another scale is folded into q.
+    folded = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
+    return varlen_attn(
+        folded.contiguous(),
+        k.contiguous(),
+        v.contiguous(),
+        q_packing.cu_seqlens,
+        kv_packing.cu_seqlens,
+        q_packing.max_length,
+        kv_packing.max_length,
+        **({"is_causal": True} if causal else {}),
+    )
+
+
+# --- the module ----------------------------------------------------------------------------------
+
+
+class MultiHeadAttention(nn.Module):
+    """Heads of width ``d_model / num_heads`` side by side, then one projection (Vaswani et al., 2017, 3.2.2).
+
+    Args:
+        d_model: width of the rows.
+        num_heads: must divide ``d_model``.
+        dropout: on the attention weights, in training.
+
+    Raises:
+        ConfigError: ``num_heads`` does not divide ``d_model``.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0):
+        super().__init__()
+        if num_heads < 1 or d_model % num_heads:
+            raise ConfigError(f"d_model {d_model} is not a multiple of num_heads {num_heads}")
+        self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
+        self.qkv = nn.Linear(d_model, 3 * d_model)  # queries, keys, values in one product
+        self.out = nn.Linear(d_model, d_model)
+
+    def project(
+        self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries from ``x`` (or only from its ``rows``), keys and values from ``memory`` (None: from ``x``)."""
+        heads = (self.num_heads, self.d_model // self.num_heads)
+        if memory is None and rows is None:
+            q, k, v = self.qkv(x).view(-1, 3, *heads).unbind(1)  # 3 x [N, H, K]
+            return q, k, v
+        d = self.d_model
+        weight, bias = self.qkv.weight, self.qkv.bias
+        q = F.linear(x if rows is None else x[rows], weight[:d], bias[:d]).view(-1, *heads)
+        kv = F.linear(x if memory is None else memory, weight[d:], bias[d:])
+        k, v = kv.view(-1, 2, *heads).unbind(1)
+        return q, k, v
+
+    def forward(
+        self,
+        x: Tensor,  # [N, D]
+        packing: Packing,
+        memory: Tensor | None = None,  # [M, D]
+        memory_packing: Packing | None = None,
+        causal: bool = False,
+        *,
+        rows: Tensor | None = None,
+        record=None,
+    ) -> Tensor:
+        """Self-attention, or cross-attention when ``memory`` is given.
+
+        Args:
+            rows: ``[B]`` one row per sequence that is wanted; the result then has only these rows.
+            record: a ``trace.LayerRecord`` that wants this layer's weights, or None.
+
+        Returns:
+            ``[N, D]``, or ``[B, D]`` with ``rows``.
+        """
+        q, k, v = self.project(x, memory, rows)
+        q_packing = packing if rows is None else packing.one_row_each
+        kv_packing = memory_packing if memory is not None else packing
+        wants_all = record is not None and record.rows == "all"
+        p = self.dropout if self.training else 0.0
+        out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p, return_weights=wants_all)
+        if wants_all:
+            out, weights = out
+            record.weights = weights
+        elif record is not None:  # the first row of each sequence, beside whichever branch was taken
+            first = q if rows is not None else q[packing.first_rows]
+            record.weights = attention_weights(first, k, packing.one_row_each, kv_packing or packing)
+        return self.out(out.flatten(1))

@@ -1,0 +1,82 @@
+"""Dropout and stochastic depth, with random bits that cost next to nothing on a CPU.
+
+``torch.nn.functional.dropout`` draws one float per element from a serial generator, which was a third
+of a fine-tuning step on two cores. Here one 64-bit draw gives four 16-bit lots, so the
+probability is rounded to a multiple of 1/65536. The bits come from torch's own generator: its
+state is all that an exact resume needs.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError
+from glassformer.packing import Packing
+
+
+def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
+    """A boolean tensor, True with probability ``1 - p`` (rounded to 1/65536)."""
+    if device.type != "cpu":
+        return torch.rand(shape, device=device) >= p
+    count = math.prod(shape)
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    lots = draws.view(torch.int16)[:count]  # uniform on [-32768, 32767]
+    return (lots >= round(p * 65536) - 32768).view(shape)
+
+
+class _DropElements(torch.autograd.Function):
+    """x * keep / (1 - p), remembering one byte per element."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, p: float) -> Tensor:  # type: ignore[override]
+        keep = keep_mask(x.shape, p, x.device)
+        ctx.scale = 1.0 / (1.0 - p)
+        ctx.save_for_backward(keep)
+        return (x * keep).mul_(ctx.scale)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        (keep,) = ctx.saved_tensors
+        return (grad * keep).mul_(ctx.scale), None
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Zero each element with probability ``p`` and scale the rest by 1/(1-p) (Srivastava et al., 2014)."""
+    if p == 0.0 or not training:
+        return x
+    return _DropElements.apply(x, p)  # type: ignore[return-value]
+
+
+class Dropout(nn.Module):
+    """``dropout`` as a module.
+
+    Raises:
+        ConfigError: ``p`` outside [0, 1).
+    """
+
+    def __init__(self, p: float = 0.0):
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise ConfigError(f"dropout must lie in [0, 1), got {p}")
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+def stochastic_depth(branch: Tensor, packing: Packing, p: float, training: bool) -> Tensor:
+    """Drop a residual branch for whole sequences with probability ``p`` (Huang et al., 2016).
+
+    Args:
+        branch: ``[N, D]``, what would be added to the residual stream.
+    """
+    if p == 0.0 or not training:
+        return branch
+    keep = keep_mask((packing.count,), p, branch.device).to(branch.dtype) / (1.0 - p)  # [B]
+    return branch * keep[packing.sequence_ids, None]

@@ -1,0 +1,75 @@
+"""From token ids to the rows that enter the encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ShapeError
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
+from glassformer.packing import Packing
+from glassformer.types import Positions
+
+
+@dataclass(frozen=True)
+class EmbeddingConfig:
+    """Token + position + (for BERT) segment embeddings, then norm and dropout."""
+
+    vocab_size: int
+    d_model: int
+    positions: Positions = "learned"
+    max_positions: int = 512  # of learned positions; sinusoidal ones have no end
+    segments: int = 2  # BERT's token types; 0: none
+    norm: bool = True
+    eps: float = 1e-12
+    dropout: float = 0.0
+
+
+class TextEmbedding(nn.Module):
+    """The sum of what a token is, where it stands and which segment it belongs to (Devlin et al., 2019, fig. 2).
+
+    The tables stay in fp32 when the encoder computes in bf16: their gradients sum over hundreds of rows of a
+    frequent word, which bf16 cannot hold. ``compute_dtype`` is what leaves the module.
+    """
+
+    def __init__(self, config: EmbeddingConfig):
+        super().__init__()
+        c = self.config = config
+        self.tokens = nn.Embedding(c.vocab_size, c.d_model)
+        if c.positions == "learned":
+            self.positions = LearnedPositions(c.max_positions, c.d_model)
+        else:
+            self.positions = SinusoidalPositions(c.d_model) if c.positions == "sinusoidal" else None
+        self.segments = nn.Embedding(c.segments, c.d_model) if c.segments else None
+        self.norm = nn.LayerNorm(c.d_model, eps=c.eps) if c.norm else None
+        self.dropout = Dropout(c.dropout)
+        self.compute_dtype: torch.dtype | None = None
+
+    def forward(self, ids: Tensor, packing: Packing, segments: Tensor | None = None) -> Tensor:
+        """``ids`` ``[N]`` and ``segments`` ``[N]`` (None: all 0) -> ``[N, D]``.
+
+        Raises:
+            ShapeError: more ids than the packing says, an id outside the vocabulary, a sequence that is too long.
+        """
+        if ids.shape != (packing.total,):
+            raise ShapeError(f"{tuple(ids.shape)} ids for a packing of {packing.total} tokens", where="input_ids")
+        if not ids.is_cuda and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
+            raise ShapeError(
+                f"token ids run from {int(ids.min())} to {int(ids.max())}, the vocabulary has "
+                f"{self.config.vocab_size}",
+                where="input_ids",
+                fix="Use the tokenizer that belongs to the model",
+            )
+        x = self.tokens(ids)
+        if self.segments is not None:
+            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        if self.positions is not None:
+            x = x + self.positions(packing)
+        if self.norm is not None:
+            x = self.norm(x)
+        if self.compute_dtype is not None:
+            x = x.to(self.compute_dtype)
+        return self.dropout(x)

@@ -1,0 +1,114 @@
+"""THE encoder: BERT, ViT and every from-scratch classifier instantiate this one.
+
+Post-norm (Vaswani et al., 2017; BERT):    x = norm(x + f(x))
+Pre-norm  (Xiong et al., 2020; ViT):       x = x + f(norm(x)),  then one norm at the very end
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError
+from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.dropout import Dropout, stochastic_depth
+from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.trace import LayerRecord, TraceRecord
+from glassformer.packing import Packing
+from glassformer.types import Activation, NormOrder
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """Every number of an encoder.
+
+    Raises:
+        ConfigError: ``num_heads`` does not divide ``d_model``, or a size below 1.
+    """
+
+    d_model: int
+    num_layers: int
+    num_heads: int
+    d_ff: int
+    norm: NormOrder = "post"
+    activation: Activation = "gelu"
+    eps: float = 1e-12  # inside the root of the layer norm, whose variance is the biased one
+    dropout: float = 0.0  # on the output of each sub-layer
+    attention_dropout: float = 0.0
+    stochastic_depth: float = 0.0  # of the last layer; it grows linearly from 0 at the first
+    final_norm: bool = False
+    zero_init: bool = False  # residual branches start at 0, so that the encoder starts as the identity
+
+    def __post_init__(self) -> None:
+        if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
+            raise ConfigError("d_model, num_layers, num_heads and d_ff must be at least 1", where="encoder")
+        if self.d_model % self.num_heads:
+            raise ConfigError(
+                f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}", where="encoder"
+            )
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each with a residual connection and a layer norm."""
+
+    def __init__(self, config: EncoderConfig, drop_path: float = 0.0):
+        super().__init__()
+        c = config
+        self.pre_norm = c.norm == "pre"
+        self.attention = MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
+        self.norm1 = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
+        self.norm2 = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.dropout = Dropout(c.dropout)
+        self.drop_path = drop_path
+
+    def forward(
+        self, x: Tensor, packing: Packing, rows: Tensor | None = None, record: LayerRecord | None = None
+    ) -> Tensor:
+        """``[N, D]`` -> ``[N, D]``; with ``rows`` ``[B]`` only one row per sequence is computed and returned."""
+        attended = self.norm1(x) if self.pre_norm else x
+        a = self._branch(self.attention(attended, packing, rows=rows, record=record), packing, rows)
+        x = (x if rows is None else x[rows]) + a
+        if self.pre_norm:
+            return x + self._branch(self.feed_forward(self.norm2(x)), packing, rows)
+        x = self.norm1(x)
+        return self.norm2(x + self._branch(self.feed_forward(x), packing, rows))
+
+    def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:
+        packing = packing if rows is None else packing.one_row_each
+        return stochastic_depth(self.dropout(x), packing, self.drop_path, self.training)
+
+
+class Encoder(nn.Module):
+    """A stack of layers over packed rows."""
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        self.config = config
+        n = config.num_layers
+        self.layers = nn.ModuleList(
+            EncoderLayer(config, config.stochastic_depth * i / max(n - 1, 1)) for i in range(n)
+        )
+        self.final_norm = nn.LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
+
+    def forward(
+        self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
+    ) -> Tensor:
+        """``[N, D]`` -> ``[N, D]``.
+
+        Args:
+            rows: ``[B]`` the one row per sequence that the head reads: the last layer then computes only
+                these, and ``[B, D]`` comes back.
+            trace: where to record what was asked for.
+        """
+        last = len(self.layers) - 1
+        if trace is not None:
+            trace.hidden(0, x)
+        for number, layer in enumerate(self.layers):
+            record = trace.layer(number) if trace is not None else None
+            x = layer(x, packing, rows if number == last else None, record)
+            if trace is not None:
+                trace.attention(number, record)
+                trace.hidden(number + 1, x)
+        return self.final_norm(x)

@@ -1,0 +1,36 @@
+"""The position-wise feed-forward network: two linear layers with a non-linearity between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.config import nearest
+from glassformer.errors import ConfigError
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,  # x * Phi(x), exact (Hendrycks and Gimpel, 2016)
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+}
+
+
+class FeedForward(nn.Module):
+    """``W2 f(W1 x + b1) + b2`` (Vaswani et al., 2017, equation 2), with f a ReLU or a GELU.
+
+    Raises:
+        ConfigError: an activation that is not in ``ACTIVATIONS``.
+    """
+
+    def __init__(self, d_model: int, d_ff: int, activation: str = "gelu"):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ConfigError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)).capitalize())
+        self.up = nn.Linear(d_model, d_ff)
+        self.down = nn.Linear(d_ff, d_model)
+        self.activation = activation
+
+    def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
+        return self.down(ACTIVATIONS[self.activation](self.up(x)))

@@ -1,0 +1,72 @@
+"""What stands on the encoder: classification, masked words, next sentence."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.feedforward import ACTIVATIONS
+
+
+class ClassificationHead(nn.Module):
+    """Linear, or Linear -> ReLU -> Dropout -> Linear. Computes in fp32: it is small, and logits are compared.
+
+    Args:
+        hidden: width of the MLP's hidden layer; None with ``kind="mlp"``: ``d_model``.
+
+    Raises:
+        ConfigError: fewer than one class.
+        ShapeError: (forward) an input of another width, naming both.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_labels: int,
+        kind: Literal["linear", "mlp"] = "linear",
+        hidden: int | None = None,
+        dropout: float = 0.0,
+    ):
+        super().__init__()
+        if num_labels < 1:
+            raise ConfigError(f"a head needs at least one class, got {num_labels}", where="head")
+        self.d_model = d_model
+        self.dropout = Dropout(dropout)
+        if kind == "linear":
+            self.hidden = None
+            self.out = nn.Linear(d_model, num_labels)
+        else:
+            self.hidden = nn.Linear(d_model, hidden or d_model)
+            self.out = nn.Linear(hidden or d_model, num_labels)
+
+    def forward(self, x: Tensor) -> Tensor:  # [B, D] -> [B, C]
+        if x.shape[-1] != self.d_model:
+            raise ShapeError(
+                f"the head expects {self.d_model} features, the encoder gives {x.shape[-1]}",
+                where="head",
+                fix=f"Build it with d_model={x.shape[-1]}",
+            )
+        x = x.to(self.out.weight.dtype)
+        if self.hidden is not None:
+            x = torch.relu(self.hidden(x))
+        return self.out(self.dropout(x))
+
+
+class MaskedLMHead(nn.Module):
+    """BERT's masked-word head: dense, activation, norm, then the transposed token table plus a bias."""
+
+    def __init__(self, d_model: int, vocab_size: int, activation: str, eps: float):
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+        self.norm = nn.LayerNorm(d_model, eps=eps)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+        self.activation = activation
+
+    def forward(self, x: Tensor, table: Tensor) -> Tensor:
+        """``[M, D]`` and the token table ``[V, D]`` -> ``[M, V]``."""
+        x = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
+        return nn.functional.linear(x, table.to(x.dtype), self.bias.to(x.dtype))

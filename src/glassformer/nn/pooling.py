@@ -1,0 +1,103 @@
+"""From the rows of a sequence to one vector for the head."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import nearest
+from glassformer.errors import ConfigError
+from glassformer.packing import Packing
+
+
+def first_rows(x: Tensor, packing: Packing) -> Tensor:
+    """The first row of each sequence: [CLS], or the first word where there is none. ``[N, D]`` -> ``[B, D]``."""
+    return x[packing.first_rows]
+
+
+def mean_rows(x: Tensor, packing: Packing) -> Tensor:
+    """The mean over real tokens, summed in fp32. ``[N, D]`` -> ``[B, D]``."""
+    if packing.is_uniform:
+        return x.view(packing.count, packing.max_length, -1).float().mean(1).to(x.dtype)
+    total = x.new_zeros(packing.count, x.shape[1], dtype=torch.float32)
+    total = total.index_add(0, packing.sequence_ids, x.float())
+    return (total / packing.length_tensor[:, None]).to(x.dtype)
+
+
+def max_rows(x: Tensor, packing: Packing) -> Tensor:
+    """The largest value of each feature. ``[N, D]`` -> ``[B, D]``."""
+    return torch.stack([rows.amax(0) for rows in packing.split(x)])
+
+
+class FirstPooling(nn.Module):
+    reads_first_row_only = True
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        return first_rows(x, packing) if len(x) != packing.count else x
+
+
+class MeanPooling(nn.Module):
+    reads_first_row_only = False
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        return mean_rows(x, packing)
+
+
+class MaxPooling(nn.Module):
+    reads_first_row_only = False
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        return max_rows(x, packing)
+
+
+class AttentionPooling(nn.Module):
+    """One learned query asks every row of the sequence: ``sum_t softmax_t(w . x_t) x_t``."""
+
+    reads_first_row_only = False
+
+    def __init__(self, d_model: int):
+        super().__init__()
+        self.score = nn.Linear(d_model, 1)
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        scores = self.score(x.to(self.score.weight.dtype)).float().squeeze(1)  # [N]
+        highest = torch.stack([s.amax() for s in packing.split(scores)]).detach()
+        weights = (scores - highest[packing.sequence_ids]).exp()  # [N]
+        sums = scores.new_zeros(packing.count).index_add(0, packing.sequence_ids, weights)
+        shares = (weights / sums[packing.sequence_ids])[:, None]
+        pooled = scores.new_zeros(packing.count, x.shape[1])
+        return pooled.index_add(0, packing.sequence_ids, shares * x.float()).to(x.dtype)
+
+
+class Pooler(nn.Module):
+    """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019)."""
+
+    reads_first_row_only = True
+
+    def __init__(self, d_model: int):
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        x = x if len(x) == packing.count else first_rows(x, packing)
+        return torch.tanh(self.dense(x.to(self.dense.weight.dtype)))
+
+
+POOLINGS = {
+    "first": lambda d: FirstPooling(),
+    "mean": lambda d: MeanPooling(),
+    "max": lambda d: MaxPooling(),
+    "attention": AttentionPooling,
+    "pooler": Pooler,
+}
+
+
+def make_pooling(kind: str, d_model: int) -> nn.Module:
+    """The pooling of that name.
+
+    Raises:
+        ConfigError: no such pooling.
+    """
+    if kind not in POOLINGS:
+        raise ConfigError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)).capitalize())
+    return POOLINGS[kind](d_model)

@@ -1,0 +1,63 @@
+"""Where a token stands: sinusoidal and learned position vectors."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ShapeError
+from glassformer.packing import Packing
+
+
+def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
+    """The fixed position vectors of Vaswani et al., 2017, section 3.5.
+
+        PE(p, 2i) = sin(p / base^(2i / d_model))        PE(p, 2i + 1) = cos(p / base^(2i / d_model))
+
+    The wavelengths run geometrically from 2 pi towards ``base`` * 2 pi. PE(p + k) is a linear map of PE(p):
+    each pair (sin, cos) turns by the angle k / base^(2i / d_model). An odd ``d_model`` ends on a sine.
+
+    Returns:
+        ``[length, d_model]``, fp32, values in [-1, 1].
+    """
+    places = torch.arange(length, dtype=torch.float64)[:, None]
+    rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(base) / d_model))
+    table = torch.empty(length, d_model, dtype=torch.float64)
+    table[:, 0::2] = torch.sin(places * rates)
+    table[:, 1::2] = torch.cos(places * rates[: d_model // 2])
+    return table.float()
+
+
+class SinusoidalPositions(nn.Module):
+    """``sinusoidal`` as a module; the table grows with the longest text seen, so no length is too long."""
+
+    table: Tensor
+
+    def __init__(self, d_model: int, length: int = 512):
+        super().__init__()
+        self.register_buffer("table", sinusoidal(length, d_model), persistent=False)
+
+    def forward(self, packing: Packing) -> Tensor:  # [N, D]
+        if packing.max_length > len(self.table):
+            length = max(packing.max_length, 2 * len(self.table))
+            self.table = sinusoidal(length, self.table.shape[1]).to(self.table)
+        return self.table[packing.positions]
+
+
+class LearnedPositions(nn.Embedding):
+    """One trained vector per place (BERT, ViT).
+
+    Raises:
+        ShapeError: a sequence longer than the table.
+    """
+
+    def forward(self, packing: Packing) -> Tensor:  # type: ignore[override]  # [N, D]
+        if packing.max_length > self.num_embeddings:
+            raise ShapeError(
+                f"a sequence of {packing.max_length} tokens, but the model knows {self.num_embeddings} positions",
+                where="positions",
+                fix=f"Cut to max_length={self.num_embeddings}",
+            )
+        return super().forward(packing.positions)

@@ -1,0 +1,133 @@
+"""Where each sequence lies in a packed batch.
+
+A batch is one matrix ``[N, D]`` of real tokens, sequence after sequence; nothing is padded. The
+lengths are known on the host, so that no branch below ever waits for a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The lengths of the sequences of a packed batch, in order.
+
+    Raises:
+        ShapeError: no sequence, or one with fewer than one token.
+    """
+
+    lengths: tuple[int, ...]
+    device: torch.device = field(default=torch.device("cpu"))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lengths", tuple(int(n) for n in self.lengths))
+        object.__setattr__(self, "device", torch.device(self.device))
+        if not self.lengths or min(self.lengths) < 1:
+            raise ShapeError(
+                f"a packing needs sequences of at least one token, got lengths {self.lengths[:8]}"
+            )
+
+    @staticmethod
+    def uniform(count: int, length: int, device: torch.device | str = "cpu") -> Packing:
+        """``count`` sequences of the same length: the case of an image batch."""
+        return Packing((length,) * count, torch.device(device))
+
+    @staticmethod
+    def from_mask(mask: Tensor) -> tuple[Packing, Tensor]:
+        """The packing of a padded batch, and the flat index ``[N]`` of its real tokens.
+
+        Args:
+            mask: ``[B, T]``, non-zero where a token is real; padding may be on either side.
+        """
+        if mask.ndim != 2:
+            raise ShapeError(f"an attention mask is [B, T], got {tuple(mask.shape)}")
+        real = mask.bool()
+        packing = Packing(tuple(real.sum(1).tolist()), mask.device)
+        return packing, real.flatten().nonzero().squeeze(1)
+
+    @property
+    def count(self) -> int:
+        """B, the number of sequences."""
+        return len(self.lengths)
+
+    @cached_property
+    def total(self) -> int:
+        """N, the number of tokens."""
+        return sum(self.lengths)
+
+    @cached_property
+    def max_length(self) -> int:
+        return max(self.lengths)
+
+    @cached_property
+    def is_uniform(self) -> bool:
+        return min(self.lengths) == self.max_length
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The row of each sequence's first token."""
+        starts, row = [], 0
+        for length in self.lengths:
+            starts.append(row)
+            row += length
+        return tuple(starts)
+
+    @cached_property
+    def length_tensor(self) -> Tensor:  # [B] int64
+        return torch.tensor(self.lengths, device=self.device)
+
+    @cached_property
+    def first_rows(self) -> Tensor:  # [B] int64
+        return torch.tensor(self.starts, device=self.device)
+
+    @cached_property
+    def cu_seqlens(self) -> Tensor:  # [B + 1] int32, as the varlen kernels want it
+        return torch.tensor((*self.starts, self.total), dtype=torch.int32, device=self.device)
+
+    @cached_property
+    def sequence_ids(self) -> Tensor:  # [N] int64, the sequence of each row
+        return torch.repeat_interleave(
+            torch.arange(self.count, device=self.device), self.length_tensor, output_size=self.total
+        )
+
+    @cached_property
+    def positions(self) -> Tensor:  # [N] int64, the place of each row in its own sequence
+        return torch.arange(self.total, device=self.device) - self.first_rows[self.sequence_ids]
+
+    @cached_property
+    def padded_rows(self) -> Tensor:  # [N] int64, the place of each row in a right-padded [B * T]
+        return self.sequence_ids * self.max_length + self.positions
+
+    def pad(self, rows: Tensor, value: float = 0.0) -> Tensor:
+        """``[N, ...]`` laid out as ``[B, T, ...]``, with ``value`` where no token is."""
+        out = rows.new_full((self.count * self.max_length, *rows.shape[1:]), value)
+        out = out.index_copy(0, self.padded_rows, rows)
+        return out.view(self.count, self.max_length, *rows.shape[1:])
+
+    def split(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """``[N, ...]`` as one view per sequence."""
+        return rows.split(list(self.lengths))
+
+    def mask(self) -> Tensor:
+        """``[B, T]`` boolean, True where a token is."""
+        places = torch.arange(self.max_length, device=self.device)
+        return places < self.length_tensor[:, None]
+
+    @cached_property
+    def one_row_each(self) -> Packing:
+        """The packing of one row per sequence, such as the [CLS] rows."""
+        return Packing((1,) * self.count, self.device)
+
+
+def pack(sequences: Sequence[Tensor]) -> tuple[Tensor, Packing]:
+    """Several ``[T_i, ...]`` as one ``[N, ...]`` with its packing."""
+    rows = torch.cat(list(sequences))
+    return rows, Packing(tuple(len(s) for s in sequences), rows.device)

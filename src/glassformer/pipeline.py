@@ -1,0 +1,163 @@
+"""How a text classifier is put together from its settings: tokenizer, model, and the folder they share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+from glassformer.checkpoints.huggingface import load_pretrained
+from glassformer.config import nearest
+from glassformer.data.text import load_tokenizer, word_tokenizer, wordpiece_tokenizer
+from glassformer.errors import CheckpointError, ConfigError
+from glassformer.models.bert import Bert, BertConfig
+from glassformer.models.catalog import TEXT_ARCHITECTURES
+from glassformer.recipe import ModelConfig, TextConfig
+
+SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions", "final_norm",
+              "embedding_norm", "zero_init", "embedding_std")  # fmt: skip
+
+
+def is_from_scratch(model: str) -> bool:
+    """Whether the name means an architecture (random weights) rather than a checkpoint."""
+    return model in TEXT_ARCHITECTURES
+
+
+def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
+    """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``.
+
+    Raises:
+        ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint is paired with a new vocabulary.
+        CheckpointError: the checkpoint has no tokenizer.
+    """
+    kinds = {"word": word_tokenizer, "wordpiece": wordpiece_tokenizer}
+    scratch = is_from_scratch(model.model)
+    kind = ("word" if scratch else "checkpoint") if text.tokenizer == "auto" else text.tokenizer
+    if kind == "checkpoint":
+        return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
+    if kind in kinds:
+        if not scratch:
+            raise ConfigError(
+                f"the weights of {model.model!r} belong to its own vocabulary",
+                where="tokenizer",
+                fix="Use tokenizer = auto, or a from-scratch model",
+            )
+        return kinds[kind](
+            texts,
+            min_count=text.min_count,
+            vocab_size=text.vocab_size,
+            lowercase=text.lowercase,
+            strip_accents=text.strip_accents,
+            add_special_tokens=text.add_special_tokens,
+        )
+    if not Path(kind).exists():
+        raise ConfigError(f"{kind!r} is no tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds]).capitalize())
+    return load_tokenizer(kind)
+
+
+def build_model(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int) -> Bert:
+    """The encoder with its classification head; ``weights_source`` says where the weights come from.
+
+    Raises:
+        ConfigError: an unknown name, a key that this kind of model does not have, or too long a ``max_length``.
+    """
+    if is_from_scratch(model.model):
+        config = _scratch_config(model, tokenizer.get_vocab_size(), num_labels, text.max_length)
+        built = Bert(config)
+        built.weights_source = f"random ({model.model}, from scratch)"
+        return built
+    if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
+        raise ConfigError(
+            f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
+        )
+    try:
+        base = load_pretrained(
+            model.model,
+            revision=model.revision,
+            dropout=model.dropout or 0.0,  # none by default: equal accuracy, and much faster
+            attention_dropout=model.attention_dropout or 0.0,
+        )
+    except CheckpointError as error:
+        if "/" not in model.model and model.model not in CATALOGUE and not Path(model.model).exists():
+            known = [*TEXT_ARCHITECTURES, *CATALOGUE]
+            raise ConfigError(f"no model {model.model!r}", fix=nearest(model.model, known).capitalize()) from error
+        raise
+    limit = base.config.embedding.max_positions
+    if text.max_length > limit:
+        raise ConfigError(f"max_length {text.max_length} is more than the model's {limit} positions", where="max_length")
+    if tokenizer.get_vocab_size() > base.config.embedding.vocab_size:
+        raise CheckpointError(
+            f"the tokenizer knows {tokenizer.get_vocab_size()} tokens, the model "
+            f"{base.config.embedding.vocab_size}",
+            where=model.model,
+        )
+    return _with_classifier(base, model, num_labels)
+
+
+def _with_classifier(base: Bert, model: ModelConfig, num_labels: int) -> Bert:
+    has_pooler = base.config.pooling == "pooler"
+    pooling = model.pooling if model.pooling != "auto" else ("pooler" if has_pooler else "mean")
+    new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
+    built = base.with_head(
+        head="classification",
+        pooling=pooling,
+        num_labels=num_labels,
+        head_type=model.head,
+        head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout,
+    )
+    if model.stochastic_depth:
+        encoder = replace(built.config.encoder, stochastic_depth=model.stochastic_depth)
+        state, source = built.state_dict(), built.weights_source
+        built = Bert(replace(built.config, encoder=encoder))
+        built.load_state_dict(state)
+        built.weights_source = source
+    built.weights_source += f"; new (random): {', '.join([*new, 'classification head'])}"
+    return built
+
+
+def _scratch_config(model: ModelConfig, vocab_size: int, num_labels: int, max_length: int) -> BertConfig:
+    """The architecture of that name with the settings laid over it; None leaves the preset's number."""
+    config = TEXT_ARCHITECTURES[model.model](vocab_size)
+    embedding = {
+        "d_model": model.d_model, "positions": model.positions, "norm": model.embedding_norm,
+        "dropout": model.dropout,
+    }  # fmt: skip
+    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
+            "final_norm", "zero_init")  # fmt: skip
+    encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
+    pooling = config.pooling if model.pooling == "auto" else model.pooling
+    return replace(
+        config,
+        embedding=replace(config.embedding, max_positions=max_length, **_given(embedding)),
+        encoder=replace(config.encoder, **_given(encoder)),
+        head="classification",
+        num_labels=num_labels,
+        pooling=pooling,
+        head_type=model.head,
+        head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout,
+        **_given({"embedding_std": model.embedding_std}),
+    )
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int, clean_up: dict[str, Any] | None = None) -> None:
+    """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it."""
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]"}
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        **{key: token for key, token in names.items() if tokenizer.token_to_id(token) is not None},
+        **(clean_up or {}),
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,162 @@
+"""What a recipe can say: one frozen dataclass a section, every key with its default and meaning.
+
+The keys of ``text``, ``model`` and ``train`` are the constructor parameters of
+``TextClassifier``; no key stands in two sections, so ``--set lr=1e-4`` is never ambiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from glassformer.config import apply_overrides, build, nearest, read_toml
+from glassformer.errors import ConfigError
+
+RECIPES = Path(__file__).parent / "recipes"
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Where the examples come from and how they are split."""
+
+    source: str = ""  # a named source (imdb, europe) or a path to a file or folder
+    text_column: str | None = None  # found by itself when there is one candidate only
+    label_column: str | None = None
+    validation_size: float | None = None  # share (< 1) or count (>= 1) held out of train; None: none
+    train_size: int | None = None  # at most this many training examples, stratified
+    limit: int | None = None  # at most this many examples of every split: a quick look
+    split_seed: int = 0
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """From text to token ids."""
+
+    max_length: int = 256  # tokens, special ones included; longer texts are cut and counted
+    tokenizer: str = "auto"  # auto: the checkpoint's own, else word | word | wordpiece | a tokenizer.json
+    clean: Literal["none", "html", "words"] = "none"  # html: tags out; words: also all but letters, digits
+    lowercase: bool = True  # for tokenizers trained here
+    strip_accents: bool = False  # for tokenizers trained here; True destroys Vietnamese
+    vocab_size: int = 30_000  # for tokenizers trained here
+    min_count: int = 2  # a word must be seen this often to enter a word vocabulary
+    add_special_tokens: bool = True  # [CLS] ... [SEP] around each text
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
+
+    model: str = "all-minilm-l6-v2"
+    revision: str | None = None  # commit of a Hub checkpoint
+    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = "auto"
+    head: Literal["linear", "mlp"] = "linear"
+    head_hidden: int | None = None  # width of the mlp head; None: d_model
+    head_dropout: float = 0.0
+    dropout: float | None = None  # on embeddings and on each sub-layer's output
+    attention_dropout: float | None = None  # on attention weights (needs the explicit branch)
+    stochastic_depth: float = 0.0
+    d_model: int | None = None  # this and all below: from-scratch architectures only
+    num_layers: int | None = None
+    num_heads: int | None = None
+    d_ff: int | None = None
+    norm: Literal["pre", "post"] | None = None
+    activation: Literal["relu", "gelu", "gelu_tanh"] | None = None
+    positions: Literal["learned", "sinusoidal", "none"] | None = None
+    final_norm: bool | None = None
+    embedding_norm: bool | None = None
+    zero_init: bool | None = None  # residual branches start at 0: the encoder starts as the identity
+    embedding_std: float | None = None  # of new token embeddings
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One fit."""
+
+    epochs: int = 3
+    lr: float = 5e-5
+    optimizer: Literal["adamw", "adam"] = "adamw"
+    weight_decay: float = 0.01  # not on biases, norms and embeddings of position
+    betas: tuple[float, ...] = (0.9, 0.999)
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = 0.06  # share of all steps
+    layer_decay: float = 1.0  # learning rate of layer i is lr * layer_decay ** (layers above it)
+    embedding_lr: float = 1.0  # factor on the learning rate of the embeddings
+    batch_size: int = 32  # sequences; 0: batch_tokens decides
+    batch_tokens: int = 8192  # real tokens at most; with batch_size 0 the only limit
+    length_window: int = 50  # batches among which lengths are sorted; 0: lengths are not looked at
+    accumulate: int = 1  # batches per optimiser step; the loss stays that of one large batch
+    clip: float = 1.0  # norm of the gradient; 0: none
+    label_smoothing: float = 0.0
+    class_weight: str | dict | None = None  # "balanced" or {label: weight}, as in scikit-learn
+    word_dropout: float = 0.0  # share of tokens hidden from the model at each step
+    average: float = 0.0  # decay of the running mean of the weights (EMA); 0: none
+    validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
+    early_stopping: int = 0  # evaluations without improvement before the end; 0: off
+    monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"
+    keep_best: bool = True  # end with the best evaluated weights (needs a validation set)
+    evaluate_every: int = 0  # steps; 0: after each epoch
+    checkpoint_every: int = 0  # steps; 0: after each epoch
+    seed: int = 0
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    device: str = "auto"
+    threads: int = 0  # 0: as torch has it
+    verbose: int = 0  # 1: a progress bar
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """What is judged and shown after training."""
+
+    split: str = "test"  # looked at once, at the end
+    baselines: bool = True  # TF-IDF + logistic regression and a mean bag of embeddings beside it
+    bootstrap: int = 1000  # resamples for the 95 % interval
+    maps: int = 4  # examples whose attention map goes into the report
+    sentences: tuple[str, ...] = ()  # texts of one's own, classified at the end
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment, read from top to bottom."""
+
+    name: str = ""
+    task: Literal["text-classification"] = "text-classification"
+    summary: str = ""
+    expect: str = ""  # score with its spread over seeds, and where it was measured
+    data: DataConfig = field(default_factory=DataConfig)
+    text: TextConfig = field(default_factory=TextConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+
+
+FIT_SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TrainConfig}
+
+
+def fit_parameters() -> dict[str, Any]:
+    """Key -> default of everything that concerns one fit, in the order of the sections."""
+    return {f.name: f.default for cls in FIT_SECTIONS.values() for f in fields(cls)}
+
+
+def recipe_names() -> dict[str, Path]:
+    """Name -> file of every recipe that ships with the package."""
+    return {path.stem: path for path in sorted(RECIPES.rglob("*.toml"))}
+
+
+def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """A recipe by its name or from a TOML file, with ``KEY=VALUE`` overrides laid over it.
+
+    Raises:
+        ConfigError: no such recipe (the nearest is named), unknown key, wrong type.
+    """
+    known = recipe_names()
+    path = Path(name_or_path)
+    if str(name_or_path) in known:
+        path = known[str(name_or_path)]
+    elif path.suffix != ".toml":
+        raise ConfigError(
+            f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known)).capitalize()
+        )
+    values = apply_overrides({"name": path.stem} | read_toml(path), overrides, Recipe)
+    return build(Recipe, values, path.name)

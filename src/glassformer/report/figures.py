@@ -1,0 +1,170 @@
+"""Figures as SVG text that sits in a page: its fonts, its colours, nothing but shapes.
+
+matplotlib draws with the stand-in colours below; ``_svg`` then turns them into CSS variables, so
+that one figure serves light and dark, and drops style attributes, which the page's policy forbids.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
+VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", HELD: "held"}
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 9.5, "axes.edgecolor": RULE,
+    "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.7,
+    "xtick.color": RULE, "ytick.color": RULE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
+    "xtick.major.size": 3, "ytick.major.size": 0, "lines.solid_capstyle": "round", "text.parse_math": False,
+}  # fmt: skip
+MAX_POINTS = 400  # of one line: more cannot be seen
+
+ET.register_namespace("", "http://www.w3.org/2000/svg")
+
+
+def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> str:
+    """Training loss of each step, its trend, and the validation loss, over optimiser steps."""
+    with rc_context(STYLE):
+        figure, axes = _axes(steps)
+        x, y = _series(steps, "loss")
+        if len(x):
+            x, y = _thin(x), _thin(y)
+            axes.plot(x, y, color=TRAIN, linewidth=0.8, alpha=0.35)
+            axes.plot(x, _trend(y), color=TRAIN, linewidth=1.8)
+        _points(axes, evaluations, "loss", HELD)
+        _, held = _series(evaluations, "loss")
+        top = np.quantile(np.concatenate([y, held]), 0.99) if len(y) + len(held) else 1.0
+        axes.set_ylim(0, float(top) * 1.12 or 1.0)
+        return _svg(figure, "loss", "Training and validation loss over optimiser steps")
+
+
+def accuracy_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> str:
+    """Accuracy on training and validation data at each evaluation, over optimiser steps."""
+    with rc_context(STYLE):
+        figure, axes = _axes(steps)
+        _points(axes, evaluations, "train_accuracy", TRAIN)
+        _points(axes, evaluations, "accuracy", HELD)
+        low, high = axes.get_ylim()
+        room = max(high - low, 0.02) * 0.15
+        axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        return _svg(figure, "accuracy", "Training and validation accuracy over optimiser steps")
+
+
+def certainty_chart(total: Sequence[int], right: Sequence[int]) -> str:
+    """Share of right answers against the probability the model stated, and how many there were.
+
+    Args:
+        total, right: answers, and right ones, in equal bins of the stated probability from 0 to 1.
+    """
+    n, hits = np.asarray(total, float), np.asarray(right, float)
+    used = np.flatnonzero(n)
+    width = 1 / len(n)
+    left = min(0.5, width * used[0]) if len(used) else 0.0
+    middle, share = (used + 0.5) * width, hits[used] / n[used]
+    with rc_context(STYLE):
+        figure = Figure((5.2, 3.3), layout="constrained")
+        axes, counts = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+        axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
+        low, high = _wilson(hits[used], n[used])
+        axes.vlines(middle, low, high, color=HELD, linewidth=1.4, alpha=0.55)
+        axes.plot(middle, share, "o", color=HELD, markersize=4.6)
+        axes.set(ylim=(min(left, low.min(initial=1.0)) - 0.03, 1.03), xlim=(left, 1), ylabel="right")
+        axes.tick_params(axis="x", length=0)
+        counts.bar(middle, n[used], width=width * 0.82, color=HELD, alpha=0.55)
+        counts.set(xlabel="probability the model stated", ylabel="texts")
+        counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
+        for axis in (axes.yaxis, counts.xaxis):
+            axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        return _svg(figure, "certainty", "Share of right answers by the probability the model stated")
+
+
+def _axes(steps: Sequence[dict[str, Any]]) -> tuple[Figure, Axes]:
+    figure = Figure((5.2, 3.1), layout="constrained")
+    axes = figure.subplots()
+    axes.set_xlabel("optimiser step")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    turns = [b["step"] for a, b in pairwise(steps) if int(a.get("epoch", 0)) != int(b.get("epoch", 0))]
+    if len(turns) <= 30:
+        for step in turns:
+            axes.axvline(step, color=RULE, linewidth=0.7, dashes=(2, 3))
+    if steps:
+        axes.set_xlim(0, max(s["step"] for s in steps) * 1.02)
+    return figure, axes
+
+
+def _series(records: Sequence[dict[str, Any]], key: str) -> tuple[np.ndarray, np.ndarray]:
+    pairs = [(r["step"], r[key]) for r in records if r.get(key) is not None]
+    return np.array([a for a, _ in pairs], float), np.array([b for _, b in pairs], float)
+
+
+def _points(axes: Axes, records: Sequence[dict[str, Any]], key: str, colour: str) -> None:
+    x, y = _series(records, key)
+    size = 4.6 if len(x) <= 20 else 0
+    axes.plot(x, y, color=colour, linewidth=1.8, marker="o", markersize=size)
+
+
+def _thin(values: np.ndarray) -> np.ndarray:
+    """Means of at most ``MAX_POINTS`` runs of neighbours."""
+    return np.array([part.mean() for part in np.array_split(values, min(len(values), MAX_POINTS))])
+
+
+def _trend(values: np.ndarray) -> np.ndarray:
+    """Centred running mean over about a twelfth of the line; the window shrinks at both ends."""
+    half = len(values) // 24
+    return np.array([values[max(i - half, 0) : i + half + 1].mean() for i in range(len(values))])
+
+
+def _wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
+    """95 % intervals of shares; unlike the plain ones they make sense for few answers."""
+    centre = (hits + z * z / 2) / (n + z * z)
+    half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
+    return centre - half, centre + half
+
+
+def _svg(figure: Figure, name: str, title: str) -> str:
+    """The figure as an ``<svg>`` element without style attributes, links and ids that could clash."""
+    file = io.StringIO()
+    figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    root = ET.fromstring(file.getvalue())
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.rpartition("}")[2] in ("metadata", "style"):
+                parent.remove(child)
+    for element in root.iter():
+        for key, value in list(element.attrib.items()):
+            del element.attrib[key]
+            for attribute, content in _plain(key.rpartition("}")[2], value, name):
+                element.set(attribute, content)
+    for key in ("width", "height", "version"):
+        root.attrib.pop(key, None)
+    root.set("role", "img")
+    root.set("aria-label", title)
+    text = ET.tostring(root, encoding="unicode")
+    return re.sub(r'\s*xmlns(:\w+)?="[^"]*"|\n\s*(?=<)', "", text)
+
+
+def _plain(key: str, value: str, name: str) -> list[tuple[str, str]]:
+    """An attribute as the page wants it: a style as single attributes, an id with the figure's name."""
+    if key == "id":
+        return [(key, f"{name}-{value}")]
+    if key == "style":
+        pairs = [part.partition(":") for part in value.split(";") if part.strip()]
+        return [a for k, _, v in pairs for a in _plain(k.strip(), v.strip(), name)]
+    if key == "font":  # "9.5px 'DejaVu Sans', ...": the page has its own family
+        return [("font-size", value.split("px")[0].split()[-1])]
+    if key == "font-family":
+        return []
+    value = re.sub(r"#(?=[\w-]+\)?$)(?![0-9a-f]{6}$)", f"#{name}-", value)
+    return [(key, f"var(--{VARIABLES[value]})" if value in VARIABLES else value)]

@@ -1,0 +1,150 @@
+"""A run folder, read strictly and within bounds. Only ``metrics.json`` must be there."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import read_toml
+from glassformer.errors import DataError
+from glassformer.evaluate.predictions import Prediction, read_predictions
+
+MAX_BYTES = 256 * 2**20  # of one JSON file; maps of long texts are the largest
+SPLITS = ("test", "validation", "train")
+BINS = 20  # of the stated probability
+# Text from data: what HTML cannot hold, or what would reorder the line around it, becomes visible. One
+# character stands for one, so that offsets into a text stay true.
+_UNSHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)], "\ufffd")
+_UNSHOWN |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd") | {13: " "}
+
+
+@dataclass
+class Certainty:
+    """How often the answers given with about one probability were right."""
+
+    total: list[int] = field(default_factory=lambda: [0] * BINS)
+    right: list[int] = field(default_factory=lambda: [0] * BINS)
+
+    def add(self, probability: float, right: bool) -> None:
+        place = min(int(min(max(probability, 0.0), 1.0) * BINS), BINS - 1)
+        self.total[place] += 1
+        self.right[place] += right
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run folder says. Strings hold nothing that HTML cannot show."""
+
+    folder: Path
+    metrics: dict[str, Any]
+    judged: str  # the split that the report is about
+    config: dict[str, Any]
+    steps: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    mistakes: list[Prediction]  # the surest first
+    certainty: Certainty
+    doctor: dict[str, Any]
+    maps: list[dict[str, Any]]
+
+    @property
+    def scores(self) -> dict[str, Any]:
+        return self.metrics[self.judged]
+
+
+def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
+    """Read a run folder.
+
+    Args:
+        folder: holds metrics.json and, optionally, config.toml, history.jsonl, predictions.csv,
+            doctor.json and maps.json.
+        mistakes: how many of the wrong answers to keep.
+
+    Raises:
+        DataError: no metrics.json, or a file that is damaged or too large; it is named.
+        ConfigError: config.toml is not TOML.
+    """
+    folder = Path(folder)
+    if not (folder / "metrics.json").is_file():
+        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
+    metrics = _json(folder / "metrics.json", dict)
+    judged = next((s for s in SPLITS if metrics.get(s)), None)
+    if judged is None:
+        raise DataError(f"none of {', '.join(SPLITS)} was judged", where=str(folder / "metrics.json"))
+    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
+    history = list(_history(folder / "history.jsonl"))
+    wrong, certainty = _answers(folder / "predictions.csv", judged, mistakes)
+    return Run(
+        folder=folder,
+        metrics=metrics,
+        judged=judged,
+        config=config,
+        steps=[h for h in history if h.get("kind") == "step"],
+        evaluations=[h for h in history if h.get("kind") == "evaluation"],
+        mistakes=wrong,
+        certainty=certainty,
+        doctor=_json(folder / "doctor.json", dict),
+        maps=_json(folder / "maps.json", dict).get("examples", []),
+    )
+
+
+def shown(value: Any) -> Any:
+    """``value`` with every string in it, keys included, free of what HTML cannot show."""
+    if isinstance(value, str):
+        return value.translate(_UNSHOWN)
+    if isinstance(value, dict):
+        return {shown(k): shown(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [shown(v) for v in value]
+    return value
+
+
+def _json(path: Path, kind: type) -> Any:
+    """The file's value, or an empty one where there is no file. NaN and infinities read as None."""
+    if not path.is_file():
+        return kind()
+    if path.stat().st_size > MAX_BYTES:
+        raise DataError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
+    value = _parse(path.read_bytes(), str(path))
+    if not isinstance(value, kind):
+        raise DataError(f"holds no {kind.__name__}", where=str(path))
+    return value
+
+
+def _parse(content: bytes, where: str) -> Any:
+    try:
+        return shown(json.loads(content.decode("utf-8"), parse_constant=lambda _: None))
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested beyond reason
+        raise DataError(f"not valid JSON ({error})", where=where) from None
+
+
+def _history(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of history.jsonl. A last line without its end, from a run that was killed, is left out."""
+    if not path.is_file():
+        return
+    with open(path, "rb") as file:
+        for number, line in enumerate(iter(lambda: file.readline(2**20), b""), start=1):
+            if not line.endswith(b"\n"):
+                return
+            record = _parse(line, f"{path}: line {number}")
+            if not isinstance(record, dict):
+                raise DataError("not an object", where=f"{path}: line {number}")
+            yield record
+
+
+def _answers(path: Path, split: str, keep: int) -> tuple[list[Prediction], Certainty]:
+    """The ``keep`` surest mistakes, and how right the answers were by stated probability."""
+    certainty = Certainty()
+
+    def wrong() -> Iterator[Prediction]:
+        for answer in read_predictions(path):
+            if answer.label and answer.split in ("", split):
+                certainty.add(answer.probability, not answer.wrong)
+                if answer.wrong:
+                    yield answer
+
+    mistakes = heapq.nlargest(keep, wrong(), key=lambda a: a.probability) if path.is_file() else []
+    return mistakes, certainty

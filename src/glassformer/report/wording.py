@@ -1,0 +1,124 @@
+"""Figures in words: how numbers are written, and what the report claims in plain sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup, escape
+
+THIN = "\u202f"  # narrow no-break space, before units
+NONE = "\u2013"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share as "90.6 %". What is not quite all never rounds to 100, nor what is not nothing to 0."""
+    if share is None:
+        return NONE
+    step = 10.0**-digits
+    value = 100 * share
+    if 0 < share < 1 and not step / 2 <= value < 100 - step / 2:
+        return f"<{THIN}{step:g}{THIN}%" if value < 50 else f"{100 - step:.{digits}f}{THIN}%"
+    return f"{value:.{digits}f}{THIN}%"
+
+
+def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
+    """Two shares as "90.2 to 91.0 %"."""
+    if not bounds:
+        return NONE
+    return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands set apart, or "–"."""
+    return NONE if value is None else f"{value:,.0f}"
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    return NONE if value is None else f"{value:.{digits}f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as a person says them: "0.4 s", "38 s", "19 min 3 s", "2 h 5 min"."""
+    if seconds is None:
+        return NONE
+    if seconds < 9.95:
+        return f"{seconds:.1f}{THIN}s"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest}{THIN}s"
+    hours, minutes = divmod(minutes, 60)
+    first, second = ((hours, "h"), (minutes, "min")) if hours else ((minutes, "min"), (rest, "s"))
+    return f"{first[0]}{THIN}{first[1]}" + (f" {second[0]}{THIN}{second[1]}" if second[0] else "")
+
+
+def plain(value: Any) -> str:
+    """Any value of a settings or facts table in one line."""
+    if value is None or value == [] or value == "":
+        return NONE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) >= 10_000 else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{k}: {plain(v)}" for k, v in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
+    return str(value)
+
+
+def cut(text: str, size: int) -> str:
+    return text if len(text) <= size else text[:size].rstrip() + " \u2026"
+
+
+def faint_tags(text: str) -> Markup:
+    """Escaped text in which literal markup such as ``<br />`` is set back, so that the words stand out."""
+    parts, rest = [], text
+    while (start := rest.find("<")) >= 0 and (end := rest.find(">", start)) >= 0:
+        parts += [escape(rest[:start]), Markup('<span class="tag">{}</span>').format(rest[start : end + 1])]
+        rest = rest[end + 1 :]
+    return Markup("").join([*parts, escape(rest)])
+
+
+def digits_for(n: int) -> int:
+    """Decimals of a percentage that ``n`` examples can carry."""
+    return 2 if n >= 2000 else 1
+
+
+def verdict(scores: dict[str, Any], split: str) -> str:
+    """The result in one sentence."""
+    n, digits = scores["n"], digits_for(scores["n"])
+    right = round(scores["accuracy"] * n)
+    which = "seen in training" if split == "train" else "not seen in training"
+    first = f"{count(right)} of {count(n)} {split} texts, {which}, were labelled correctly"
+    if right == n:
+        # The bootstrap cannot see mistakes that did not happen; the "rule of three" can.
+        return f"All {first}: with 95{THIN}% confidence, at least {percent(1 - 3 / n, digits)} of such texts."
+    bounds = scores.get("accuracy_interval")
+    tail = f" (95{THIN}% interval {interval(bounds, digits)})" if bounds else ""
+    return f"{first}: {percent(scores['accuracy'], digits)}{tail}."
+
+
+def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]]) -> str:
+    """How the accuracy stands to the best simple model, without claiming more than the intervals allow."""
+    rated = {name: b for name, b in baselines.items() if b.get("accuracy") is not None}
+    if not rated:
+        return ""
+    name, best = max(rated.items(), key=lambda item: item[1]["accuracy"])
+    gap = 100 * (scores["accuracy"] - best["accuracy"])
+    side = "above" if gap >= 0 else "below"
+    points = f"{abs(gap):.{digits_for(scores['n'])}f}"
+    text = f"That is {points} points {side} the best simple model, {name}"
+    ours, theirs = scores.get("accuracy_interval"), best.get("accuracy_interval")
+    if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
+        return f"{text}; their intervals overlap, so this run alone does not settle which is better."
+    if gap < 0:
+        return f"{text}: a simpler and faster model is better here."
+    return f"{text}."
+
+
+def guess_loss(classes: int) -> str:
+    return f"{math.log(max(classes, 1)):.3f}"

@@ -1,0 +1,117 @@
+"""The machine: device, number format, threads, seeds, and the facts a result file states."""
+
+from __future__ import annotations
+
+import os
+import platform
+import random
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glassformer.errors import ConfigError
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """The processor's feature flags (Linux; empty where they cannot be read)."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("flags"):
+                return frozenset(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return frozenset()
+
+
+def has_fast_bf16(device: torch.device) -> bool:
+    """Whether bf16 matrix products run in hardware there; elsewhere they would be very slow."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """``auto`` is the GPU where there is one.
+
+    Raises:
+        ConfigError: a device that torch does not know or does not see.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"{name!r} is not a device", where="device", fix="Use cpu, cuda or auto") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("no GPU is visible", where="device", fix="Use device = cpu or auto")
+    return device
+
+
+def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
+    """The number format to compute in: ``auto`` is bf16 where the hardware has it, else fp32."""
+    if precision == "auto":
+        return torch.bfloat16 if has_fast_bf16(device) else torch.float32
+    try:
+        return {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    except KeyError:
+        raise ConfigError(
+            f"{precision!r} is not a precision", where="precision", fix="Use auto, fp32 or bf16"
+        ) from None
+
+
+def set_threads(threads: int) -> None:
+    """Compute with this many threads; 0 leaves torch's own choice."""
+    if threads:
+        torch.set_num_threads(threads)
+
+
+def set_seed(seed: int) -> None:
+    """Seed every generator that training draws from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def machine_facts() -> dict[str, object]:
+    """What a figure must be read beside: processor, cores, memory, GPU."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    except (OSError, ValueError):
+        memory = 0.0
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "bf16": sorted({"amx_bf16", "avx512_bf16"} & cpu_flags()),
+        "memory_gib": round(memory, 1),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "system": platform.system(),
+    }
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """The versions of Python, torch, glassformer and of the packages named, where installed."""
+    found = {"python": platform.python_version()}
+    for package in ("glassformer", "torch", *packages):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def peak_memory_mb() -> float:
+    """The largest resident size of this process so far, in MB."""
+    import resource
+
+    scale = 1024 if platform.system() != "Darwin" else 1  # Linux counts in KiB, macOS in bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 1e6

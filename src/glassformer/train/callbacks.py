@@ -1,0 +1,148 @@
+"""What happens beside the loop: checkpoints, the history file, a progress bar, a clean stop on a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import GlassformerError
+from glassformer.train.loop import StepInfo
+from glassformer.train.state import Training
+
+
+class Interrupted(GlassformerError):
+    """Training was asked to stop and did so between two steps; the command line exits with 130."""
+
+    exit_code = 130
+
+
+class Callback:
+    """Override what you need; the order of calls is start, step ... step, end."""
+
+    def start(self, training: Training) -> None:
+        """Before the first step (or the first after a resume)."""
+
+    def step(self, training: Training, info: StepInfo) -> None:
+        """After each optimiser step, evaluation included."""
+
+    def end(self, training: Training) -> None:
+        """After the last step, or when training fails or is interrupted."""
+
+
+class Checkpoints(Callback):
+    """Save every ``every`` steps (0: after each epoch) and at the end."""
+
+    def __init__(self, folder: Path, every: int = 0, keep_last: int = 2):
+        self.folder, self.every, self.keep_last = Path(folder), every, keep_last
+
+    def step(self, training: Training, info: StepInfo) -> None:
+        due = training.step % self.every == 0 if self.every else training.cursor == 0
+        if due or training.finished:
+            training.save(self.folder, self.keep_last)
+
+
+class HistoryFile(Callback):
+    """One JSON object a line. On a resume the file is cut back to what the checkpoint knows."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+        self.written = 0
+
+    def start(self, training: Training) -> None:
+        self.written = 0
+        self.path.write_text("", encoding="utf-8")
+        self._flush(training)
+
+    def step(self, training: Training, info: StepInfo) -> None:
+        self._flush(training)
+
+    def _flush(self, training: Training) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            for record in training.history[self.written :]:
+                file.write(json.dumps(record) + "\n")
+        self.written = len(training.history)
+
+
+class StopOnSignal(Callback):
+    """Ctrl-C or SIGTERM: finish the step, save, and raise ``Interrupted``. A second Ctrl-C stops at once."""
+
+    def __init__(self, checkpoints: Checkpoints):
+        self.checkpoints = checkpoints
+        self.received: int | None = None
+        self._old: dict[int, Any] = {}
+
+    def start(self, training: Training) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._old[number] = signal.signal(number, self._receive)
+
+    def _receive(self, number: int, frame: Any) -> None:
+        self.received = number
+        for known, handler in self._old.items():
+            signal.signal(known, handler)
+
+    def step(self, training: Training, info: StepInfo) -> None:
+        if self.received is not None and not training.finished:
+            path = training.save(self.checkpoints.folder, self.checkpoints.keep_last)
+            raise Interrupted(
+                f"stopped at step {training.step} of {training.total_steps}, saved in {path}; "
+                "go on with --resume"
+            )
+
+    def end(self, training: Training) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        self._old = {}
+
+
+class Progress(Callback):
+    """A bar with loss, speed and time left on a terminal; one line per tenth elsewhere."""
+
+    def __init__(self, stream=None):
+        from rich.console import Console
+
+        self.console = Console(file=stream, stderr=stream is None)
+        self.live = self.console.is_terminal and not os.environ.get("NO_COLOR_PROGRESS")
+        self.bar: Any = None
+
+    def start(self, training: Training) -> None:
+        if not self.live:
+            return
+        from rich import progress as rp
+
+        self.bar = rp.Progress(
+            rp.TextColumn("epoch {task.fields[epoch]}"), rp.BarColumn(), rp.MofNCompleteColumn(),
+            rp.TextColumn("loss {task.fields[loss]:.3f}"), rp.TextColumn("{task.fields[speed]:,.0f} tokens/s"),
+            rp.TimeElapsedColumn(), rp.TimeRemainingColumn(), console=self.console,
+        )  # fmt: skip
+        self.task = self.bar.add_task(
+            "train", total=training.total_steps, completed=training.step, epoch=training.epoch + 1, loss=0.0, speed=0.0
+        )
+        self.bar.start()
+
+    def step(self, training: Training, info: StepInfo) -> None:
+        steps = [r for r in training.history[-50:] if r["kind"] == "step"]
+        loss = sum(r["loss"] for r in steps) / len(steps)
+        spent = steps[-1]["seconds"] - steps[0]["seconds"]
+        speed = sum(r["tokens"] for r in steps[1:]) / spent if spent > 0 else 0.0
+        if self.bar is not None:
+            self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)
+        elif training.step % max(1, training.total_steps // 10) == 0:
+            self._line(f"step {training.step}/{training.total_steps}  loss {loss:.4f}  {speed:,.0f} tokens/s")
+        if info.evaluation is not None and "accuracy" in info.evaluation:
+            e = info.evaluation
+            self._line(
+                f"epoch {info.epoch + 1}  train loss {e['train_loss']:.4f}  validation loss {e['loss']:.4f}  "
+                f"accuracy {e['accuracy']:.4f}" + ("  (best)" if info.is_best else "")
+            )
+
+    def _line(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False)
+
+    def end(self, training: Training) -> None:
+        if self.bar is not None:
+            self.bar.stop()

@@ -1,0 +1,138 @@
+"""The training loop: a generator that yields what happened at each step. All else belongs to callbacks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.batching import BatchSettings, TextBatch, grouped, pack_texts, training_batches
+from glassformer.errors import GlassformerError
+from glassformer.train.optim import learning_rate
+from glassformer.train.state import Training
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """One optimiser step; ``evaluation`` is set when the validation data were judged after it."""
+
+    step: int
+    epoch: int
+    loss: float  # mean over the step's sequences
+    lr: float
+    tokens: int
+    gradient_norm: float
+    evaluation: dict[str, Any] | None = None
+    is_best: bool = False
+
+
+@dataclass(frozen=True)
+class TextStream:
+    """The batches of every epoch, from a ``TokenTable``; any step of any epoch can be asked for."""
+
+    table: Any
+    settings: BatchSettings
+    accumulate: int
+    seed: int
+    device: torch.device
+
+    def steps(self, epoch: int) -> list:
+        batches = training_batches(self.table.lengths, self.settings, self.seed, epoch)
+        return list(grouped(batches, self.accumulate))
+
+    def pack(self, index: np.ndarray) -> TextBatch:
+        return pack_texts(self.table, index, self.device)
+
+    def count_steps(self, epochs: int) -> int:
+        return sum(len(self.steps(epoch)) for epoch in range(epochs))
+
+
+def run(
+    training: Training,
+    stream: TextStream,
+    objective: Callable,
+    evaluate: Callable[[], dict[str, float]] | None = None,
+) -> Iterator[StepInfo]:
+    """Train from where ``training`` stands to its end.
+
+    When a step is yielded everything about it is in ``training``, evaluation included: a checkpoint written
+    then resumes to the same bits.
+
+    Raises:
+        GlassformerError: the loss is no longer finite.
+    """
+    config, model, optimizer = training.config, training.model, training.optimizer
+    examples = len(stream.table)
+    while not training.finished:
+        steps = stream.steps(training.epoch)
+        # Batches may differ in size; dividing by the mean size gives every sequence the same weight.
+        per_step = examples / len(steps)
+        for micro_batches in steps[training.cursor :]:
+            started = time.perf_counter()
+            model.train()
+            loss_sum, count, tokens = 0.0, 0, 0
+            for index in micro_batches:
+                batch = stream.pack(index)
+                out = objective(model, batch)
+                (out.loss / per_step).backward()
+                loss_sum += float(out.loss.detach())
+                count += out.count
+                tokens += batch.packing.total
+                _add(training.epoch_sums, loss=float(out.loss.detach()), correct=out.correct, count=out.count)
+            if not np.isfinite(loss_sum):
+                raise GlassformerError(
+                    f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}) or set clip"
+                )
+            lr = learning_rate(training.step, training.total_steps, config)
+            norm = optimizer.step(lr)
+            training.step += 1
+            training.cursor += 1
+            training.seconds += time.perf_counter() - started
+            epoch, ends_epoch = training.epoch, training.cursor == len(steps)
+            info = {"step": training.step, "epoch": epoch, "loss": loss_sum / count, "lr": lr, "tokens": tokens}
+            training.history.append({"kind": "step", **info, "seconds": round(training.seconds, 3)})
+            evaluation, is_best = None, False
+            due = training.step % config.evaluate_every == 0 if config.evaluate_every else ends_epoch
+            if due:
+                evaluation, is_best = _judge(training, evaluate, epoch)
+            if ends_epoch:
+                training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}
+            yield StepInfo(**info, gradient_norm=norm, evaluation=evaluation, is_best=is_best)
+            if training.stopped_early:
+                return
+
+
+def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[dict[str, Any], bool]:
+    """Judge the validation data, keep the best weights, and count the evaluations without improvement."""
+    config, sums = training.config, training.epoch_sums
+    record: dict[str, Any] = {
+        "train_loss": sums["loss"] / sums["count"],
+        "train_accuracy": sums["correct"] / sums["count"],
+    }
+    is_best = False
+    if evaluate is not None:
+        training.model.eval()
+        with training.evaluation_weights():
+            record |= evaluate()
+        score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
+        is_best = training.best_score is None or score > training.best_score
+        if is_best:
+            training.best_score, training.best_step, training.bad_evaluations = score, training.step, 0
+            if config.keep_best:
+                training.best_weights = training.optimizer.weights()
+        else:
+            training.bad_evaluations += 1
+            training.stopped_early = 0 < config.early_stopping <= training.bad_evaluations
+    training.history.append(
+        {"kind": "evaluation", "step": training.step, "epoch": epoch, **record, "best": is_best}
+    )
+    return record, is_best
+
+
+def _add(sums: dict[str, float], **values: float) -> None:
+    for key, value in values.items():
+        sums[key] = sums.get(key, 0.0) + value

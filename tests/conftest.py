@@ -1,0 +1,74 @@
+"""What every test stands on: one thread, no network, no file outside the test's own folder."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OFFLINE = Path(__file__).parent / "_offline"
+
+
+def _prepare_environment() -> None:
+    """Settings that must stand before torch, matplotlib or the Hub client are imported.
+
+    They are environment variables, so the workers of pytest-xdist and every process that a test starts
+    have them too.
+    """
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["MPLBACKEND"] = "Agg"
+    if "GLASSFORMER_TEST_HOME" not in os.environ:  # in the first process, not in its workers
+        home = Path(tempfile.mkdtemp(prefix="glassformer-tests-"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+        os.environ["GLASSFORMER_TEST_HOME"] = str(home)
+        os.environ["HF_HOME"] = str(home / "huggingface")  # the developer's own caches stay unseen
+        os.environ["XDG_CACHE_HOME"] = str(home / "cache")
+        os.environ["MPLCONFIGDIR"] = str(ROOT / ".pytest_cache" / "matplotlib")  # its font list, made once
+        os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+        os.environ["HF_HUB_DISABLE_XET"] = "1"  # it opens sockets outside of Python, where no hook sees them
+        path = [str(OFFLINE), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")  # a log each: nobody fails for a neighbour
+    os.environ["GLASSFORMER_NETWORK_LOG"] = f"{os.environ['GLASSFORMER_TEST_HOME']}/network-{worker}.log"
+    runpy.run_path(str(OFFLINE / "sitecustomize.py"))
+
+
+_prepare_environment()
+
+
+def _network_attempts() -> list[str]:
+    log = Path(os.environ["GLASSFORMER_NETWORK_LOG"])
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+@pytest.fixture(autouse=True)
+def no_network(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails the test in whose time a process of this run tried to reach another machine."""
+    before = len(_network_attempts())
+    yield
+    attempts = _network_attempts()[before:]
+    if attempts and "reaches_out" not in request.keywords:
+        pytest.fail("this test tried to reach the network: " + "; ".join(attempts), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """The folder of the real data sets; the test is skipped where it is not at hand."""
+    root = os.environ.get("GLASSFORMER_DATA")
+    if not root or not Path(root).is_dir():
+        pytest.skip("GLASSFORMER_DATA names no folder with the real data sets")
+    return Path(root)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "data_root" in getattr(item, "fixturenames", ()):
+            item.add_marker("data")

@@ -1,0 +1,176 @@
+"""The data doctor: each fault planted is found, a healthy data set gets no warning."""
+
+from __future__ import annotations
+
+import json
+import time
+import unicodedata
+
+import pytest
+
+from glassformer.data import DoctorReport, TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
+
+
+def dataset(**splits) -> TextDataset:
+    return TextDataset("made up", {k: TextSplit(texts, labels, k) for k, (texts, labels) in splits.items()})
+
+
+def healthy(n: int = 60) -> dict:
+    train = [f"film number {i} was fine" for i in range(n)]
+    test = [f"film number {i} was not" for i in range(n)]
+    return {"train": (train, ["a", "b"] * (n // 2)), "test": (test, ["a", "b"] * (n // 2))}
+
+
+def findings(report: DoctorReport, code: str) -> dict[str, tuple[str, int]]:
+    """Message -> (severity, count) of one check."""
+    return {f.message: (f.severity, f.count) for f in report.findings if f.code == code}
+
+
+def test_healthy_data_has_no_warning():
+    splits = healthy()
+    tokenizer = word_tokenizer([*splits["train"][0], *splits["test"][0]], min_count=1)
+    report = examine(dataset(**splits), tokenizer=tokenizer, max_length=16)
+    assert {f.severity for f in report.findings} == {"ok"}
+    codes = {f.code for f in report.findings}
+    assert codes >= {"duplicates", "leaks", "contradictions", "truncation", "unknown", "accents", "balance"}
+
+
+def test_repeats_and_leaks():
+    splits = healthy()
+    train, test = splits["train"][0], splits["test"][0]
+    test[0] = test[1] = train[0]
+    train[2] = train[4]
+    test[5] = "<b>Film NUMBER 7</b>, was: fine!"
+    report = examine(dataset(**splits))
+    assert report.figures["splits"]["train"] | {"words": None} == {
+        "rows": 60,
+        "distinct": 59,
+        "classes": {"a": 30, "b": 30},
+        "words": None,
+    }
+    ((message, outcome),) = findings(report, "leaks").items()
+    assert outcome == ("warning", 1)
+    assert "distinct texts in both train and test: 1 (2 rows of test)" in message
+    assert "; 2 when case, punctuation and markup do not count" in message
+    assert report.figures["leaks"] == {"train/test": {"distinct": 1, "alike": 2}}
+    repeats = findings(report, "duplicates")
+    assert repeats["train: 1 of 60 texts (1.7%) repeat an earlier one"] == ("warning", 1)
+
+
+def test_leaks_into_unlabelled_texts_are_a_note():
+    splits = healthy()
+    report = examine(dataset(**splits, unsupervised=(splits["test"][0][:3], None)))
+    message, outcome = list(findings(report, "leaks").items())[-1]
+    assert outcome == ("note", 3)
+    assert "leave them out when pre-training" in message
+
+
+def test_contradictions():
+    splits = healthy()
+    splits["test"][0][0] = splits["train"][0][1]  # "a" there, "b" here
+    report = examine(dataset(**splits))
+    assert findings(report, "contradictions") == {
+        "distinct texts with more than one label: 1": ("warning", 1)
+    }
+    (example,) = next(f.examples for f in report.findings if f.code == "contradictions")
+    assert example == "a and b: film number 1 was fine"
+
+
+@pytest.mark.parametrize(
+    ("labels", "severity"),
+    [
+        (["a"] * 10 + ["b"] * 10, "ok"),
+        (["a"] * 14 + ["b"] * 6, "note"),
+        (["a"] * 19 + ["b"], "warning"),
+        ([1] * 20, "warning"),
+    ],
+)
+def test_balance(labels, severity):
+    report = examine(dataset(train=([f"this is text {i}" for i in range(20)], labels)))
+    ((_, outcome),) = findings(report, "balance").items()
+    assert outcome[0] == severity
+
+
+def test_classes_missing_in_a_split():
+    splits = healthy()
+    splits["test"] = (splits["test"][0], ["a", "c"] * 30)
+    report = examine(dataset(**splits))
+    assert findings(report, "missing-classes") == {
+        "train lacks 1 of 3 classes": ("warning", 1),
+        "test lacks 1 of 3 classes": ("note", 1),
+    }
+
+
+def test_short_and_wordless_texts():
+    report = examine(dataset(train=(["good", "... !", "a b", "one two three"], [0, 1, 0, 1])))
+    assert findings(report, "short-texts") == {"train: texts of fewer than 3 words: 2": ("note", 2)}
+    assert findings(report, "blank-texts") == {"train: texts without a letter or digit: 1": ("warning", 1)}
+
+
+def test_markup_and_composition():
+    texts = ["fine<br /><br />film here", "3 < 4 and 5 > 4", unicodedata.normalize("NFD", "món này tệ")]
+    data = dataset(train=(texts, [0, 1, 0]))
+    ((message, outcome),) = findings(examine(data), "markup").items()
+    assert outcome == ("note", 1)
+    assert message.startswith("33.3%")
+    assert not findings(examine(data, clean="html"), "markup")
+    assert [c for _, c in findings(examine(data), "unicode").values()] == [1]
+
+
+def test_truncation_and_unknown_words():
+    tokenizer = word_tokenizer(["one two three four five"] * 2)
+    texts = ["one two", "one two three four", "one zzz yyy five one two"]
+    report = examine(dataset(train=(texts, [0, 1, 0])), tokenizer=tokenizer, max_length=5)
+    figure = report.figures["tokens"]["train"]  # lengths with [CLS] and [SEP]: 4, 6, 8
+    assert figure["truncated_share"] == pytest.approx(2 / 3)
+    assert figure["lost_share"] == pytest.approx(4 / 18)
+    assert figure["unknown_share"] == pytest.approx(2 / 12)
+    assert figure["lengths"]["max"] == 8
+    ((message, outcome),) = findings(report, "truncation").items()
+    assert outcome == ("warning", 2)
+    assert "66.7% of 3 texts exceed 5 tokens" in message
+    assert next(iter(findings(report, "unknown").values())) == ("warning", 2)
+
+
+def test_accents_lost():
+    data = dataset(train=(["món này tệ quá", "món ngon lắm"], [0, 1]))
+    lossy = word_tokenizer(data.splits["train"].texts, min_count=1, strip_accents=True)
+    report = examine(data, tokenizer=lossy)
+    finding = next(f for f in report.findings if f.code == "accents")
+    assert finding.severity == "warning"
+    assert {"tệ -> te", "món -> mon"} <= set(finding.examples)
+    assert report.figures["accents"]["lost_share"] == pytest.approx(6 / 7)
+    kept = examine(data, tokenizer=word_tokenizer(data.splits["train"].texts, min_count=1))
+    assert next(f for f in kept.findings if f.code == "accents").severity == "ok"
+    assert kept.figures["accents"] == {"accented_share": pytest.approx(6 / 7), "lost_share": 0}
+
+
+def test_large_splits_are_sampled_and_that_is_said():
+    texts = [f"text of number {i}" for i in range(6000)]
+    report = examine(
+        dataset(train=(texts, [0, 1] * 3000)), tokenizer=word_tokenizer(texts, min_count=1), max_length=9
+    )
+    assert report.figures["tokens"]["train"]["sampled"] == 5000
+    assert "5,000 sampled texts" in next(iter(findings(report, "truncation")))
+
+
+def test_report_is_json():
+    report = examine(load_text_dataset("europe", limit=200))
+    again = json.loads(json.dumps(report.to_dict()))
+    assert again["name"] == "europe"
+    assert again["figures"] == report.figures
+    assert {"severity", "code", "message", "count", "examples"} == set(again["findings"][0])
+
+
+def test_the_real_imdb_has_123_leaks(data_root):
+    data = load_text_dataset("imdb")
+    start = time.process_time()
+    report = examine(data)
+    assert time.process_time() - start < 60
+    assert {k: v["distinct"] for k, v in report.figures["leaks"].items()} == {
+        "train/test": 123,
+        "train/unsupervised": 354,
+        "test/unsupervised": 266,
+    }
+    assert [f.count for f in report.findings if f.code == "duplicates"] == [96, 199, 493]
+    assert any("123" in f.message and f.severity == "warning" for f in report.findings if f.code == "leaks")

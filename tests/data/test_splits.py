@@ -1,0 +1,84 @@
+"""Seeded splits."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data import split_by_distinct_text, stratified_split, stratified_subset
+from glassformer.errors import DataError
+
+LABELS = ["a"] * 70 + ["b"] * 20 + ["c"] * 10
+
+
+@pytest.mark.parametrize(("size", "held"), [(0.3, 30), (30, 30), (10, 10)])
+def test_split_is_a_stratified_partition(size, held):
+    rest_idx, held_idx = stratified_split(LABELS, size, seed=5)
+    assert sorted([*rest_idx, *held_idx]) == list(range(100))
+    assert len(held_idx) == held
+    assert Counter(LABELS[i] for i in held_idx) == {"a": held * 0.7, "b": held * 0.2, "c": held * 0.1}
+    assert (np.diff(rest_idx) > 0).all()
+    assert (np.diff(held_idx) > 0).all()
+
+
+def test_split_depends_on_the_seed_alone():
+    first, again, other = (stratified_split(LABELS, 0.3, seed)[1] for seed in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+@pytest.mark.parametrize("size", [0, -3, 100, 2.5, 1000])
+def test_sizes_that_do_not_fit(size):
+    with pytest.raises(DataError, match="split size"):
+        stratified_split(LABELS, size, 0)
+
+
+def test_classes_too_small_to_split():
+    with pytest.raises(DataError, match="class 'rare' has one example"):
+        stratified_split([*LABELS, "rare"], 0.3, 0)
+    with pytest.raises(DataError, match="a part of 2 examples cannot hold 3 classes"):
+        stratified_split(LABELS, 2, 0)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(1, 70), st.integers(0, 9))
+def test_subset_has_the_wanted_size_whatever_the_labels(labels, size, seed):
+    chosen = stratified_subset(labels, size, seed)
+    assert len(chosen) == min(size, len(labels))
+    assert (np.diff(chosen) > 0).all()
+    assert set(chosen) <= set(range(len(labels)))
+
+
+def test_subset_keeps_the_shares():
+    assert Counter(LABELS[i] for i in stratified_subset(LABELS, 10, 0)) == {"a": 7, "b": 2, "c": 1}
+
+
+@given(st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), max_size=100), st.integers(0, 9))
+def test_copies_of_a_text_stay_together(letters, seed):
+    texts = [*letters, *"abcdefgh"]  # four distinct texts of each class at least: no part stays empty
+    labels = [ord(text) % 2 for text in texts]
+    parts = split_by_distinct_text(texts, labels, {"train": 0.6, "test": 0.4}, seed)
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(len(texts)))
+    found = {name: {texts[i] for i in idx} for name, idx in parts.items()}
+    assert not found["train"] & found["test"]
+
+
+def test_distinct_texts_are_shared_out_by_class():
+    texts = [f"text {i}" for i in range(100)]
+    parts = split_by_distinct_text(texts, LABELS, {"train": 0.8, "validation": 0.1, "test": 0.1}, seed=0)
+    assert {k: len(v) for k, v in parts.items()} == {"train": 80, "validation": 10, "test": 10}
+    assert Counter(LABELS[i] for i in parts["test"]) == {"a": 7, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize("sizes", [{}, {"train": 0.5, "test": 0.4}, {"train": 1.2, "test": -0.2}])
+def test_shares_must_add_up(sizes):
+    with pytest.raises(DataError, match="add up to 1"):
+        split_by_distinct_text(["a", "b"], [0, 1], sizes, 0)
+
+
+def test_no_part_may_be_empty():
+    with pytest.raises(DataError, match="part 'test' would be empty"):
+        split_by_distinct_text(["a", "b"], [0, 1], {"train": 0.9, "test": 0.1}, 0)

@@ -1,0 +1,158 @@
+"""Table files: what is read, and that every fault is named with its row."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glassformer.data.tables import read_table, read_utf8
+from glassformer.errors import DataError
+
+
+def write(path, content: str | bytes):
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_csv_counts_rows_as_a_spreadsheet_does(tmp_path):
+    table = read_table(write(tmp_path / "a.csv", 'text,label\n"one\ntwo",x\n\n"say ""hi""",y\n'))
+    assert table.names == ("text", "label")
+    assert table.read("text") == ["one\ntwo", 'say "hi"']
+    assert list(table.rows) == [2, 4]  # the blank line is row 3
+    assert not table.typed
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_separator_is_seen_in_the_header(tmp_path, delimiter):
+    table = read_table(write(tmp_path / "a.csv", f"text{delimiter}label\r\ngood film{delimiter}1\r\n"))
+    assert table.read("text") == ["good film"]
+    assert table.read("label") == ["1"]
+
+
+def test_tsv_keeps_commas_and_long_cells(tmp_path):
+    long = "word, " * 40_000  # above the csv module's own limit
+    limit = csv.field_size_limit()
+    table = read_table(write(tmp_path / "a.tsv", f"text\tlabel\n{long}\t1\n"))
+    assert table.read("text") == [long]
+    assert csv.field_size_limit() == limit
+
+
+def test_byte_order_mark_is_taken_off(tmp_path):
+    assert read_table(write(tmp_path / "a.csv", b"\xef\xbb\xbftext,label\nfilm,1\n")).names == (
+        "text",
+        "label",
+    )
+    line = b'\xef\xbb\xbf{"text": "film"}\n'
+    assert read_table(write(tmp_path / "a.jsonl", line)).read("text") == ["film"]
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.text()), min_size=1, max_size=5))
+def test_csv_written_by_python_comes_back(tmp_path_factory, records):
+    clean = [[c.replace("\0", "").replace("\r", "") for c in r] for r in records]
+    clean = [[a or "x", b] for a, b in clean]
+    path = tmp_path_factory.mktemp("csv") / "a.csv"
+    with path.open("w", newline="", encoding="utf-8", errors="replace") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        writer.writerows(clean)
+    table = read_table(path)
+    written = [[cell.encode(errors="replace").decode() for cell in record] for record in clean]
+    assert [list(r) for r in zip(table.read("text"), table.read("label"), strict=True)] == written
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "text,label\ngood,1\nbad,film,0\n", "row 3: 3 fields where the header has 2"),
+        ("a.csv", "text,label\ngood\n", "row 2: 1 fields where the header has 2"),
+        ("a.csv", 'text,label\ngood,1\n"never closed,0\nmore,1\n', "row 3: a double quote is never closed"),
+        ("a.csv", 'text,label\n"a" film,1\n', "row 2: broken quoting"),
+        ("a.csv", "text,text\na,b\n", "row 1: column 'text' stands there twice"),
+        ("a.csv", "text,label\n", "the file has no rows"),
+        ("a.csv", "", "the file has no rows"),
+        ("a.csv", b"text,label\nok,1\ncaf\xe9,0\n", "line 3: not UTF-8: byte 0xe9 at position 19"),
+        ("a.csv", b"\xef\xbb\xbftext\n\xe9\n", "line 2: not UTF-8: byte 0xe9 at position 8"),
+        ("a.csv", "text,label\nfilm,1\n".encode("utf-16"), "the file is UTF-16"),
+        ("a.csv", "text,label\nfilm,1\n".encode("utf-16-le"), "a NUL byte"),
+        ("a.csv", b"text,label\nfi\0lm,1\n", "line 2: a NUL byte (byte 13)"),
+        ("a.jsonl", '{"text": "a"}\n\n{"text": \n', "row 3: not JSON"),
+        ("a.jsonl", '{"text": "a"}\n["b"]\n', "row 2: not a JSON object"),
+        ("a.jsonl", '{"n": ' + "9" * 5000 + "}\n", "row 1: not JSON"),
+        ("a.jsonl", "[" * 100_000 + "\n", "row 1: nested too deeply"),
+        ("a.jsonl", "\n", "the file has no rows"),
+        ("a.json", "[1, 2]", "row 1: not a JSON object"),
+        ("a.parquet", b"PAR1 this is no table", "not a Parquet file"),
+        ("a.xlsx", b"", "files of kind '.xlsx' are not read"),
+    ],
+)
+def test_faults_are_named(tmp_path, name, content, message):
+    path = write(tmp_path / name, content)
+    with pytest.raises(DataError) as caught:
+        read_table(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert caught.value.fix
+
+
+def test_missing_file_names_the_nearest(tmp_path):
+    write(tmp_path / "reviews.csv", "text\na\n")
+    with pytest.raises(DataError, match=r"no such file\. Did you mean 'reviews.csv'\?"):
+        read_table(tmp_path / "review.csv")
+
+
+def test_jsonl_row_without_the_key(tmp_path):
+    table = read_table(write(tmp_path / "a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n'))
+    assert table.names == ("text", "label")
+    with pytest.raises(DataError, match="row 2: no 'label' here"):
+        table.read("label")
+
+
+def test_json_array_and_line_separators_inside_texts(tmp_path):
+    records = [{"text": "one\u2028two", "label": 0}, {"text": "three", "label": 1}]
+    array = read_table(write(tmp_path / "a.json", json.dumps(records)))
+    lines = read_table(
+        write(tmp_path / "a.jsonl", "\r\n".join(json.dumps(r, ensure_ascii=False) for r in records))
+    )
+    assert array.read("text") == lines.read("text") == ["one\u2028two", "three"]
+    assert list(lines.rows) == [1, 2]
+
+
+def test_parquet_class_names_and_damage(tmp_path):
+    info = {"info": {"features": {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}, "text": {}}}}
+    schema = pa.schema([("text", pa.string()), ("label", pa.int64())], {"huggingface": json.dumps(info)})
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a" * 5000, "b"], "label": [0, 1]}, schema), path, compression="none")
+    table = read_table(path)
+    assert table.class_names == {"label": ("neg", "pos")}
+    assert table.read("label") == [0, 1]
+
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="not a Parquet file"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("note", [b"no json", b"[]", b'{"info": {"features": {"label": 3}}}'])
+def test_foreign_schema_notes_are_passed_over(tmp_path, note):
+    schema = pa.schema([("text", pa.string())], {b"huggingface": note})
+    pq.write_table(pa.table({"text": ["a"]}, schema), tmp_path / "a.parquet")
+    assert read_table(tmp_path / "a.parquet").class_names == {}
+
+
+def test_parquet_text_that_is_not_utf8(tmp_path):
+    raw = pa.array([b"fine", b"caf\xe9"], pa.binary())
+    column = pa.StringArray.from_buffers(2, *raw.buffers()[1:])
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"row 2: not UTF-8"):
+        read_table(tmp_path / "a.parquet").read("text")
+
+
+def test_read_utf8_refuses_a_folder(tmp_path):
+    with pytest.raises(DataError, match="no such file"):
+        read_utf8(tmp_path)

@@ -1,0 +1,107 @@
+"""Metrics against scikit-learn's own, and what the meter refuses."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
+from glassformer.evaluate.metrics import ClassificationMeter
+
+
+def draw(n: int, classes: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.dirichlet(np.full(classes, 0.7), n), rng.integers(0, classes, n)
+
+
+def meter_of(p: np.ndarray, y: np.ndarray, classes: list, cuts: list[int] = ()) -> ClassificationMeter:
+    meter = ClassificationMeter(classes)
+    for part_p, part_y in zip(np.split(p, cuts), np.split(y, cuts), strict=True):
+        meter.update(part_p, part_y)
+    return meter
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 60), st.integers(2, 5), st.integers(0, 10**6), st.data())
+def test_figures_equal_scikit_learn_however_the_batches_are_cut(n, classes, seed, data):
+    p, y = draw(n, classes, seed)
+    cuts = sorted(data.draw(st.lists(st.integers(0, n), max_size=4)))
+    got = meter_of(p, y, list("abcde"[:classes]), cuts).result(bootstrap=0)
+    chosen = p.argmax(1)
+    assert got["n"] == n
+    assert got["accuracy"] == pytest.approx(sk.accuracy_score(y, chosen))
+    assert got["macro_f1"] == pytest.approx(sk.f1_score(y, chosen, average="macro", zero_division=0))
+    assert got["log_loss"] == pytest.approx(sk.log_loss(y, p, labels=range(classes)))
+    assert got["confusion"] == sk.confusion_matrix(y, chosen, labels=range(classes)).tolist()
+    expected = sk.precision_recall_fscore_support(y, chosen, labels=range(classes), zero_division=0)
+    for c, row in enumerate(got["per_class"]):
+        assert [row["precision"], row["recall"], row["f1"], row["support"]] == pytest.approx(
+            [column[c] for column in expected]
+        )
+    if classes == 2 and 0 < y.sum() < n:
+        assert got["roc_auc"] == pytest.approx(sk.roc_auc_score(y, p[:, 1]), abs=1e-6)
+    else:
+        assert got["roc_auc"] is None
+    assert json.loads(json.dumps(got)) == got
+
+
+def test_bootstrap_agrees_with_resampling_the_examples():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 211)
+    p = np.eye(3)[np.where(rng.random(211) < 0.7, y, rng.integers(0, 3, 211))]
+    got = meter_of(p, y, list("abc")).result(bootstrap=4000)
+    rows = rng.integers(0, 211, (2000, 211))
+    chosen = p.argmax(1)
+    accuracy = [(y[r] == chosen[r]).mean() for r in rows]
+    macro_f1 = [sk.f1_score(y[r], chosen[r], average="macro") for r in rows[:600]]
+    assert got["accuracy_interval"] == pytest.approx(np.quantile(accuracy, [0.025, 0.975]), abs=0.01)
+    assert got["macro_f1_interval"] == pytest.approx(np.quantile(macro_f1, [0.025, 0.975]), abs=0.015)
+    assert got == meter_of(p, y, list("abc")).result(bootstrap=4000)  # the same seed, the same interval
+
+
+def test_roc_keeps_the_order_of_near_certain_answers():
+    # As float32 probabilities these four would tie.
+    p = 1 - np.array([4e-9, 3e-9, 2e-9, 1e-9])
+    got = meter_of(np.stack([1 - p, p], 1), np.array([0, 0, 1, 1]), ["neg", "pos"]).result()
+    assert got["roc_auc"] == 1.0
+
+
+def test_positive_class_can_be_the_first():
+    p, y = draw(53, 2, 1)
+    meter = ClassificationMeter(["spam", "ham"], positive="spam")
+    meter.update(p, y)
+    got = meter.result(bootstrap=0)
+    assert got["positive"] == "spam"
+    assert got["roc_auc"] == pytest.approx(sk.roc_auc_score(y == 0, p[:, 0]), abs=1e-6)
+
+
+def test_loss_of_the_caller_is_summed_and_divided_once():
+    meter = ClassificationMeter(["a", "b"])
+    meter.update([[1.0, 0.0]] * 3, [0, 0, 0], loss_sum=6.0)
+    meter.update([[1.0, 0.0]], [1], loss_sum=50.0)
+    assert meter.result()["log_loss"] == 14.0
+
+
+def test_bad_input_is_named():
+    meter = ClassificationMeter(np.array(["a", "b"]))
+    with pytest.raises(DataError, match="no example to judge"):
+        meter.result()
+    with pytest.raises(ShapeError, match=r"\(1, 3\)"):
+        meter.update([[0.2, 0.3, 0.5]], [0])
+    with pytest.raises(ShapeError):
+        meter.update([[0.5, 0.5]], [0, 1])
+    with pytest.raises(DataError, match=r"0\.\.1"):
+        meter.update([[0.5, 0.5]], [2])
+    with pytest.raises(DataError):
+        meter.update([[0.5, 0.5]], [-1])
+    with pytest.raises(GlassformerError, match="not finite"):
+        meter.update([[np.nan, 0.5]], [0])
+    with pytest.raises(InputError, match="two or more"):
+        ClassificationMeter(["only"])
+    with pytest.raises(InputError, match="positive"):
+        ClassificationMeter(["a", "b"], positive="c")
+    with pytest.raises(InputError, match="positive"):
+        ClassificationMeter(["a", "b", "c"], positive="a")

