@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full lint format bench docs clean
+.PHONY: help setup demo test test-full lint format bench map docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -54,6 +54,9 @@ format: $(VENV)/.installed-test ## lay out the code and sort the imports
 
 bench: $(VENV)/.installed-bench ## compare training speed with Hugging Face's Trainer (about 20 minutes)
 	$(BIN)/python benchmarks/train_imdb.py $(ARGS)
+
+map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
+	$(BIN)/python docs/map.py
 
 docs: $(VENV)/.installed-docs ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -19,22 +20,9 @@ from glassformer.recipe import Recipe, load_recipe, recipe_names
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "glassformer"
 
-# A module's level. Imports go to lower levels only; level 0 is one unit, and so is each package.
-LEVELS = {
-    "types": 0, "errors": 0, "packing": 0, "runtime": 0, "config": 0, "recipe": 0,
-    "data": 1, "nn": 1,
-    "models": 2,
-    "checkpoints": 3, "train": 3, "evaluate": 3, "explain": 3, "decode": 3,
-    "pipeline": 4, "classifier": 4, "vectors": 4, "translator": 4, "masked_lm": 4,
-    "study": 5, "report": 5,
-    "serve": 6,
-    "cli": 7,
-    "__init__": 8, "__main__": 8,
-}  # fmt: skip
-SAME_LEVEL = {
-    ("train", "checkpoints"), ("train", "evaluate"), ("explain", "evaluate"), ("report", "study"),
-    ("classifier", "pipeline"),
-}  # fmt: skip
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+MAP = runpy.run_path(str(ROOT / "docs" / "map.py"))
+LEVELS, ARROWS = MAP["read_levels"](PAGE)
 
 # What few places may import, and what none may.
 WEB_PLOTTING_HUB = {"fastapi", "starlette", "uvicorn", "matplotlib", "jinja2", "huggingface_hub", "requests"}
@@ -97,8 +85,15 @@ def at(path: Path, line: int) -> str:
 
 
 def test_every_module_has_a_level():
-    unknown = {unit_of(path) for path in modules()} - LEVELS.keys()
-    assert not unknown, "give it a level here and a place in docs/architecture.md"
+    unknown = {unit_of(path) for path in modules()} - LEVELS.keys() - {"__main__"}
+    assert not unknown, "give it a place in the levels of docs/architecture.md"
+
+
+def test_the_map_names_every_file():
+    written = PAGE.split(MAP["START"])[1].split(MAP["END"])[0]
+    listed = re.findall(r"^(?:\d  | {7})(\S+\.py)", written, re.MULTILINE)
+    wanted = [path.name for path in modules() if path.name != "__init__.py" or path.parent == PACKAGE]
+    assert sorted(Path(name).name for name in listed) == sorted(wanted), "run `make map`"
 
 
 def test_imports_go_to_lower_levels_only():
@@ -106,16 +101,14 @@ def test_imports_go_to_lower_levels_only():
     for path in modules():
         unit = unit_of(path)
         for line, name in imports_of(path):
-            root, _, rest = name.partition(".")
-            if root != "glassformer":
+            package, _, rest = name.partition(".")
+            if package != "glassformer" or unit == "__main__":
                 continue
-            target = rest.partition(".")[0] or "__init__"
+            target = rest.partition(".")[0]
             target = target if target in LEVELS else "__init__"  # from glassformer import load
-            downwards = LEVELS[target] < LEVELS.get(unit, 8)
-            allowed = (
-                target == unit or LEVELS[target] == LEVELS.get(unit) == 0 or (unit, target) in SAME_LEVEL
-            )
-            if not (downwards or allowed):
+            level = LEVELS.get(unit, 9)  # without a place: the test above says so
+            one_unit = target == unit or LEVELS[target] == level == 0
+            if not (one_unit or LEVELS[target] < level or (unit, target) in ARROWS):
                 wrong.append(f"{at(path, line)}: {unit} imports {target}")
     assert not wrong
 

@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint such as ``did you mean 'epochs'?`` or the list of what there is."""
+    """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(names))}"
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
     for key, value in values.items():
         if key not in fields:
             raise ConfigError(
-                f"unknown key {key!r}", where=where, fix=nearest(key, list(fields)).capitalize()
+                f"unknown key {key!r}", where=where, fix=nearest(key, list(fields))
             )
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
@@ -91,7 +91,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             return value
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     if choices and isinstance(value, str):
-        raise ConfigError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices).capitalize())
+        raise ConfigError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
     wanted = choices or [getattr(o, "__name__", str(o)) for o in options]
     raise ConfigError(f"{value!r} does not fit", where=where, fix=f"Wanted: {', '.join(map(str, wanted))}")
 
@@ -163,7 +163,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
             raise ConfigError(f"{override!r} has no '='", where="--set", fix="Write --set key=value")
         if key not in places:
             raise ConfigError(
-                f"unknown key {key!r}", where="--set", fix=nearest(key, list(places)).capitalize()
+                f"unknown key {key!r}", where="--set", fix=nearest(key, list(places))
             )
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]

@@ -56,7 +56,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
             add_special_tokens=text.add_special_tokens,
         )
     if not Path(kind).exists():
-        raise ConfigError(f"{kind!r} is no tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds]).capitalize())
+        raise ConfigError(f"{kind!r} is no tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds]))
     return load_tokenizer(kind)
 
 
@@ -85,7 +85,7 @@ def build_model(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_
     except CheckpointError as error:
         if "/" not in model.model and model.model not in CATALOGUE and not Path(model.model).exists():
             known = [*TEXT_ARCHITECTURES, *CATALOGUE]
-            raise ConfigError(f"no model {model.model!r}", fix=nearest(model.model, known).capitalize()) from error
+            raise ConfigError(f"no model {model.model!r}", fix=nearest(model.model, known)) from error
         raise
     limit = base.config.embedding.max_positions
     if text.max_length > limit:

@@ -251,6 +251,7 @@ def test_a_replaced_folder_is_the_old_or_the_new_one_at_every_instant(tmp_path, 
         return write_folder(tmp_path / str(k) / "model", fill)
 
     def check(path: Path) -> None:
+        assert mode == "kill" or path.is_dir()  # a full disk leaves time to put things back
         assert verify_folder(path)
         assert content(path) in (CONTENT, new)
         write_folder(path, lambda folder: fill(folder, {"last": b""}), overwrite=True)
@@ -303,6 +304,13 @@ def test_a_reader_between_the_two_renames_does_no_harm(tmp_path, monkeypatch):
     assert len(seen) == 1
     assert content(path) == {"new": b"1"}
     assert os.listdir(tmp_path) == ["model"]
+
+
+def test_an_old_folder_that_a_kill_left_aside_counts_as_existing(tmp_path):
+    write_folder(tmp_path / "model", fill).rename(tmp_path / ".model.old")
+    with pytest.raises(CheckpointError, match="exists already"):
+        write_folder(tmp_path / "model", fill)
+    assert content(tmp_path / "model") == CONTENT
 
 
 def test_leftovers_of_others_are_not_touched(tmp_path):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.checkpoints.files import verify_folder
 from glassformer.checkpoints.native import list_states, load_state, save_state
 from glassformer.errors import CheckpointError, GlassformerError
 
@@ -219,6 +220,8 @@ def test_after_a_crash_at_any_call_the_newest_complete_one_is_found(
         if before or steps(folder):
             found.append(load_state(folder).step)
             assert_holds(folder, found[-1])
+        if not removed:
+            assert all(verify_folder(path) for _, path in list_states(folder)), "half a checkpoint is listed"
         save(folder, 40)  # and training goes on, without leftovers
         assert assert_holds(folder, 40) == []
         assert [name for name in os.listdir(folder) if name.startswith(".")] == []

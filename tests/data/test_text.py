@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from glassformer.data import (
     TokenTable,
@@ -21,6 +21,7 @@ from glassformer.data import (
     word_tokenizer,
     wordpiece_tokenizer,
 )
+from glassformer.data.corpus import europe_sentences
 from glassformer.errors import CheckpointError, DataError
 
 FILMS = ["a good film", "a bad film", "not a good film , don't go", "quán_ăn này tệ quá", "Tệ thật"] * 5
@@ -115,11 +116,34 @@ def test_case_accents_and_composition(train):
 
 
 def test_wordpiece_splits_rare_words():
-    tokenizer = wordpiece_tokenizer(FILMS, vocab_size=60, min_count=1)
+    tokenizer = wordpiece_tokenizer(FILMS, vocab_size=90, min_count=1)
     pieces = tokenizer.encode("goodfilm", add_special_tokens=False).tokens
     assert len(pieces) > 1
     assert all(piece.startswith("##") for piece in pieces[1:])
     assert tokenizer.decode(tokenizer.encode("goodfilm").ids) == "goodfilm"
+
+
+def test_wordpiece_without_texts_and_with_little_room():
+    with pytest.raises(DataError, match="no word is frequent enough"):
+        wordpiece_tokenizer([" "])
+    small = wordpiece_tokenizer(FILMS, vocab_size=15, min_count=1)  # room for five letters only
+    assert small.get_vocab_size() == 15
+    assert small.encode("zq", add_special_tokens=False).tokens == ["[UNK]"]
+
+
+def test_wordpiece_learns_what_the_field_learns():
+    """The pieces of ``tokenizers``' own trainer, but for ties, which that one breaks by chance."""
+    texts = [text.lower() for text in europe_sentences(2000)]
+    reference = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))
+    reference.pre_tokenizer = pre_tokenizers.Whitespace()
+    trainer = trainers.WordPieceTrainer(vocab_size=400, min_frequency=2, show_progress=False)
+    reference.train_from_iterator(texts, trainer)
+    ours, theirs = (
+        {piece for piece in t.get_vocab() if len(piece.removeprefix("##")) > 1}
+        for t in (wordpiece_tokenizer(texts, vocab_size=400), reference)
+    )
+    assert len(ours & theirs) > 0.9 * len(ours)
+    assert {"france", "capital", "##ing"} <= ours & theirs
 
 
 @pytest.mark.parametrize("train", [word_tokenizer, wordpiece_tokenizer])

@@ -116,24 +116,33 @@ def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> d
             "rollout": rollout.round(5).tolist()}  # fmt: skip
 
 
-def doctor() -> dict[str, Any]:
+def doctor(hostile: str) -> dict[str, Any]:
     def finding(severity: str, code: str, message: str, count: int, *examples: str) -> dict[str, Any]:
         return dict(severity=severity, code=code, message=message, count=count, examples=list(examples))
 
+    def split(rows: int, distinct: int) -> dict[str, Any]:
+        words = {"p5": 64, "median": 174, "p95": 598, "max": 2470}
+        return {"rows": rows, "distinct": distinct, "classes": {"neg": 12500, "pos": 12500}, "words": words}
+
+    lengths = {"p5": 82, "median": 235, "p95": 821, "max": 1850}
+    token = {"sampled": 2500, "lengths": lengths, "unknown_share": 0.0, "truncated_share": 0.459}
     return {
+        "name": "imdb" + hostile,
         "findings": [
-            finding("warning", "leak", "123 texts of test are also in train", 123,
-                    "This movie is terrible but it has some good effects.",
+            finding("note", "duplicates", "train: 96 of 25,000 texts (0.4%) repeat an earlier one", 96,
+                    "3 times: You do realize that you've been watching the EXACT SAME SHOW for eight years"),
+            finding("warning", "leaks", "distinct texts in both train and test: 123", 123,
+                    "This movie is terrible but it has some good effects." + hostile,
                     "Smallville episode Justice is the best episode of Smallville."),
-            finding("note", "duplicates", "96 texts of train appear more than once", 96,
-                    "You do realize that you've been watching the EXACT SAME SHOW for eight years, right?"),
-            finding("note", "truncation", "28 % of the texts are longer than 256 tokens", 7012),
-            finding("ok", "balance", "The classes are equally frequent", 0),
-            finding("ok", "accents", "The tokenizer keeps every accent", 0),
+            finding("ok", "contradictions", "equal texts have equal labels" + hostile, 0),
+            finding("note", "truncation", "train: 45.9% of 2,500 sampled texts exceed 256 tokens", 1148),
+            finding("ok", "balance", "train: 2 classes, 12,500 of 'neg' to 12,500 of 'pos'", 0),
         ],
         "figures": {
-            "splits": {"train": 25000, "test": 25000}, "median_tokens": 174, "longest_tokens": 3127,
-            "unk_share": 0.0004, "sampled_texts": 5000,
+            "splits": {"train" + hostile: split(25000, 24904), "test": split(25000, 24801)},
+            "leaks": {"train/test": {"distinct": 123, "alike": 123}},
+            "tokens": {"train": token, "test": token},
+            "accents": {"accented_share": 0.0004, "lost_share": 0.0004},
         },
     }  # fmt: skip
 
@@ -183,20 +192,18 @@ def build_run(
         "parameters": 22_713_986,
         "seconds": {"setup": 21.0, "train": 1143.0, "evaluate": 96.0, "total": 1260.0},
         "peak_memory_mb": 2310.4, "tokens_per_second": 4540.0,
-        "padding": {"linear": 0.0, "attention": 0.018}, "truncated": {"train": [6301, 22500], "test": [6875, n]},
+        "padding": {"linear": 0.0, "attention": 0.018}, "truncated": {"test": [n // 4, n]},
         "machine": {"cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile, "cores": 2, "threads": 2,
                     "bf16": ["amx_bf16", "avx512_bf16"], "memory_gib": 23.5, "gpu": None, "system": "Linux"},
         "versions": {"python": "3.11.9", "glassformer": "0.1.0", "torch": "2.13.0+cpu"},
         "date": "2026-11-21T02:14:33+00:00", "seed": 7, "label_names": names,
         "sentences": [
-            {"text": hostile + "I really enjoyed the movie, the plot was great!", "label": names[1], "probability": 0.994},
+            {"text": hostile + "I really enjoyed the movie.", "label": names[1], "probability": 0.994},
             {"text": "What a complete waste of time.", "label": names[0], "probability": 0.991},
-            {"text": "The storyline is compelling but the acting is mediocre.", "label": names[0], "probability": 0.642},
+            {"text": "Compelling story, mediocre acting.", "label": names[0], "probability": 0.642},
         ],
     }  # fmt: skip
-    report = doctor()
-    report["findings"][0]["examples"].append(hostile)
-    files = {"metrics.json": metrics, "doctor.json": report, "maps.json": {"examples": examples}}
+    files = {"metrics.json": metrics, "doctor.json": doctor(hostile), "maps.json": {"examples": examples}}
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")
     lines = [json.dumps(record) + "\n" for record in history(steps, epochs, rng)]

@@ -49,8 +49,9 @@ def load_text_folder(folder: Path, wanted: Sequence[str] | None = None) -> TextD
 
 
 def _read_text(path: Path) -> str:
+    text = read_utf8(path)
     try:
-        return check_texts([read_utf8(path)])[0]
+        return check_texts([text])[0]
     except DataError as error:
         raise DataError(error.what, where=str(path), fix=error.fix) from None
 

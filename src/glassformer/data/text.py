@@ -6,6 +6,7 @@ import html
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -15,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from glassformer.data.wordpiece import PREFIX, learn_pieces
 from glassformer.errors import CheckpointError, DataError
 
 Clean = Literal["none", "html", "words"]
@@ -87,7 +89,8 @@ def word_tokenizer(
         special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
     )  # type: ignore[call-arg]
-    return _trained(tokenizer, trainer, texts, add_special_tokens)
+    tokenizer.train_from_iterator(texts, trainer)
+    return _finished(tokenizer, add_special_tokens)
 
 
 def wordpiece_tokenizer(
@@ -101,7 +104,8 @@ def wordpiece_tokenizer(
 ) -> Tokenizer:
     """A WordPiece vocabulary as BERT's: frequent words whole, others in pieces (``un ##glu ##ed``).
 
-    Differs from BERT in that underscores stay inside words, which keeps segmented Vietnamese whole.
+    Underscores stay inside words, unlike BERT's, which keeps segmented Vietnamese whole; every letter
+    seen is a piece of its own, so that only a word with an unseen letter is [UNK].
 
     Args:
         texts: to learn from, cleaned as they will be at use.
@@ -113,14 +117,26 @@ def wordpiece_tokenizer(
     """
     tokenizer = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))  # type: ignore[call-arg]
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+|[^\w\s]")
-    tokenizer.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        min_frequency=min_count,
-        special_tokens=list(SPECIAL_TOKENS),
-        show_progress=False,
-    )
-    return _trained(tokenizer, trainer, texts, add_special_tokens)
+    pieces = learn_pieces(_count_words(tokenizer, texts), vocab_size - len(SPECIAL_TOKENS), min_count)
+    vocab = {piece: index for index, piece in enumerate((*SPECIAL_TOKENS, *pieces))}
+    tokenizer.model = models.WordPiece(vocab, unk_token="[UNK]")  # type: ignore[call-arg,assignment]
+    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)  # type: ignore[assignment]
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    return _finished(tokenizer, add_special_tokens)
+
+
+def _count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
+    """How often the tokenizer's first stages find each word."""
+    normalize: Any = tokenizer.normalizer
+    split: Any = tokenizer.pre_tokenizer
+    runs: Counter[str] = Counter()  # of anything but white space: few enough to be split one by one
+    for text in texts:
+        runs.update(normalize.normalize_str(text).split())
+    words: Counter[str] = Counter()
+    for run, count in runs.items():
+        for word, _ in split.pre_tokenize_str(run):
+            words[word] += count
+    return words
 
 
 def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, words: str) -> None:
@@ -133,8 +149,7 @@ def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, word
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)  # type: ignore[assignment]
 
 
-def _trained(tokenizer: Tokenizer, trainer: Any, texts: Iterable[str], add_special_tokens: bool) -> Tokenizer:
-    tokenizer.train_from_iterator(texts, trainer)
+def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise DataError(
             "no word is frequent enough for a vocabulary",
@@ -217,7 +232,7 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
-    tokenizer.decoder = decoders.WordPiece(prefix="##")  # type: ignore[assignment]
+    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)  # type: ignore[assignment]
     tokenizer.add_special_tokens([unk, cls, sep, *others])
     _add_bert_frame(tokenizer, cls, sep)
     return tokenizer

@@ -27,7 +27,7 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int, d_ff: int, activation: str = "gelu"):
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ConfigError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)).capitalize())
+            raise ConfigError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)))
         self.up = nn.Linear(d_model, d_ff)
         self.down = nn.Linear(d_ff, d_model)
         self.activation = activation

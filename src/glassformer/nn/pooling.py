@@ -99,5 +99,5 @@ def make_pooling(kind: str, d_model: int) -> nn.Module:
         ConfigError: no such pooling.
     """
     if kind not in POOLINGS:
-        raise ConfigError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)).capitalize())
+        raise ConfigError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
     return POOLINGS[kind](d_model)

@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", HELD: "held"}
 STYLE = {
-    "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 9.5, "axes.edgecolor": RULE,
+    "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 10.5, "axes.edgecolor": RULE,
     "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.7,
     "xtick.color": RULE, "ytick.color": RULE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
@@ -43,6 +43,7 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
             axes.plot(x, y, color=TRAIN, linewidth=0.8, alpha=0.35)
             axes.plot(x, _trend(y), color=TRAIN, linewidth=1.8)
         _points(axes, evaluations, "loss", HELD)
+        _points(axes, [e for e in evaluations if e.get("best")][-1:], "loss", HELD, ring=True)
         _, held = _series(evaluations, "loss")
         top = np.quantile(np.concatenate([y, held]), 0.99) if len(y) + len(held) else 1.0
         axes.set_ylim(0, float(top) * 1.12 or 1.0)
@@ -55,6 +56,7 @@ def accuracy_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[
         figure, axes = _axes(steps)
         _points(axes, evaluations, "train_accuracy", TRAIN)
         _points(axes, evaluations, "accuracy", HELD)
+        _points(axes, [e for e in evaluations if e.get("best")][-1:], "accuracy", HELD, ring=True)
         low, high = axes.get_ylim()
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
@@ -109,10 +111,13 @@ def _series(records: Sequence[dict[str, Any]], key: str) -> tuple[np.ndarray, np
     return np.array([a for a, _ in pairs], float), np.array([b for _, b in pairs], float)
 
 
-def _points(axes: Axes, records: Sequence[dict[str, Any]], key: str, colour: str) -> None:
+def _points(
+    axes: Axes, records: Sequence[dict[str, Any]], key: str, colour: str, *, ring: bool = False
+) -> None:
     x, y = _series(records, key)
-    size = 4.6 if len(x) <= 20 else 0
-    axes.plot(x, y, color=colour, linewidth=1.8, marker="o", markersize=size)
+    size = 10.0 if ring else 4.6 if len(x) <= 20 else 0.0
+    face = "none" if ring else colour
+    axes.plot(x, y, color=colour, linewidth=1.8, marker="o", markersize=size, markerfacecolor=face)
 
 
 def _thin(values: np.ndarray) -> np.ndarray:

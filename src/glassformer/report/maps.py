@@ -58,7 +58,7 @@ def _example(example: dict[str, Any]) -> MapExample:
     spans, owner = _words(text, tokens, example["offsets"])
     first = rollout if rollout.size else rows[-1].mean(0)
     weights = np.bincount(owner[owner >= 0], first[owner >= 0], minlength=len(spans))
-    shades = np.ceil(LEVELS * weights / max(weights.max(initial=0.0), 1e-9)).astype(int)
+    shades = np.rint(LEVELS * weights / max(weights.max(initial=0.0), 1e-9)).astype(int)
     starts = [0, *(end for _, end in spans)]
     special = {i: str(tokens[i]) for i in np.flatnonzero(owner < 0).tolist()}
     shares = [f"{name} {100 * first[i]:.0f}\u202f%" for i, name in special.items()]

@@ -15,6 +15,7 @@ from glassformer.evaluate.predictions import Prediction, read_predictions
 
 MAX_BYTES = 256 * 2**20  # of one JSON file; maps of long texts are the largest
 SPLITS = ("test", "validation", "train")
+SCORES = {"n", "accuracy", "macro_f1", "log_loss", "roc_auc", "labels", "confusion", "per_class"}
 BINS = 20  # of the stated probability
 # Text from data: what HTML cannot hold, or what would reorder the line around it, becomes visible. One
 # character stands for one, so that offsets into a text stay true.
@@ -74,6 +75,9 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
     judged = next((s for s in SPLITS if metrics.get(s)), None)
     if judged is None:
         raise DataError(f"none of {', '.join(SPLITS)} was judged", where=str(folder / "metrics.json"))
+    for split in SPLITS:
+        if absent := SCORES - (metrics.get(split) or dict.fromkeys(SCORES)).keys():
+            raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=str(folder / "metrics.json"))
     config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
     history = list(_history(folder / "history.jsonl"))
     wrong, certainty = _answers(folder / "predictions.csv", judged, mistakes)
@@ -130,8 +134,8 @@ def _history(path: Path) -> Iterator[dict[str, Any]]:
             if not line.endswith(b"\n"):
                 return
             record = _parse(line, f"{path}: line {number}")
-            if not isinstance(record, dict):
-                raise DataError("not an object", where=f"{path}: line {number}")
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                raise DataError("not an object with a step", where=f"{path}: line {number}")
             yield record
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from markupsafe import Markup, escape
 
 THIN = "\u202f"  # narrow no-break space, before units
 NONE = "\u2013"
+_TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
 
 
 def percent(share: float | None, digits: int = 1) -> str:
@@ -76,11 +78,9 @@ def cut(text: str, size: int) -> str:
 
 def faint_tags(text: str) -> Markup:
     """Escaped text in which literal markup such as ``<br />`` is set back, so that the words stand out."""
-    parts, rest = [], text
-    while (start := rest.find("<")) >= 0 and (end := rest.find(">", start)) >= 0:
-        parts += [escape(rest[:start]), Markup('<span class="tag">{}</span>').format(rest[start : end + 1])]
-        rest = rest[end + 1 :]
-    return Markup("").join([*parts, escape(rest)])
+    parts = _TAG.split(text)  # text and tag by turns
+    faint = Markup('<span class="tag">{}</span>')
+    return Markup("").join(faint.format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
 def digits_for(n: int) -> int:

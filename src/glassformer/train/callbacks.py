@@ -70,8 +70,8 @@ class HistoryFile(Callback):
 class StopOnSignal(Callback):
     """Ctrl-C or SIGTERM: finish the step, save, and raise ``Interrupted``. A second Ctrl-C stops at once."""
 
-    def __init__(self, checkpoints: Checkpoints):
-        self.checkpoints = checkpoints
+    def __init__(self, folder: Path, keep_last: int = 2):
+        self.folder, self.keep_last = Path(folder), keep_last
         self.received: int | None = None
         self._old: dict[int, Any] = {}
 
@@ -87,7 +87,7 @@ class StopOnSignal(Callback):
 
     def step(self, training: Training, info: StepInfo) -> None:
         if self.received is not None and not training.finished:
-            path = training.save(self.checkpoints.folder, self.checkpoints.keep_last)
+            path = training.save(self.folder, self.keep_last)
             raise Interrupted(
                 f"stopped at step {training.step} of {training.total_steps}, saved in {path}; "
                 "go on with --resume"

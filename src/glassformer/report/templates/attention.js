@@ -46,7 +46,7 @@
       const words = perWord(map, weights);
       const most = Math.max(1e-9, ...words);
       map.words.forEach((span, i) => {
-        span.className = `w h${Math.ceil((LEVELS * words[i]) / most)}`;
+        span.className = `w h${Math.round((LEVELS * words[i]) / most)}`;
         span.title = `${(100 * words[i]).toFixed(1)}\u202f%`;
       });
       const special = Object.entries(map.special).map(([t, name]) => `${name} ${percent(weights[t])}`);
@@ -76,6 +76,9 @@
   function drawGrid(grid) {
     for (let l = 0; l < layers; l++) {
       const line = document.createElement("div");
+      const name = document.createElement("span");
+      name.textContent = l + 1;
+      line.append(name);
       for (let h = 0; h < heads; h++) {
         const cell = document.createElement("button");
         const share = wordShare(l, h);

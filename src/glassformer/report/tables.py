@@ -1,0 +1,166 @@
+"""The report's tables: from what a run folder holds to rows that a template can print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from glassformer.recipe import Recipe
+from glassformer.report import wording
+from glassformer.report.run import Run
+
+MAX_CLASSES = 12  # a larger confusion matrix is told as its most frequent confusions
+
+
+def comparison(run: Run) -> dict[str, Any]:
+    """The accuracy table's rows, ours first, each with places on a common scale of 0 to 100."""
+    scores = run.scores
+    supports = [(row["support"], row["label"]) for row in scores["per_class"]]
+    most, label = max(supports, key=lambda pair: pair[0])
+    seconds = (run.metrics.get("seconds") or {}).get("train")
+    ours = {k: scores.get(k) for k in ("accuracy", "accuracy_interval", "macro_f1")}
+    rows = [{"name": "This model", "seconds": seconds, "kind": "ours"} | ours]
+    absent = dict.fromkeys(("accuracy", "macro_f1", "seconds"))
+    others = sorted(
+        (run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get("accuracy") or 0)
+    )
+    rows += [absent | figures | {"name": name, "kind": "other"} for name, figures in others]
+    ends = [x for r in rows for x in (r.get("accuracy_interval") or [r["accuracy"]]) if x is not None]
+    low, high = min(ends), max(ends)
+    room = max((high - low) * 0.15, 0.005)
+    low, high = max(low - room, 0.0), min(high + room, 1.0)
+
+    def place(x: float) -> float:
+        return round(100 * (x - low) / (high - low), 2)
+
+    for row in rows:
+        bounds = row.get("accuracy_interval")
+        row["at"] = None if row["accuracy"] is None else place(row["accuracy"])
+        row["from_to"] = [place(x) for x in bounds] if bounds else None
+    guess = {"label": label, "accuracy": most / scores["n"]}
+    return {"rows": rows, "low": low, "high": high, "guess": guess}
+
+
+def confusion(scores: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of the confusion matrix, each cell with its share of the true class and a shade 0..10."""
+    if len(scores["labels"]) > MAX_CLASSES:
+        return []
+    rows = []
+    for i, (label, counts) in enumerate(zip(scores["labels"], scores["confusion"], strict=True)):
+        shares = [c / max(sum(counts), 1) for c in counts]
+        cells = [
+            {"count": c, "share": s, "shade": round(10 * s**0.5), "right": i == j}
+            for j, (c, s) in enumerate(zip(counts, shares, strict=True))
+        ]
+        rows.append({"label": label, "cells": cells})
+    return rows
+
+
+def confusions(scores: dict[str, Any], most: int = 12) -> list[dict[str, Any]]:
+    """With more than two classes, the pairs most often taken for each other."""
+    labels = scores["labels"]
+    if len(labels) < 3:
+        return []
+    pairs = [
+        {"label": labels[i], "predicted": labels[j], "count": c, "share": c / sum(counts)}
+        for i, counts in enumerate(scores["confusion"])
+        for j, c in enumerate(counts)
+        if i != j and c
+    ]
+    return sorted(pairs, key=lambda pair: -pair["count"])[:most]
+
+
+def settings(config: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any, bool]]]]:
+    """Sections of the recipe: key, value and whether it differs from the default."""
+    defaults = _defaults(Recipe())
+    plain = {k: v for k, v in config.items() if not isinstance(v, dict)}
+    sections = {"recipe": plain} | {k: v for k, v in config.items() if isinstance(v, dict)}
+    return [
+        (name, [(k, v, v != defaults.get(name, {}).get(k)) for k, v in values.items()])
+        for name, values in sections.items()
+        if values
+    ]
+
+
+def _defaults(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    def value(owner: Any, name: str) -> Any:
+        found = getattr(owner, name)
+        return list(found) if isinstance(found, tuple) else found
+
+    names = [f.name for f in fields(recipe)]
+    sections = {n: getattr(recipe, n) for n in names if is_dataclass(getattr(recipe, n))}
+    table = {n: {f.name: value(s, f.name) for f in fields(s)} for n, s in sections.items()}  # type: ignore[arg-type]
+    return table | {"recipe": {n: value(recipe, n) for n in names if n not in sections}}
+
+
+def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
+    """The doctor's findings, the most serious first."""
+    order = ("warning", "note", "ok")
+    return sorted(doctor.get("findings", []), key=lambda f: order.index(f["severity"]))
+
+
+def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
+    """The doctor's nested figures as tables: name, columns, rows. What is nested deeper becomes columns."""
+    tables = []
+    for name, value in figures.items():
+        rows = value if isinstance(value, dict) else {name: value}
+        flat = {row: {k: _shown(f"{row} {k}", v) for k, v in _flatten(cells)} for row, cells in rows.items()}
+        columns = list(dict.fromkeys(column for cells in flat.values() for column in cells))
+        tables.append((name, columns, [(r, [cells.get(c) for c in columns]) for r, cells in flat.items()]))
+    return [table for table in tables if table[2]]
+
+
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _flatten(inner, f"{path} {name}".strip())
+    else:
+        yield path, value
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, float) and name.strip().endswith("share"):
+        return wording.percent(value)
+    return wording.count(value) if type(value) is int else value
+
+
+def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
+    """Parts of the run's time, placed one after the other on a scale of 0 to 100."""
+    parts = {k: v for k, v in seconds.items() if k != "total" and v}
+    whole = max(sum(parts.values()), seconds.get("total") or 0.0)
+    if not whole:
+        return []
+    placed, at = [], 0.0
+    for name, value in parts.items():
+        width = 100 * value / whole
+        placed.append({"name": name, "seconds": value, "x": round(at, 2), "width": round(width, 2)})
+        at += width
+    return placed
+
+
+def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
+    """What a figure must be read beside, in groups of name and value."""
+    padding, cut = metrics.get("padding") or {}, metrics.get("truncated") or {}
+    memory, speed = metrics.get("peak_memory_mb"), metrics.get("tokens_per_second")
+    cost = [
+        ("weights", metrics.get("weights_source")),
+        ("parameters", metrics.get("parameters") and wording.count(metrics["parameters"])),
+        ("training", speed and f"{wording.count(speed)} tokens a second"),
+        ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),
+        *((f"padding, {where}", wording.percent(share)) for where, share in padding.items()),
+        *((f"cut texts, {split}", _of(n, total)) for split, (n, total) in cut.items()),
+        ("seed", metrics.get("seed")),
+        ("date", metrics.get("date")),
+    ]  # fmt: skip
+    groups = {
+        "Run": cost,
+        "Machine": list((metrics.get("machine") or {}).items()),
+        "Versions": list((metrics.get("versions") or {}).items()),
+    }
+    filled = {name: [(k, v) for k, v in pairs if v not in (None, "", [])] for name, pairs in groups.items()}
+    return [(name, pairs) for name, pairs in filled.items() if pairs]
+
+
+def _of(n: int, total: int) -> str:
+    return f"{wording.count(n)} of {wording.count(total)} ({wording.percent(n / max(total, 1))})"

@@ -1,0 +1,334 @@
+"""One recipe, from data to report, in one run folder.
+
+    config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  predictions.csv  maps.json  report.html
+
+Training can be killed at any instant: ``resume=True`` goes on from the newest whole checkpoint to the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.classifier import TextClassifier, load
+from glassformer.config import build, read_toml, to_dict, to_toml
+from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
+from glassformer.data.doctor import examine
+from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
+from glassformer.data.splits import stratified_split, stratified_subset
+from glassformer.errors import ConfigError, DataError
+from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
+from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.predictions import write_predictions
+from glassformer.explain.attention import explain_text, rollout
+from glassformer.nn.groups import padding_share
+from glassformer.packing import Packing
+from glassformer.recipe import Recipe
+from glassformer.report.html import write_report
+from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    """A finished run: its folder, its figures and its report."""
+
+    folder: Path
+    metrics: dict[str, Any]
+    report: Path
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The texts of one experiment. ``judged`` is the split that the final figures come from."""
+
+    dataset: TextDataset
+    train: TextSplit
+    validation: TextSplit | None
+    judged: TextSplit | None
+    judged_name: str
+
+
+def load_splits(recipe: Recipe) -> Splits:
+    """The data of a recipe, split as it says.
+
+    Raises:
+        DataError: no such source, no training split, no labels.
+    """
+    d = recipe.data
+    dataset = load_text_dataset(
+        d.source, text_column=d.text_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed,
+        need_labels=True,
+    )  # fmt: skip
+    splits = dataset.splits
+    if "train" not in splits:
+        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
+    train, validation = splits["train"], splits.get("validation")
+    if d.validation_size is not None:
+        kept, held = stratified_split(train.labels or [], d.validation_size, d.split_seed)
+        train, validation = train.select(kept.tolist()), train.select(held.tolist())
+    if d.train_size is not None and d.train_size < len(train):
+        train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
+    name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
+    judged = splits[name] if name in splits else validation
+    return Splits(dataset, train, validation, judged, name)
+
+
+def run_recipe(
+    recipe: Recipe,
+    folder: str | Path,
+    *,
+    resume: bool = False,
+    say: Say = lambda line: None,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Run a recipe in ``folder``.
+
+    Args:
+        resume: continue what was begun there; without it an existing folder is refused.
+        say: called with one line at each stage.
+
+    Raises:
+        ConfigError: the folder exists and ``resume`` is False, or it holds another recipe.
+        InputError: whatever is wrong with the data, the settings or the checkpoint.
+    """
+    folder, started = Path(folder), time.perf_counter()
+    _open_folder(folder, recipe, resume)
+    splits = load_splits(recipe)
+    clf = TextClassifier.from_recipe(recipe)
+    say(_describe(splits))
+    report = examine(_as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean)
+    for finding in report.findings:
+        if finding.severity == "warning":
+            say(f"data doctor: {finding.message}")
+    checkpoints = folder / "checkpoints"
+    saving = _Announce(say, clf)
+    stop = StopOnSignal(checkpoints)
+    setup = time.perf_counter() - started
+    clf.fit(
+        splits.train.texts,
+        splits.train.labels or [],
+        validation=(splits.validation.texts, splits.validation.labels or []) if splits.validation else None,
+        checkpoints=checkpoints,
+        resume=resume,
+        callbacks=[HistoryFile(folder / "history.jsonl"), saving, *callbacks, stop],
+    )
+    clf.save(folder / "model", overwrite=True)
+    doctor = examine(
+        _as_split(splits), tokenizer=clf.tokenizer_, max_length=recipe.text.max_length, clean=recipe.text.clean
+    )
+    _write_json(folder / "doctor.json", doctor.to_dict())
+    say("judging")
+    metrics = judge(clf, recipe, splits, folder, say)
+    metrics["seconds"] = {
+        "setup": setup, "train": clf.train_seconds_, "total": time.perf_counter() - started
+    } | metrics["seconds"]  # fmt: skip
+    _write_json(folder / "metrics.json", metrics)
+    _write_json(folder / "maps.json", {"examples": attention_examples(clf, splits, recipe.evaluate.maps)})
+    return Run(folder, metrics, write_report(folder))
+
+
+class _Announce(Callback):
+    def __init__(self, say: Say, clf: TextClassifier):
+        self.say, self.clf = say, clf
+
+    def start(self, training) -> None:
+        parameters = sum(p.numel() for p in training.model.parameters())
+        dtype = str(training.model.encoder.layers[0].norm1.weight.dtype).removeprefix("torch.")
+        self.say(f"weights: {self.clf.weights_source_}")
+        self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
+        if training.step:
+            self.say(f"resumed at step {training.step}")
+
+
+def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say: Say) -> dict[str, Any]:
+    """Figures on the judged split (looked at once), beside the baselines, and ``predictions.csv``."""
+    started = time.perf_counter()
+    steps = [r for r in clf.history_ if r["kind"] == "step"]
+    table = clf._encode(splits.train.texts)
+    out: dict[str, Any] = {
+        "train": None,
+        "validation": None,
+        "test": None,
+        "judged": splits.judged_name,
+        "baselines": {},
+        "weights_source": clf.weights_source_,
+        "parameters": sum(p.numel() for p in clf.model_.parameters()),
+        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9) if steps else None,
+        "padding": {"linear": 0.0, **attention_padding(table.lengths, recipe)},
+        "truncated": {"train": [clf.truncated_, len(splits.train)]},
+        "machine": machine_facts(),
+        "versions": versions("tokenizers", "safetensors", "scikit-learn"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": recipe.train.seed,
+        "best_step": clf.best_step_,
+        "label_names": [str(c) for c in clf.classes_.tolist()],
+    }
+    if splits.validation is not None:
+        out["validation"] = _figures(clf, splits.validation, recipe)[0]
+    if splits.judged is not None and splits.judged.labels is not None:
+        inference = time.perf_counter()
+        out["test"], probabilities = _figures(clf, splits.judged, recipe)
+        inference = time.perf_counter() - inference
+        out["truncated"][splits.judged_name] = [
+            int(clf._encode(splits.judged.texts).truncated.sum()), len(splits.judged)
+        ]  # fmt: skip
+        write_predictions(
+            folder / "predictions.csv", splits.judged.texts, probabilities, clf.classes_.tolist(),
+            labels=splits.judged.labels, predicted=clf.decide(probabilities).tolist(), rows=splits.judged.rows,
+            split=splits.judged_name,
+        )  # fmt: skip
+        if recipe.evaluate.baselines:
+            say("baselines on the same split")
+            out["baselines"] = baselines(clf, recipe, splits)
+        out["seconds"] = {"inference": inference}
+    if recipe.evaluate.sentences:
+        probabilities = clf.predict_proba(list(recipe.evaluate.sentences))
+        labels = clf.decide(probabilities)
+        out["sentences"] = [
+            {"text": t, "label": str(label), "probability": float(p.max())}
+            for t, label, p in zip(recipe.evaluate.sentences, labels, probabilities, strict=True)
+        ]
+    out["seconds"] = {"evaluate": time.perf_counter() - started} | out.get("seconds", {})
+    out["peak_memory_mb"] = peak_memory_mb()
+    return out
+
+
+def _figures(clf: TextClassifier, split: TextSplit, recipe: Recipe) -> tuple[dict[str, Any], np.ndarray]:
+    probabilities = clf.predict_proba(split.texts)
+    meter = ClassificationMeter(clf.classes_.tolist())
+    meter.update(probabilities, clf._targets(split.labels or [], split.origin))
+    return meter.result(recipe.evaluate.bootstrap), probabilities
+
+
+def baselines(clf: TextClassifier, recipe: Recipe, splits: Splits) -> dict[str, Any]:
+    """TF-IDF + logistic regression and a mean bag of embeddings, trained and judged on the same splits."""
+    assert splits.judged is not None
+    train, judged, classes = splits.train, splits.judged, clf.classes_.tolist()
+    y, truth = clf._targets(train.labels or [], train.origin), clf._targets(judged.labels or [], judged.origin)
+    table, judged_table = clf._encode(train.texts), clf._encode(judged.texts)
+    work = {
+        "TF-IDF + logistic regression": lambda: tfidf_logistic(train.texts, y, judged.texts, num_classes=len(classes)),
+        "mean bag of embeddings": lambda: bag_of_embeddings(
+            table, y, judged_table, vocab_size=clf.tokenizer_.get_vocab_size(), num_classes=len(classes),
+            seed=recipe.train.seed,
+        ),
+    }  # fmt: skip
+    out = {}
+    for name, predict in work.items():
+        started = time.perf_counter()
+        meter = ClassificationMeter(classes)
+        meter.update(predict(), truth)
+        out[name] = meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}
+    return out
+
+
+def attention_padding(lengths: np.ndarray, recipe: Recipe) -> dict[str, float]:
+    """The share of padded rows inside attention in training and in evaluation; linear layers have none."""
+    t = recipe.train
+    settings = BatchSettings(t.batch_size, t.batch_tokens, t.length_window)
+    kinds = {
+        "attention": training_batches(lengths, settings, t.seed, 0),
+        "attention_evaluation": evaluation_batches(lengths, t.batch_tokens or 8192),
+    }
+    shares = {}
+    for kind, batches in kinds.items():
+        real = padded = 0.0
+        for index in batches:
+            packing = Packing(tuple(lengths[index].tolist()))
+            real += packing.total
+            padded += packing.total / (1.0 - padding_share(packing))
+        shares[kind] = 1.0 - real / padded
+    return shares
+
+
+def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:
+    """A few judged texts of readable length with their maps: the rows that the head reads, per layer and head."""
+    split = splits.judged or splits.train
+    lengths = clf._encode(split.texts[:2000]).lengths
+    chosen = [i for i in np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()]
+    examples = []
+    for i in chosen:
+        e = explain_text(clf, split.texts[i])
+        assert e.maps is not None
+        first = e.maps.shape[-1] > 1 and clf.model_.pooling.reads_first_row_only
+        rows = e.maps[:, :, 0] if first else e.maps.mean(2)  # [L, H, T]
+        flow = rollout(e.maps)
+        examples.append(
+            {
+                "text": e.text, "label": str(split.labels[i]) if split.labels else "", "predicted": str(e.label),
+                "probability": e.probability, "tokens": e.tokens, "offsets": [list(o) for o in e.offsets],
+                "cls_rows": np.round(rows, 4).tolist(),
+                "rollout": np.round(flow[0] if first else flow.mean(0), 4).tolist(),
+            }
+        )  # fmt: skip
+    return examples
+
+
+def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda line: None) -> dict[str, Any]:
+    """Judge the saved model of a run again, on its own split or on other data."""
+    folder = Path(folder)
+    recipe = build(Recipe, read_toml(folder / "config.toml"), str(folder / "config.toml"))
+    clf = load(folder)
+    if data is None:
+        splits = load_splits(recipe)
+        split = splits.judged
+    else:
+        d = recipe.data
+        dataset = load_text_dataset(data, text_column=d.text_column, label_column=d.label_column, need_labels=True)
+        split = dataset.splits.get("test") or next(iter(dataset.splits.values()))
+    if split is None or split.labels is None:
+        raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
+    say(f"{len(split):,} texts of {split.origin}")
+    return _figures(clf, split, recipe)[0]
+
+
+def _open_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
+    config = folder / "config.toml"
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not resume:
+            raise ConfigError(
+                "the output folder exists", where=str(folder), fix="Go on with --resume, or choose another --out"
+            )
+        if not config.is_file():
+            raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
+    if not config.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        config.write_text(to_toml(recipe), encoding="utf-8")
+    elif to_dict(build(Recipe, read_toml(config), str(config))) != to_dict(recipe):
+        raise ConfigError(
+            "holds a run of another recipe", where=str(config), fix="Resume with the same recipe and --set values"
+        )
+
+
+def _as_split(splits: Splits) -> TextDataset:
+    """The data as this experiment uses them, for the doctor."""
+    from dataclasses import replace
+
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    others = {k: v for k, v in splits.dataset.splits.items() if k not in parts}
+    return replace(splits.dataset, splits={k: v for k, v in parts.items() if v is not None} | others)
+
+
+def _describe(splits: Splits) -> str:
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    counts = ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
+    return f"{splits.dataset.name}: {counts}"
+
+
+def _write_json(path: Path, value: Any) -> None:
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,176 @@
+"""Wording, tables, figures and maps, each against what one would work out by hand."""
+
+import base64
+import re
+import xml.etree.ElementTree as ET
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from glassformer.errors import DataError
+from glassformer.report import figures, maps, tables, wording
+
+THIN = wording.THIN
+
+
+def scores(accuracy: float, n: int = 1000, low: float | None = None, high: float | None = None) -> dict:
+    return {"n": n, "accuracy": accuracy, "accuracy_interval": low and [low, high]}
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "text"),
+    [(0.90612, 2, "90.61"), (1, 1, "100.0"), (0.99999, 1, "99.9"), (0, 1, "0.0"), (0.00001, 1, "<|0.1"),
+     (0.9996, 2, "99.96"), (0.5, 0, "50")],
+)  # fmt: skip
+def test_percentages_never_round_to_all_or_nothing(share, digits, text):
+    assert wording.percent(share, digits) == text.replace("|", THIN) + THIN + "%"
+
+
+def test_numbers_as_a_person_writes_them():
+    assert wording.interval([0.902, 0.91]) == f"90.2 to 91.0{THIN}%"
+    times = [0.41, 9.96, 59.6, 1143, 7500, 3600, None]
+    expected = ["0.4|s", "10|s", "1|min", "19|min 3|s", "2|h 5|min", "1|h", "–"]
+    assert [wording.duration(t) for t in times] == [e.replace("|", THIN) for e in expected]
+    values = [None, True, 5000, 22_713_986, 1e-4, ["a", 1], {"a": 0.5}, "x", ""]
+    expected = ["–", "yes", "5000", "22,713,986", "0.0001", "a, 1", "a: 0.5", "x", "–"]
+    assert [wording.plain(v) for v in values] == expected
+    assert wording.cut("abc def", 4) == "abc …"
+
+
+def test_the_verdict_claims_no_more_than_the_intervals_allow():
+    assert "906 of 1,000 test texts" in wording.verdict(scores(0.906), "test")
+    assert f"at least 99.7{THIN}%" in wording.verdict(scores(1.0), "test")
+    simple = {"weak": scores(0.7, low=0.68, high=0.72), "strong": scores(0.9, low=0.89, high=0.91)}
+    overlap = wording.against(scores(0.906, low=0.9, high=0.912), simple)
+    assert "0.6 points above the best simple model, strong" in overlap
+    assert "does not settle" in overlap
+    clear = wording.against(scores(0.95, low=0.94, high=0.96), simple)
+    assert clear == "That is 5.0 points above the best simple model, strong."
+    worse = wording.against(scores(0.8, low=0.79, high=0.81), simple)
+    assert "10.0 points below" in worse
+    assert "simpler and faster model is better" in worse
+    assert wording.against(scores(0.9), {}) == ""
+
+
+def test_tags_are_set_back_but_sentences_with_signs_are_not():
+    text = wording.faint_tags("good<br />a < b, c > d & <i>e</i>")
+    assert text.count('class="tag"') == 3
+    assert re.sub(r'<span class="tag">|</span>', "", text) == (
+        "good&lt;br /&gt;a &lt; b, c &gt; d &amp; &lt;i&gt;e&lt;/i&gt;"
+    )
+
+
+def test_the_comparison_has_one_scale():
+    ours = {"n": 10, "accuracy": 0.9, "accuracy_interval": [0.8, 1.0], "macro_f1": 0.9}
+    ours["per_class"] = [{"label": "a", "support": 3}, {"label": "b", "support": 7}]
+    baselines = {"x": {"accuracy": 0.6, "accuracy_interval": [0.5, 0.7]}, "failed": {"seconds": 1.0}}
+    run = SimpleNamespace(scores=ours, metrics={"baselines": baselines, "seconds": {"train": 60}})
+    table = tables.comparison(run)
+    assert [r["name"] for r in table["rows"]] == ["This model", "x", "failed"]
+    assert (table["low"], table["high"]) == (pytest.approx(0.425), 1.0)
+    assert table["rows"][0]["from_to"] == pytest.approx([65.22, 100], abs=0.01)
+    assert table["rows"][2]["at"] is None
+    assert table["guess"] == {"label": "b", "accuracy": 0.7}
+
+
+def test_settings_that_differ_from_the_defaults_stand_out():
+    config = {"name": "n", "train": {"epochs": 3, "lr": 1e-3, "betas": [0.9, 0.999]}, "mine": {"x": 1}}
+    assert tables.settings(config) == [
+        ("recipe", [("name", "n", True)]),
+        ("train", [("epochs", 3, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]),
+        ("mine", [("x", 1, True)]),
+    ]
+
+
+def test_nested_figures_become_tables():
+    given = {"tokens": {"train": {"n": 5000, "lengths": {"p5": 8}, "cut_share": 0.459}}, "lost_share": 0.25}
+    assert tables.figure_tables(given) == [
+        ("tokens", ["n", "lengths p5", "cut_share"], [("train", ["5,000", "8", f"45.9{THIN}%"])]),
+        ("lost_share", [""], [("lost_share", [f"25.0{THIN}%"])]),
+    ]
+
+
+def steps(n: int, epochs: int = 3) -> list[dict]:
+    return [{"step": i + 1, "epoch": i * epochs // n, "loss": 1 / (i + 1)} for i in range(n)]
+
+
+EVALUATIONS = [
+    {"step": 10 * k, "loss": 0.5, "accuracy": 0.9, "train_accuracy": None, "best": k == 2} for k in (1, 2, 3)
+]
+
+
+@pytest.mark.parametrize(
+    "svg",
+    [
+        figures.loss_curves(steps(3000), EVALUATIONS),
+        figures.loss_curves(steps(1), []),
+        figures.loss_curves([], EVALUATIONS[:1]),
+        figures.accuracy_curves(steps(30), EVALUATIONS),
+        figures.accuracy_curves([], EVALUATIONS[:1]),
+        figures.certainty_chart([0] * 15 + [3, 5, 8, 20, 90], [0] * 15 + [1, 3, 6, 17, 89]),
+        figures.certainty_chart([0] * 19 + [7], [0] * 19 + [7]),
+    ],
+)
+def test_figures_are_shapes_in_the_page_s_own_colours(svg):
+    root = ET.fromstring(svg)
+    assert root.tag == "svg"
+    assert root.get("aria-label")
+    names = {name for element in root.iter() for name in element.keys()}  # noqa: SIM118
+    assert "style" not in names
+    colours = set(re.findall(r'(?:fill|stroke)="([^"]+)"', svg))
+    assert colours <= {"none", *(f"var(--{v})" for v in figures.VARIABLES.values())}
+    ids = {element.get("id") for element in root.iter()}
+    assert set(re.findall(r'(?:href="|url\()#([\w.-]+)', svg)) <= ids
+    assert "http" not in svg
+    assert len(svg) < 60_000
+    assert svg.count("nan") == 0
+
+
+def test_long_lines_are_thinned_to_means():
+    thin = figures._thin(np.arange(10_000.0))
+    assert len(thin) == figures.MAX_POINTS
+    assert thin.mean() == pytest.approx(4999.5)
+
+
+def example(**changes) -> dict:
+    given = {
+        "text": "unbelievable, yes and more", "label": "pos", "predicted": "pos", "probability": 0.75,
+        "tokens": ["[CLS]", "un", "##believ", "##able", ",", "yes", "[SEP]"],
+        "offsets": [[0, 0], [0, 2], [2, 8], [8, 12], [12, 13], [14, 17], [0, 0]],
+        "cls_rows": [[[0.4, 0.1, 0.1, 0.1, 0.05, 0.15, 0.1]] * 2] * 3, "rollout": None,
+    }  # fmt: skip
+    return given | changes
+
+
+def test_pieces_of_a_word_are_added_up_and_special_tokens_stand_apart():
+    (one,), left_out = maps.prepare([example()])
+    assert left_out == 0
+    assert one.pieces == [("", "unbelievable", 10), ("", ",", 2), (" ", "yes", 5)]
+    assert one.unread == "and more"
+    assert one.caption == f"[CLS] 40{THIN}% · [SEP] 10{THIN}% · words 50{THIN}%"
+    assert one.data["owner"] == [-1, 0, 0, 0, 1, 2, -1]
+    assert one.data["shape"] == [3, 2, 7]
+    sent = (np.frombuffer(base64.b64decode(one.data["rows"]), np.uint8) / 255.0) ** 2
+    assert sent.reshape(3, 2, 7)[1, 1] == pytest.approx(example()["cls_rows"][1][1], abs=0.004)
+
+
+def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
+    monkeypatch.setattr(maps, "MAX_PAYLOAD", 150)
+    ready, left_out = maps.prepare([example()] * 5)
+    assert (len(ready), left_out) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tokens": ["[CLS]"]},
+        {"offsets": [[0, 99]] * 7},
+        {"rollout": [0.5]},
+        {"cls_rows": [0.1]},
+        {"text": None},
+    ],
+)
+def test_maps_that_do_not_fit_are_numbered(changes):
+    with pytest.raises(DataError, match=r"maps\.json: example 2"):
+        maps.prepare([example(), example(**changes)])

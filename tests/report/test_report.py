@@ -1,0 +1,174 @@
+"""The whole page: complete, alone, small, and deaf to whatever the data says."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+
+from glassformer.errors import DataError
+from glassformer.report import write_report
+
+ATTACKS = [
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert(1)>",
+    "' onmouseover='alert(1)' x='",
+    "</style></script></title><svg onload=alert(1)>",
+    "<!-- <iframe src=https://example.org>",
+    "{{ 7 * 7 }}{% raw %}<b>",
+    "]]><a href=javascript:alert(1)>x</a>\u2028\u2029\\u003c",
+    "&lt;script&gt;&#60;script&#62;",
+    "=HYPERLINK(\"https://example.org\")\x00\x1b[31m\u202e\ud800",
+]  # fmt: skip
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Page(HTMLParser):
+    """Checks that tags nest, and keeps what stands in them."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.tags, self.attributes, self.text, self.raw, self.open = Counter(), [], [], {}, []
+        self.feed(path.read_text(encoding="utf-8"))
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        self.attributes += [(tag, *a) for a in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags[tag] += 1
+        self.attributes += [(tag, *a) for a in attrs]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("style", "script"):
+            self.raw.setdefault(self.open[-1], []).append(data)
+        else:
+            self.text.append(data)
+
+    @property
+    def words(self):
+        return re.sub(r"\s+", " ", "".join(self.text))
+
+
+def test_a_full_run_is_told_from_top_to_bottom(make_run):
+    path = write_report(make_run())
+    metrics = json.loads((path.parent / "metrics.json").read_text())
+    page = Page(path)
+    assert path.name == "report.html"
+    assert path.stat().st_size < 300_000
+    accuracy = f"{100 * metrics['test']['accuracy']:.2f}\u202f%".replace("\u202f", " ")
+    for expected in (
+        "imdb-minilm", accuracy, "of 2,500 test texts, not seen in training", "TF-IDF + logistic regression",
+        "Where it looks", "Surest mistakes", "distinct texts in both train and test: 123", "validation_size",
+        "22,713,986", "0.693", "19 min 3 s",
+    ):  # fmt: skip
+        assert expected in page.words
+    # two curves, one certainty chart, the mark, a row of the comparison each, times, bars of the sentences
+    assert page.tags["svg"] == 3 + 1 + 3 + 1 + 3
+    assert page.tags["article"] == 4
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    targets = {value for _, name, value in page.attributes if name == "href"}
+    assert targets <= {f"#{i}" for i in ids}
+
+
+def test_nothing_is_loaded_and_only_our_script_may_run(make_run):
+    path = write_report(make_run())
+    page = Page(path)
+    policy = next(v for t, n, v in page.attributes if t == "meta" and n == "content" and "default-src" in v)
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    json_block, script = page.raw["script"]
+    assert json.loads(json_block)
+    for text in (page.raw["style"][0], script):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert "http" not in path.read_text(encoding="utf-8").replace("http-equiv", "")
+    names = {name for _, name, _ in page.attributes}
+    assert not names & {"src", "style", "srcset", "action"}
+    assert not [name for name in names if name.startswith("on")]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_markup_in_data_stays_text(make_run, attack):
+    tame, wild = Page(write_report(make_run("tame"))), Page(write_report(make_run("wild", hostile=attack)))
+    shapes = [{(tag, name) for tag, name, _ in page.attributes} for page in (tame, wild)]
+    assert shapes[1] <= shapes[0]
+    assert {tag: n for tag, n in wild.tags.items() if tag != "span"} == {
+        tag: n for tag, n in tame.tags.items() if tag != "span"
+    }
+    assert wild.raw["style"] == tame.raw["style"]
+    assert wild.raw["script"][1:] == tame.raw["script"][1:]
+    visible = attack.split("\u2028")[0].split("\x00")[0]
+    assert visible in "".join(wild.text)
+    assert not re.search("[\x00\x1b\u202e\ud800]", "".join(wild.text))
+
+
+def test_metrics_alone_are_enough(make_run):
+    folder = make_run()
+    scores = json.loads((folder / "metrics.json").read_text())["test"]
+    for file in folder.iterdir():
+        file.unlink()
+    (folder / "metrics.json").write_text(json.dumps({"validation": scores | {"accuracy_interval": None}}))
+    page = Page(write_report(folder))
+    assert "of 2,500 validation texts" in page.words
+    assert "No simple model was trained beside this one." in page.words
+    assert "Where it looks" not in page.words
+    assert "script" not in page.tags
+
+
+def test_many_classes_are_told_by_their_confusions(make_run):
+    page = Page(write_report(make_run(classes=tuple(f"class {i}" for i in range(40)), n=900, skill=6.0)))
+    assert "Most often taken for another" in page.words
+    assert "predicted" not in page.words.split("Each class")[0].split("Right and wrong")[-1]
+    assert "ROC-AUC" not in page.words
+
+
+def test_an_old_report_is_replaced_only_by_a_whole_one(make_run):
+    folder = make_run()
+    (folder / "report.html").write_text("old")
+    (folder / "history.jsonl").write_text('{"kind": "step"}\n')
+    with pytest.raises(DataError, match=r"history\.jsonl: line 1"):
+        write_report(folder)
+    assert (folder / "report.html").read_text() == "old"
+    (folder / "history.jsonl").unlink()
+    assert write_report(folder).read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert not list(folder.glob("*.tmp"))
+
+
+def test_a_browser_runs_the_attention_view_and_nothing_else(make_run):
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    chromium = shutil.which("chromium") or pytest.skip("needs chromium")
+    path = write_report(make_run(hostile="".join(ATTACKS), layers=3, heads=5))
+    said = []
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 360, "height": 800})
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(dialog.message))
+        page.goto(path.as_uri())
+        first = page.locator("article.map blockquote").first
+        before, shares = first.inner_html(), page.locator(".shares").first.inner_text()
+        page.locator("#grid button").nth(7).click()
+        assert page.locator("#layer").input_value() == "1"
+        assert page.locator("#head").input_value() == "2"
+        assert first.inner_html() != before
+        page.select_option("#layer", "-1")
+        assert (
+            page.locator(".shares").first.inner_text() == shares
+        )  # the script's figures equal the page's own
+        assert page.evaluate("document.documentElement.scrollWidth") == 360  # nothing sticks out on a phone
+        browser.close()
+    assert said == []
