@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from glassformer.nn.attention import attend
 from glassformer.nn.groups import groups_of, padding_share
 from glassformer.packing import Packing
+from glassformer.runtime import keep_freed_memory
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 
@@ -87,20 +88,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
-    parser.add_argument("--out", type=Path, help="default: benchmarks/results/attention-DTYPE.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "attention.json")
     options = parser.parse_args(arguments)
+    keep_freed_memory()  # for all branches alike, as in training
     facts, results = environment(), {}
     for name, (lengths, heads, width) in cases().items():
         result = measure(lengths, heads, width, DTYPES[options.dtype], options.rounds)
         results[name] = {"heads": heads, "head_width": width, **result}
         figures = "  ".join(f"{branch} {ms:7.1f}" for branch, ms in result["median_ms"].items())
         print(f"{name:34} ms: {figures}", flush=True)
-    out = options.out or RESULTS / f"attention-{options.dtype}.json"
     write_result(
-        out,
+        options.out,
         {"benchmark": "attention, forward and backward", **facts, "dtype": options.dtype, "cases": results},
     )
-    print(f"written to {out}")
+    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

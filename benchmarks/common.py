@@ -2,11 +2,14 @@
 
 Absolute times drift on shared machines, so contenders are timed in one run, one window each in turn, and
 compared by the ratio inside each round. A figure is the median over the rounds, with the range beside it.
+Each contender lives in a process of its own, which waits while another works: what one does to the memory
+allocator or to torch's settings does not reach the others.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import statistics
 import time
@@ -59,6 +62,39 @@ class Contender:
             "reviews_per_second": spread([w.reviews_per_second for w in self.windows]),
             "windows": [asdict(w) for w in self.windows],
         }
+
+
+def in_own_process(make: Callable[..., Contender], *args: Any) -> Contender:
+    """The contender that ``make(*args)`` makes, in another process that ends with this one.
+
+    Raises:
+        RuntimeError: making or running it failed there; its traceback stands on stderr.
+    """
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    context.Process(target=_serve, args=(theirs, make, args), daemon=True).start()
+    theirs.close()  # then the end of the process ends the pipe
+
+    def ask(turn: int | None) -> Any:
+        try:
+            if turn is not None:
+                ours.send(turn)
+            return ours.recv()
+        except (EOFError, ConnectionError):
+            raise RuntimeError("a contender's process has ended") from None
+
+    return Contender(*ask(None), run=ask)
+
+
+def _serve(pipe: Any, make: Callable[..., Contender], args: tuple) -> None:
+    contender = make(*args)
+    pipe.send((contender.name, contender.setting))
+    while True:
+        try:
+            turn = pipe.recv()
+        except (EOFError, KeyboardInterrupt):
+            return
+        pipe.send(contender.run(turn))
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

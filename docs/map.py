@@ -19,7 +19,7 @@ WIDTH, COLUMN = 110, 30
 
 
 def read_levels(page: str) -> tuple[dict[str, int], set[tuple[str, str]]]:
-    """The level of every unit, and the pairs (importer, imported) of one level that an arrow allows.
+    """The level of every unit, and the pairs (importer, imported) of one level that arrows lead along.
 
     A line of the picture is a number, names with arrows, and after three blanks what it means.
     """
@@ -29,14 +29,16 @@ def read_levels(page: str) -> tuple[dict[str, int], set[tuple[str, str]]]:
     for line in picture.splitlines():
         if not (match := re.match(r" (\d)  (.*)", line)):
             continue
-        words = match[2].split("   ")[0].split()
+        words = [word.rstrip("/") for word in match[2].split("   ")[0].split()]
         for i, word in enumerate(words):
-            if word == "──▶":
-                arrows.add((words[i - 1].rstrip("/"), words[i + 1].rstrip("/")))
-            elif word == "◀──":
-                arrows.add((words[i + 1].rstrip("/"), words[i - 1].rstrip("/")))
-            else:
-                levels[word.rstrip("/")] = int(match[1])
+            if "─" not in word:
+                levels[word] = int(match[1])
+            if word.endswith("▶"):
+                arrows.add((words[i - 1], words[i + 1]))
+            if word.startswith("◀"):
+                arrows.add((words[i + 1], words[i - 1]))
+    while further := {(a, d) for a, b in arrows for c, d in arrows if b == c and a != d} - arrows:
+        arrows |= further
     return levels, arrows
 
 

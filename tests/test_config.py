@@ -147,8 +147,8 @@ def test_missing_required_value():
 
 
 def test_nearest():
-    assert nearest("epoch", ["epochs", "lr"]) == "did you mean 'epochs'?"
-    assert nearest("xyz", ["b", "a"]) == "known: a, b"
+    assert nearest("epoch", ["epochs", "lr"]) == "Did you mean 'epochs'?"
+    assert nearest("xyz", ["b", "a"]) == "Known: a, b"
 
 
 # --- overrides ------------------------------------------------------------------------------------

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Any
+
+# oneDNN keeps a compiled product and its workspace for each of the last 1,024 shapes. Packed batches have a new
+# number of rows each time, so most are never asked for again; 256 keep the hits and save gigabytes.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
 
 __version__ = "0.1.0"
 
 # Public name -> where it lives. Loaded on first use, so that ``import glassformer`` costs torch and no more.
 _PUBLIC = {
     "TextClassifier": "glassformer.classifier",
-    "load": "glassformer.classifier",
+    "load": "glassformer.saving",
     "load_pretrained": "glassformer.checkpoints.huggingface",
     "save_pretrained": "glassformer.checkpoints.huggingface",
     "Trace": "glassformer.nn.trace",

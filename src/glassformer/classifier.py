@@ -19,26 +19,32 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from glassformer.checkpoints.files import read_json, verify_folder, write_folder
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.config import build, to_toml
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_classes, check_labels, check_texts
 from glassformer.data.splits import stratified_split
-from glassformer.data.text import TokenTable, encode, load_tokenizer
-from glassformer.errors import CheckpointError, DataError
+from glassformer.data.text import TokenTable, encode
+from glassformer.errors import DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import predict_rows, read_logits, read_pooled, softmax
-from glassformer.pipeline import build_model, build_tokenizer, save_tokenizer
-from glassformer.recipe import FIT_SECTIONS, ModelConfig, Recipe, TextConfig, TrainConfig, fit_parameters, load_recipe
-from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads, versions
+from glassformer.pipeline import build_model, build_tokenizer
+from glassformer.recipe import (
+    FIT_SECTIONS,
+    ModelConfig,
+    Recipe,
+    TextConfig,
+    TrainConfig,
+    fit_parameters,
+    load_recipe,
+)
+from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads
+from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress
 from glassformer.train.loop import TextStream, run
 from glassformer.train.objectives import Classification, class_weights
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
 
-FORMAT = 1  # of glassformer.json
 CHUNK = 16_384  # texts tokenised at a time in prediction: memory stays flat however many there are
 
 
@@ -236,7 +242,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
         return texts, targets.astype(np.int64)
 
-    def _objective(self, targets: np.ndarray, sample_weight: np.ndarray | None, train: TrainConfig) -> Classification:
+    def _objective(
+        self, targets: np.ndarray, sample_weight: np.ndarray | None, train: TrainConfig
+    ) -> Classification:
         weights = class_weights(targets, self.classes_.tolist(), train.class_weight)
         if sample_weight is not None:
             weights = sample_weight if weights is None else weights * sample_weight
@@ -248,16 +256,25 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
 
     def _judge(self, validation, network, device):
-        texts, labels = check_texts(validation[0], "validation texts"), check_labels(validation[1], "validation labels")
+        texts, labels = (
+            check_texts(validation[0], "validation texts"),
+            check_labels(validation[1], "validation labels"),
+        )
         targets = self._targets(labels, "validation labels")
         table = self._encode(texts)
 
         def judge() -> dict[str, float]:
-            probabilities = softmax(predict_rows(network, table, read_logits, batch_tokens=self._budget(), device=device))
+            probabilities = softmax(
+                predict_rows(network, table, read_logits, batch_tokens=self._budget(), device=device)
+            )
             meter = ClassificationMeter(self.classes_.tolist())
             meter.update(probabilities, targets)
             result = meter.result(bootstrap=0)
-            return {"loss": result["log_loss"], "accuracy": result["accuracy"], "macro_f1": result["macro_f1"]}
+            return {
+                "loss": result["log_loss"],
+                "accuracy": result["accuracy"],
+                "macro_f1": result["macro_f1"],
+            }
 
         return judge
 
@@ -299,7 +316,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             device = choose_device(self.device)
             dtype = choose_dtype(self.precision, device)
             model = self.model_.to(device)
-            self._compute_model = model if dtype == torch.float32 else copy.deepcopy(model).set_compute_dtype(dtype)
+            self._compute_model = (
+                model if dtype == torch.float32 else copy.deepcopy(model).set_compute_dtype(dtype)
+            )
         return self._compute_model
 
     def _rows(self, X: Sequence[str], read, progress=None) -> np.ndarray:
@@ -309,9 +328,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         device = next(model.parameters()).device
         parts = [
             predict_rows(
-                model, self._encode(texts[i : i + CHUNK]), read,
-                batch_tokens=self._budget(), device=device, progress=progress,
-            )  # fmt: skip
+                model,
+                self._encode(texts[i : i + CHUNK]),
+                read,
+                batch_tokens=self._budget(),
+                device=device,
+                progress=progress,
+            )
             for i in range(0, len(texts), CHUNK)
         ]
         return np.concatenate(parts)
@@ -362,56 +385,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
         """
         check_is_fitted(self, "model_")
-        write_folder(path, self._write, overwrite=overwrite)
-        return Path(path)
-
-    def _write(self, folder: Path) -> None:
-        save_pretrained(self.model_, folder, label_names=tuple(map(str, self.classes_.tolist())))
-        save_tokenizer(self.tokenizer_, folder, self.max_length)
-        about = {
-            "format": FORMAT,
-            "kind": "TextClassifier",
-            "parameters": self.get_params(deep=False),
-            "classes": self.classes_.tolist(),
-            "temperature": self.temperature_,
-            "threshold": self.threshold_,
-            "weights_source": self.weights_source_,
-            "versions": versions(),
-        }
-        text = json.dumps(about, indent=2, default=str) + "\n"
-        (folder / "glassformer.json").write_text(text, encoding="utf-8")
-
-    @classmethod
-    def _load(cls, folder: Path, about: dict[str, Any]) -> TextClassifier:
-        known = {k: v for k, v in about["parameters"].items() if k in fit_parameters()}
-        if isinstance(known.get("betas"), list):
-            known["betas"] = tuple(known["betas"])
-        clf = cls(**known)
-        clf.classes_ = np.asarray(about["classes"])
-        clf.tokenizer_ = load_tokenizer(folder)
-        clf.model_ = load_pretrained(folder)
-        clf.temperature_, clf.threshold_ = about.get("temperature", 1.0), about.get("threshold")
-        clf.weights_source_ = about.get("weights_source", "unknown")
-        clf.history_ = []
-        return clf
-
-
-def load(path: str | Path) -> TextClassifier:
-    """A saved classifier, every byte checked against its manifest.
-
-    Raises:
-        CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format.
-    """
-    folder = Path(path)
-    if not (folder / "glassformer.json").is_file() and (folder / "model" / "glassformer.json").is_file():
-        folder = folder / "model"  # a run folder
-    if not folder.is_dir():
-        raise CheckpointError("no such folder", where=str(path))
-    verify_folder(folder)
-    about = read_json(folder / "glassformer.json")
-    if about.get("format", 0) > FORMAT:
-        raise CheckpointError(f"format {about['format']} is newer than this version reads ({FORMAT})", where=str(folder))
-    return TextClassifier._load(folder, about)
+        return save_classifier(self, path, overwrite)
 
 
 def _check_weights(weights: Sequence[float], n: int) -> np.ndarray:

@@ -50,9 +50,7 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
     kwargs: dict[str, Any] = {}
     for key, value in values.items():
         if key not in fields:
-            raise ConfigError(
-                f"unknown key {key!r}", where=where, fix=nearest(key, list(fields))
-            )
+            raise ConfigError(f"unknown key {key!r}", where=where, fix=nearest(key, list(fields)))
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
             kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}")
@@ -65,9 +63,7 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
 
 
 def _coerce(value: Any, hint: Any, where: str) -> Any:
-    options = (
-        typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    )
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option
         if origin is typing.Any:
@@ -162,9 +158,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
         if not sign:
             raise ConfigError(f"{override!r} has no '='", where="--set", fix="Write --set key=value")
         if key not in places:
-            raise ConfigError(
-                f"unknown key {key!r}", where="--set", fix=nearest(key, list(places))
-            )
+            raise ConfigError(f"unknown key {key!r}", where="--set", fix=nearest(key, list(places)))
         try:
             value = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:

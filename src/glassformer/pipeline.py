@@ -89,7 +89,9 @@ def build_model(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_
         raise
     limit = base.config.embedding.max_positions
     if text.max_length > limit:
-        raise ConfigError(f"max_length {text.max_length} is more than the model's {limit} positions", where="max_length")
+        raise ConfigError(
+            f"max_length {text.max_length} is more than the model's {limit} positions", where="max_length"
+        )
     if tokenizer.get_vocab_size() > base.config.embedding.vocab_size:
         raise CheckpointError(
             f"the tokenizer knows {tokenizer.get_vocab_size()} tokens, the model "
@@ -150,10 +152,18 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def save_tokenizer(tokenizer: Tokenizer, folder: Path, max_length: int, clean_up: dict[str, Any] | None = None) -> None:
+def save_tokenizer(
+    tokenizer: Tokenizer, folder: Path, max_length: int, clean_up: dict[str, Any] | None = None
+) -> None:
     """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it."""
     tokenizer.save(str(folder / "tokenizer.json"))
-    names = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]"}
+    names = {
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    }
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,

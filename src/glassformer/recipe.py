@@ -155,8 +155,6 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Reci
     if str(name_or_path) in known:
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
-        raise ConfigError(
-            f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known))
-        )
+        raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known)))
     values = apply_overrides({"name": path.stem} | read_toml(path), overrides, Recipe)
     return build(Recipe, values, path.name)

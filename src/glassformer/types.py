@@ -1,10 +1,10 @@
 """The axis legend. A suffix or a comment such as ``# [N, H, K]`` uses these letters everywhere.
 
-    B  sequences in a batch        T  tokens of the longest sequence (padded layout)
-    N  real tokens in a batch      D  model width, d_model
-    H  attention heads             K  width of one head, d_model / num_heads
-    V  vocabulary                  C  classes
-    L  layers                      G  sequences of one group (see nn/attention.py)
+B  sequences in a batch        T  tokens of the longest sequence (padded layout)
+N  real tokens in a batch      D  model width, d_model
+H  attention heads             K  width of one head, d_model / num_heads
+V  vocabulary                  C  classes
+L  layers                      G  sequences of one group (see nn/attention.py)
 """
 
 from __future__ import annotations

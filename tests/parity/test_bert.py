@@ -103,7 +103,9 @@ def test_classifier_round_trip_and_gradients(sizes, tmp_path):
     (ours * weights).sum().backward()
     (theirs * weights).sum().backward()
     close(model.embeddings.tokens.weight.grad, peer.bert.embeddings.word_embeddings.weight.grad)
-    qkv = torch.cat([getattr(peer.bert.encoder.layer[0].attention.self, n).weight.grad for n in ("query", "key", "value")])
+    qkv = torch.cat(
+        [getattr(peer.bert.encoder.layer[0].attention.self, n).weight.grad for n in ("query", "key", "value")]
+    )
     close(model.encoder.layers[0].attention.qkv.weight.grad, qkv)
 
     (tmp_path / "ours").mkdir()
@@ -156,16 +158,31 @@ def test_old_norm_names_and_shards(tmp_path):
     assert (tmp_path / "model.safetensors.index.json").is_file()
     ids, mask, segments = inputs(sizes)
     with torch.no_grad():
-        close(gf.load_pretrained(tmp_path)(ids, mask, segments).pooler_output, peer(ids, mask, segments).pooler_output)
+        close(
+            gf.load_pretrained(tmp_path)(ids, mask, segments).pooler_output,
+            peer(ids, mask, segments).pooler_output,
+        )
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda t: t.pop("encoder.layer.1.output.dense.bias"), "missing tensors: encoder.layers.1.feed_forward.down.bias"),
-        (lambda t: t.pop("encoder.layer.0.attention.self.key.weight"), "the key of encoder.layers.0.attention.qkv.weight"),
-        (lambda t: t.update({"encoder.layer.0.extra.weight": torch.zeros(3)}), "unexplained tensors: encoder.layer.0.extra.weight"),
-        (lambda t: t.update({"encoder.layer.7.output.dense.bias": torch.zeros(33)}), "unexplained tensors: encoder.layers.7"),
+        (
+            lambda t: t.pop("encoder.layer.1.output.dense.bias"),
+            "missing tensors: encoder.layers.1.feed_forward.down.bias",
+        ),
+        (
+            lambda t: t.pop("encoder.layer.0.attention.self.key.weight"),
+            "the key of encoder.layers.0.attention.qkv.weight",
+        ),
+        (
+            lambda t: t.update({"encoder.layer.0.extra.weight": torch.zeros(3)}),
+            "unexplained tensors: encoder.layer.0.extra.weight",
+        ),
+        (
+            lambda t: t.update({"encoder.layer.7.output.dense.bias": torch.zeros(33)}),
+            "unexplained tensors: encoder.layers.7",
+        ),
         (lambda t: t.update({"pooler.dense.weight": torch.zeros(3, 5)}), r"pooling.dense.weight is \(3, 5\)"),
     ],
     ids=["missing", "third missing", "extra", "extra layer", "shape"],
@@ -206,7 +223,11 @@ def test_real_minilm_weights():
     folder = resolve_checkpoint("all-minilm-l6-v2").path
     peer = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
     model = gf.load_pretrained("all-minilm-l6-v2")
-    texts = ["A compelling story, mediocre acting.", "Wonderful!", "I did not like this film at all; it dragged on."]
+    texts = [
+        "A compelling story, mediocre acting.",
+        "Wonderful!",
+        "I did not like this film at all; it dragged on.",
+    ]
     table = encode(load_tokenizer(folder), texts, max_length=64)
     length = int(table.lengths.max())
     ids = torch.zeros(3, length, dtype=torch.long)

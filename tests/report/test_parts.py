@@ -40,17 +40,21 @@ def test_numbers_as_a_person_writes_them():
 
 def test_the_verdict_claims_no_more_than_the_intervals_allow():
     assert "906 of 1,000 test texts" in wording.verdict(scores(0.906), "test")
-    assert f"at least 99.7{THIN}%" in wording.verdict(scores(1.0), "test")
+    assert f"at least 99.70{THIN}% of such" in wording.verdict(scores(1.0), "test")
+    assert wording.bounds(scores(1.0, n=100, low=1.0, high=1.0), "accuracy") == f"at least 97.0{THIN}%"
+    assert wording.bounds(scores(0.9, n=100, low=0.8, high=0.95), "accuracy") == f"80.0 to 95.0{THIN}%"
     simple = {"weak": scores(0.7, low=0.68, high=0.72), "strong": scores(0.9, low=0.89, high=0.91)}
     overlap = wording.against(scores(0.906, low=0.9, high=0.912), simple)
-    assert "0.6 points above the best simple model, strong" in overlap
+    assert "0.60 points above the best simple model, strong" in overlap
     assert "does not settle" in overlap
     clear = wording.against(scores(0.95, low=0.94, high=0.96), simple)
-    assert clear == "That is 5.0 points above the best simple model, strong."
+    assert clear == "That is 5.00 points above the best simple model, strong."
     worse = wording.against(scores(0.8, low=0.79, high=0.81), simple)
-    assert "10.0 points below" in worse
+    assert "10.00 points below" in worse
     assert "simpler and faster model is better" in worse
     assert wording.against(scores(0.9), {}) == ""
+    assert wording.against(scores(0.9), simple) == "strong does as well."
+    assert "So does" in wording.against(scores(1.0), {"x": scores(1.0)})
 
 
 def test_tags_are_set_back_but_sentences_with_signs_are_not():
@@ -79,6 +83,10 @@ def test_settings_that_differ_from_the_defaults_stand_out():
     assert tables.settings(config) == [
         ("recipe", [("name", "n", True)]),
         ("train", [("epochs", 3, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]),
+        ("mine", [("x", 1, True)]),
+    ]
+    assert tables.changed(tables.settings(config))[1:] == [
+        ("train", [("lr", 1e-3, True)]),
         ("mine", [("x", 1, True)]),
     ]
 

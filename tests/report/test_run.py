@@ -78,3 +78,13 @@ def test_too_large_and_missing_files_are_named(make_run, tmp_path, monkeypatch):
     monkeypatch.setattr(run_module, "MAX_BYTES", 10)
     with pytest.raises(DataError, match="larger than"):
         read_run(folder)
+
+
+def test_final_figures_of_another_split_bear_its_name(make_run):
+    folder = make_run(n=50)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"judged": "dev"}))
+    content = (folder / "predictions.csv").read_text(encoding="utf-8")
+    (folder / "predictions.csv").write_text(content.replace("\ntest,", "\ndev,"), encoding="utf-8")
+    run = read_run(folder)
+    assert (run.judged, run.scores, sum(run.certainty.total)) == ("dev", metrics["test"], 50)

@@ -155,7 +155,11 @@ def _bert_config(settings: dict[str, Any], where: str) -> BertConfig:
         CheckpointError: a missing key, or a variant (decoder, relative positions, other activation).
     """
     where = f"{where}/config.json"
-    for key, wanted in (("is_decoder", False), ("add_cross_attention", False), ("position_embedding_type", "absolute")):
+    for key, wanted in (
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+        ("position_embedding_type", "absolute"),
+    ):
         if settings.get(key, wanted) not in (wanted, None):
             raise CheckpointError(f"{key} = {settings[key]!r} is not supported", where=where)
     activation = settings.get("hidden_act", "gelu")
@@ -254,7 +258,9 @@ def _label_maps(settings: dict[str, Any], label_names: tuple[str, ...]) -> None:
         settings["label2id"] = {name: i for i, name in enumerate(label_names)}
 
 
-def _write(folder: Path, settings: dict[str, Any], tensors: dict[str, Tensor], max_shard_bytes: int | None) -> None:
+def _write(
+    folder: Path, settings: dict[str, Any], tensors: dict[str, Tensor], max_shard_bytes: int | None
+) -> None:
     text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     write_tensors(folder, {k: v.float() for k, v in tensors.items()}, max_shard_bytes=max_shard_bytes)

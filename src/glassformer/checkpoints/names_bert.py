@@ -95,7 +95,9 @@ def _check_tied(tensors: dict[str, Tensor], plain: dict[str, str], where: str) -
         ("cls.predictions.decoder.bias", "cls.predictions.bias"),
     ):
         if key in plain and twin in plain and not torch.equal(tensors[plain[key]], tensors[plain[twin]]):
-            raise CheckpointError(f"{plain[key]} differs from {plain[twin]}: untied heads are not supported", where=where)
+            raise CheckpointError(
+                f"{plain[key]} differs from {plain[twin]}: untied heads are not supported", where=where
+            )
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ kept does not grow with the data, one float32 score per example for the binary R
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -99,16 +99,20 @@ class ClassificationMeter:
             raise DataError("no example to judge", fix="Give a split that is not empty")
         # Every formula sees each cell of the confusion matrix once, weighted by its count.
         true, predicted = np.nonzero(self._confusion)
-        cells = {"y_true": true, "y_pred": predicted, "sample_weight": self._confusion[true, predicted]}
-        precision, recall, f1, _ = precision_recall_fscore_support(
-            **cells, labels=range(len(self.classes)), zero_division=0
-        )
+        cells: dict[str, Any] = {
+            "y_true": true,
+            "y_pred": predicted,
+            "sample_weight": self._confusion[true, predicted],
+        }
+        cells["zero_division"] = 0  # what 0/0 counts as
+        columns = precision_recall_fscore_support(**cells, labels=range(len(self.classes)))
+        precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
         intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)
         return {
             "n": n,
             "accuracy": float(np.trace(self._confusion) / n),
             "accuracy_interval": intervals[0],
-            "macro_f1": float(f1_score(**cells, average="macro", zero_division=0)),
+            "macro_f1": float(f1_score(**cells, average="macro")),
             "macro_f1_interval": intervals[1],
             "roc_auc": self._roc_auc(),
             "positive": self.positive,

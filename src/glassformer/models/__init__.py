@@ -1,1 +1,1 @@
-"""models"""
+"""Architectures: one file each, config included, read from top to bottom."""

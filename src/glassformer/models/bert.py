@@ -148,9 +148,14 @@ class Bert(nn.Module):
         """The same encoder under another pooling or head; what is new is freshly initialised."""
         other = Bert(replace(self.config, **changes))
         other.load_state_dict(
-            {k: v for k, v in self.state_dict().items() if k.startswith(("embeddings.", "encoder."))}, strict=False
+            {k: v for k, v in self.state_dict().items() if k.startswith(("embeddings.", "encoder."))},
+            strict=False,
         )
-        if other.config.pooling == self.config.pooling and self.pooling is not None and other.pooling is not None:
+        if (
+            other.config.pooling == self.config.pooling
+            and self.pooling is not None
+            and other.pooling is not None
+        ):
             other.pooling.load_state_dict(self.pooling.state_dict())
         other.weights_source = self.weights_source
         return other
@@ -196,7 +201,9 @@ def bert(
 ) -> BertConfig:
     """BERT-base: L12 H768 A12, 110 M parameters."""
     return BertConfig(
-        EmbeddingConfig(vocab_size, d_model, "learned", max_positions, 2, norm=True, eps=1e-12, dropout=dropout),
+        EmbeddingConfig(
+            vocab_size, d_model, "learned", max_positions, 2, norm=True, eps=1e-12, dropout=dropout
+        ),
         EncoderConfig(
             d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-12, dropout, attention_dropout=dropout
         ),

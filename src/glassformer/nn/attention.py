@@ -67,7 +67,9 @@ def attend(
         out, weights = _attend_padded(q, k, v, mask, causal, scale, dropout)
         return (out, weights) if return_weights else out
     if mask is not None:
-        raise ShapeError("a packed batch needs no mask", where="attend", fix="Give mask or q_packing, not both")
+        raise ShapeError(
+            "a packed batch needs no mask", where="attend", fix="Give mask or q_packing, not both"
+        )
     kv_packing = kv_packing or q_packing
     _check_packed(q, k, v, q_packing, kv_packing)
     one_head = q.ndim == 2
@@ -132,7 +134,9 @@ def _attend_padded(
     allowed = causal_mask(*scores.shape[-2:], scores.device) if causal else None
     if mask is not None:
         if mask.dtype != torch.bool:
-            raise ShapeError(f"the mask is {mask.dtype}, not boolean", where="attend", fix="True = may attend")
+            raise ShapeError(
+                f"the mask is {mask.dtype}, not boolean", where="attend", fix="True = may attend"
+            )
         if mask.ndim == 2:
             mask = mask[:, None]  # [B, 1, S]
         if mask.ndim == 3 and q.ndim == 4:
@@ -166,7 +170,14 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def _explicit(
-    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float, p: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+    p: float,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The textbook, one sequence after the other."""
     weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=scale)

@@ -55,8 +55,14 @@ class TextEmbedding(nn.Module):
             ShapeError: more ids than the packing says, an id outside the vocabulary, a sequence that is too long.
         """
         if ids.shape != (packing.total,):
-            raise ShapeError(f"{tuple(ids.shape)} ids for a packing of {packing.total} tokens", where="input_ids")
-        if not ids.is_cuda and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size:
+            raise ShapeError(
+                f"{tuple(ids.shape)} ids for a packing of {packing.total} tokens", where="input_ids"
+            )
+        if (
+            not ids.is_cuda
+            and len(ids)
+            and not 0 <= int(ids.min()) <= int(ids.max()) < self.config.vocab_size
+        ):
             raise ShapeError(
                 f"token ids run from {int(ids.min())} to {int(ids.max())}, the vocabulary has "
                 f"{self.config.vocab_size}",

@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", HELD: "held"}
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 10.5, "axes.edgecolor": RULE,
     "axes.labelcolor": MUTED, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "axes.grid.axis": "y", "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.7,

@@ -24,7 +24,7 @@ FILTERS = {
     f.__name__: f
     for f in (
         wording.percent, wording.interval, wording.count, wording.decimal, wording.duration,
-        wording.plain, wording.cut, wording.faint_tags,
+        wording.plain, wording.cut, wording.faint_tags, wording.bounds,
     )
 }  # fmt: skip
 
@@ -52,6 +52,7 @@ def render(run: Run) -> str:
     css, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "attention.js"))
     scores, metrics = run.scores, run.metrics
     examples, left_out = maps.prepare(run.maps)
+    settings = tables.settings(run.config)
     return _environment().get_template("report.html.j2").render(
         css=Markup(css), script=Markup(script), policy=_policy(css, script),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
@@ -59,9 +60,10 @@ def render(run: Run) -> str:
         verdict=wording.verdict(scores, run.judged),
         against=wording.against(scores, metrics.get("baselines") or {}),
         guess_loss=wording.guess_loss(len(scores["labels"])),
+        splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
         comparison=tables.comparison(run), figures=_figures(run), max_rows=MAX_ROWS,
         confusion=tables.confusion(scores), confusions=tables.confusions(scores),
-        examples=examples, left_out=left_out, settings=tables.settings(run.config),
+        examples=examples, left_out=left_out, settings=settings, changed=tables.changed(settings),
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
         times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
@@ -94,6 +96,6 @@ def _figures(run: Run) -> dict[str, Markup]:
         drawn["loss"] = Markup(figures.loss_curves(run.steps, run.evaluations))
     if any(e.get("accuracy") is not None for e in run.evaluations):
         drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations))
-    if sum(run.certainty.total):
+    if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not
         drawn["certainty"] = Markup(figures.certainty_chart(run.certainty.total, run.certainty.right))
     return drawn

@@ -40,6 +40,8 @@ def prepare(examples: list[dict[str, Any]]) -> tuple[list[MapExample], int]:
             one = _example(example)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise DataError(f"example {number} does not fit ({error})", where="maps.json") from None
+        if ready and one.data["shape"][:2] != ready[0].data["shape"][:2]:
+            raise DataError(f"example {number} has other layers and heads than the first", where="maps.json")
         size += len(one.data["rows"])
         if size > MAX_PAYLOAD:
             return ready, len(examples) - len(ready)
@@ -101,6 +103,5 @@ def _words(
 
 def _encode(shares: np.ndarray) -> str:
     """Shares in [0, 1] as base64 of one byte each; the square root keeps small ones apart."""
-    return base64.b64encode(
-        np.rint(255 * np.sqrt(np.clip(np.nan_to_num(shares), 0, 1))).astype(np.uint8)
-    ).decode()
+    roots = np.sqrt(np.clip(np.nan_to_num(shares), 0, 1))
+    return base64.b64encode(np.rint(255 * roots).astype(np.uint8).tobytes()).decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ class Run:
 
     folder: Path
     metrics: dict[str, Any]
-    judged: str  # the split that the report is about
+    judged: str  # the name of the split that the report is about
+    scores: dict[str, Any]  # the figures on it
     config: dict[str, Any]
     steps: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
@@ -50,10 +51,6 @@ class Run:
     certainty: Certainty
     doctor: dict[str, Any]
     maps: list[dict[str, Any]]
-
-    @property
-    def scores(self) -> dict[str, Any]:
-        return self.metrics[self.judged]
 
 
 def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
@@ -72,19 +69,21 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
     if not (folder / "metrics.json").is_file():
         raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
     metrics = _json(folder / "metrics.json", dict)
-    judged = next((s for s in SPLITS if metrics.get(s)), None)
-    if judged is None:
+    key = next((s for s in SPLITS if metrics.get(s)), None)
+    if key is None:
         raise DataError(f"none of {', '.join(SPLITS)} was judged", where=str(folder / "metrics.json"))
     for split in SPLITS:
         if absent := SCORES - (metrics.get(split) or dict.fromkeys(SCORES)).keys():
             raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=str(folder / "metrics.json"))
     config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
     history = list(_history(folder / "history.jsonl"))
+    judged = (metrics.get("judged") or key) if key == "test" else key  # the name of the final figures
     wrong, certainty = _answers(folder / "predictions.csv", judged, mistakes)
     return Run(
         folder=folder,
         metrics=metrics,
         judged=judged,
+        scores=metrics[key],
         config=config,
         steps=[h for h in history if h.get("kind") == "step"],
         evaluations=[h for h in history if h.get("kind") == "evaluation"],
@@ -151,4 +150,4 @@ def _answers(path: Path, split: str, keep: int) -> tuple[list[Prediction], Certa
                     yield answer
 
     mistakes = heapq.nlargest(keep, wrong(), key=lambda a: a.probability) if path.is_file() else []
-    return mistakes, certainty
+    return [Prediction(**shown(asdict(answer))) for answer in mistakes], certainty

@@ -18,9 +18,10 @@ def comparison(run: Run) -> dict[str, Any]:
     scores = run.scores
     supports = [(row["support"], row["label"]) for row in scores["per_class"]]
     most, label = max(supports, key=lambda pair: pair[0])
-    seconds = (run.metrics.get("seconds") or {}).get("train")
+    seconds = run.metrics.get("seconds") or {}
+    took = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
     ours = {k: scores.get(k) for k in ("accuracy", "accuracy_interval", "macro_f1")}
-    rows = [{"name": "This model", "seconds": seconds, "kind": "ours"} | ours]
+    rows = [{"name": "This model", "seconds": sum(took) if took else None, "kind": "ours"} | ours]
     absent = dict.fromkeys(("accuracy", "macro_f1", "seconds"))
     others = sorted(
         (run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get("accuracy") or 0)
@@ -71,7 +72,10 @@ def confusions(scores: dict[str, Any], most: int = 12) -> list[dict[str, Any]]:
     return sorted(pairs, key=lambda pair: -pair["count"])[:most]
 
 
-def settings(config: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any, bool]]]]:
+Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
+
+
+def settings(config: dict[str, Any]) -> Settings:
     """Sections of the recipe: key, value and whether it differs from the default."""
     defaults = _defaults(Recipe())
     plain = {k: v for k, v in config.items() if not isinstance(v, dict)}
@@ -81,6 +85,12 @@ def settings(config: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any, boo
         for name, values in sections.items()
         if values
     ]
+
+
+def changed(sections: Settings) -> Settings:
+    """The sections and keys that differ from the defaults."""
+    kept = [(name, [value for value in values if value[2]]) for name, values in sections]
+    return [(name, values) for name, values in kept if values]
 
 
 def _defaults(recipe: Recipe) -> dict[str, dict[str, Any]]:
@@ -126,8 +136,8 @@ def _shown(name: str, value: Any) -> Any:
 
 
 def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
-    """Parts of the run's time, placed one after the other on a scale of 0 to 100."""
-    parts = {k: v for k, v in seconds.items() if k != "total" and v}
+    """Parts of the run's time on a scale of 0 to 100, in order; inference is a part of evaluate."""
+    parts = {k: v for k, v in seconds.items() if k not in ("total", "inference") and v}
     whole = max(sum(parts.values()), seconds.get("total") or 0.0)
     if not whole:
         return []
@@ -143,10 +153,12 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
     """What a figure must be read beside, in groups of name and value."""
     padding, cut = metrics.get("padding") or {}, metrics.get("truncated") or {}
     memory, speed = metrics.get("peak_memory_mb"), metrics.get("tokens_per_second")
+    inference = (metrics.get("seconds") or {}).get("inference")
     cost = [
         ("weights", metrics.get("weights_source")),
         ("parameters", metrics.get("parameters") and wording.count(metrics["parameters"])),
         ("training", speed and f"{wording.count(speed)} tokens a second"),
+        ("inference", inference and wording.duration(inference)),
         ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),
         *((f"padding, {where}", wording.percent(share)) for where, share in padding.items()),
         *((f"cut texts, {split}", _of(n, total)) for split, (n, total) in cut.items()),

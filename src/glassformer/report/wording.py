@@ -85,21 +85,37 @@ def faint_tags(text: str) -> Markup:
 
 def digits_for(n: int) -> int:
     """Decimals of a percentage that ``n`` examples can carry."""
-    return 2 if n >= 2000 else 1
+    return 2 if n >= 1000 else 1
+
+
+def bounds(scores: dict[str, Any], key: str) -> str:
+    """The 95 % interval of ``accuracy`` or ``macro_f1`` in words."""
+    if scores["accuracy"] == 1:
+        return f"at least {percent(_at_least(scores['n']), digits_for(scores['n']))}"
+    return interval(scores.get(f"{key}_interval"), digits_for(scores["n"]))
+
+
+def _at_least(n: int) -> float:
+    """The lower 95 % bound of a share after n successes in n trials, the "rule of three".
+
+    The bootstrap cannot give it: it knows only the mistakes that were made.
+    """
+    return max(1 - 3 / n, 0.0)
 
 
 def verdict(scores: dict[str, Any], split: str) -> str:
     """The result in one sentence."""
     n, digits = scores["n"], digits_for(scores["n"])
     right = round(scores["accuracy"] * n)
-    which = "seen in training" if split == "train" else "not seen in training"
-    first = f"{count(right)} of {count(n)} {split} texts, {which}, were labelled correctly"
+    texts = (
+        f"{split} texts, {'seen' if split == 'train' else 'not seen'} in training, were labelled correctly"
+    )
     if right == n:
-        # The bootstrap cannot see mistakes that did not happen; the "rule of three" can.
-        return f"All {first}: with 95{THIN}% confidence, at least {percent(1 - 3 / n, digits)} of such texts."
-    bounds = scores.get("accuracy_interval")
-    tail = f" (95{THIN}% interval {interval(bounds, digits)})" if bounds else ""
-    return f"{first}: {percent(scores['accuracy'], digits)}{tail}."
+        least = percent(_at_least(n), digits)
+        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for at least {least} of such texts."
+    known = scores.get("accuracy_interval")
+    tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
+    return f"{count(right)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."
 
 
 def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]]) -> str:
@@ -109,15 +125,16 @@ def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]]) -> str
         return ""
     name, best = max(rated.items(), key=lambda item: item[1]["accuracy"])
     gap = 100 * (scores["accuracy"] - best["accuracy"])
-    side = "above" if gap >= 0 else "below"
     points = f"{abs(gap):.{digits_for(scores['n'])}f}"
-    text = f"That is {points} points {side} the best simple model, {name}"
+    if not float(points):
+        return (
+            f"So does the best simple model, {name}." if scores["accuracy"] == 1 else f"{name} does as well."
+        )
+    text = f"That is {points} points {'above' if gap > 0 else 'below'} the best simple model, {name}"
     ours, theirs = scores.get("accuracy_interval"), best.get("accuracy_interval")
     if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
         return f"{text}; their intervals overlap, so this run alone does not settle which is better."
-    if gap < 0:
-        return f"{text}: a simpler and faster model is better here."
-    return f"{text}."
+    return f"{text}." if gap > 0 else f"{text}: a simpler and faster model is better here."
 
 
 def guess_loss(classes: int) -> str:

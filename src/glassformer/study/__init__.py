@@ -1,1 +1,1 @@
-"""study"""
+"""Experiments: a recipe becomes a run folder."""

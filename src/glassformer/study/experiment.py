@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.classifier import TextClassifier, load
+from glassformer.classifier import TextClassifier
 from glassformer.config import build, read_toml, to_dict, to_toml
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.doctor import examine
@@ -34,6 +34,7 @@ from glassformer.packing import Packing
 from glassformer.recipe import Recipe
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.saving import load
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 Say = Callable[[str], None]
@@ -80,7 +81,7 @@ def load_splits(recipe: Recipe) -> Splits:
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
     name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
-    judged = splits[name] if name in splits else validation
+    judged = splits.get(name, validation)
     return Splits(dataset, train, validation, judged, name)
 
 
@@ -125,7 +126,10 @@ def run_recipe(
     )
     clf.save(folder / "model", overwrite=True)
     doctor = examine(
-        _as_split(splits), tokenizer=clf.tokenizer_, max_length=recipe.text.max_length, clean=recipe.text.clean
+        _as_split(splits),
+        tokenizer=clf.tokenizer_,
+        max_length=recipe.text.max_length,
+        clean=recipe.text.clean,
     )
     _write_json(folder / "doctor.json", doctor.to_dict())
     say("judging")
@@ -164,7 +168,9 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
         "baselines": {},
         "weights_source": clf.weights_source_,
         "parameters": sum(p.numel() for p in clf.model_.parameters()),
-        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9) if steps else None,
+        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
+        if steps
+        else None,
         "padding": {"linear": 0.0, **attention_padding(table.lengths, recipe)},
         "truncated": {"train": [clf.truncated_, len(splits.train)]},
         "machine": machine_facts(),
@@ -215,7 +221,10 @@ def baselines(clf: TextClassifier, recipe: Recipe, splits: Splits) -> dict[str, 
     """TF-IDF + logistic regression and a mean bag of embeddings, trained and judged on the same splits."""
     assert splits.judged is not None
     train, judged, classes = splits.train, splits.judged, clf.classes_.tolist()
-    y, truth = clf._targets(train.labels or [], train.origin), clf._targets(judged.labels or [], judged.origin)
+    y, truth = (
+        clf._targets(train.labels or [], train.origin),
+        clf._targets(judged.labels or [], judged.origin),
+    )
     table, judged_table = clf._encode(train.texts), clf._encode(judged.texts)
     work = {
         "TF-IDF + logistic regression": lambda: tfidf_logistic(train.texts, y, judged.texts, num_classes=len(classes)),
@@ -256,7 +265,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     """A few judged texts of readable length with their maps: the rows that the head reads, per layer and head."""
     split = splits.judged or splits.train
     lengths = clf._encode(split.texts[:2000]).lengths
-    chosen = [i for i in np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()]
+    chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
     for i in chosen:
         e = explain_text(clf, split.texts[i])
@@ -285,7 +294,9 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
         split = splits.judged
     else:
         d = recipe.data
-        dataset = load_text_dataset(data, text_column=d.text_column, label_column=d.label_column, need_labels=True)
+        dataset = load_text_dataset(
+            data, text_column=d.text_column, label_column=d.label_column, need_labels=True
+        )
         split = dataset.splits.get("test") or next(iter(dataset.splits.values()))
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
@@ -300,7 +311,9 @@ def _open_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
     if folder.is_dir() and any(folder.iterdir()):
         if not resume:
             raise ConfigError(
-                "the output folder exists", where=str(folder), fix="Go on with --resume, or choose another --out"
+                "the output folder exists",
+                where=str(folder),
+                fix="Go on with --resume, or choose another --out",
             )
         if not config.is_file():
             raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
@@ -309,7 +322,9 @@ def _open_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
         config.write_text(to_toml(recipe), encoding="utf-8")
     elif to_dict(build(Recipe, read_toml(config), str(config))) != to_dict(recipe):
         raise ConfigError(
-            "holds a run of another recipe", where=str(config), fix="Resume with the same recipe and --set values"
+            "holds a run of another recipe",
+            where=str(config),
+            fix="Resume with the same recipe and --set values",
         )
 
 

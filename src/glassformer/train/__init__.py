@@ -1,1 +1,1 @@
-"""train"""
+"""The loop, what it minimises, the optimiser, and all that a checkpoint must hold."""

@@ -120,7 +120,12 @@ class Progress(Callback):
             rp.TimeElapsedColumn(), rp.TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
         self.task = self.bar.add_task(
-            "train", total=training.total_steps, completed=training.step, epoch=training.epoch + 1, loss=0.0, speed=0.0
+            "train",
+            total=training.total_steps,
+            completed=training.step,
+            epoch=training.epoch + 1,
+            loss=0.0,
+            speed=0.0,
         )
         self.bar.start()
 

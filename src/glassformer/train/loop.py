@@ -93,7 +93,13 @@ def run(
             training.cursor += 1
             training.seconds += time.perf_counter() - started
             epoch, ends_epoch = training.epoch, training.cursor == len(steps)
-            info = {"step": training.step, "epoch": epoch, "loss": loss_sum / count, "lr": lr, "tokens": tokens}
+            info = {
+                "step": training.step,
+                "epoch": epoch,
+                "loss": loss_sum / count,
+                "lr": lr,
+                "tokens": tokens,
+            }
             training.history.append({"kind": "step", **info, "seconds": round(training.seconds, 3)})
             evaluation, is_best = None, False
             due = training.step % config.evaluate_every == 0 if config.evaluate_every else ends_epoch

@@ -46,7 +46,10 @@ class MasterOptimizer:
         groups: dict[tuple[float, float], list[Tensor]] = {}
         num_layers = len(model.encoder.layers)  # type: ignore[union-attr, arg-type]
         for name, master in self.masters.items():
-            key = (_rate_factor(name, num_layers, config), config.weight_decay if decays(name, master) else 0.0)
+            key = (
+                _rate_factor(name, num_layers, config),
+                config.weight_decay if decays(name, master) else 0.0,
+            )
             groups.setdefault(key, []).append(master)
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
         self.optimizer = kind(
@@ -78,7 +81,9 @@ class MasterOptimizer:
     def publish(self) -> None:
         """Copy the masters into the weights that the model computes with."""
         if self.copied:
-            torch._foreach_copy_([self.params[n] for n in self.copied], [self.masters[n] for n in self.copied])
+            torch._foreach_copy_(
+                [self.params[n] for n in self.copied], [self.masters[n] for n in self.copied]
+            )
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:

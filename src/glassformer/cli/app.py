@@ -1,0 +1,102 @@
+"""The ``glassformer`` command: the verbs, and how every failure becomes one line and an exit code.
+
+Exit codes: 0 done, 1 the run failed, 2 the input or the command line is wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from glassformer import __version__
+from glassformer.cli import data, demo, doctor, evaluate, predict, train
+from glassformer.cli.output import one_line
+from glassformer.errors import GlassformerError
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+app = typer.Typer(
+    name="glassformer",
+    help="Transformers you can see through: train, judge and look into them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo_command)
+app.command("train")(train.train_command)
+app.command("evaluate")(evaluate.evaluate_command)
+app.command("predict")(predict.predict_command)
+app.add_typer(data.app, name="data")
+app.command("doctor")(doctor.doctor_command)
+
+# click's own, which recent versions of typer carry under a private name
+UsageError: Any = typer.BadParameter.__base__
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"glassformer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere.")] = False,
+) -> None:
+    """Options that stand before the verb."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        argv: the arguments after the program's name; None: those of this process.
+
+    Returns:
+        The exit code.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="glassformer", standalone_mode=False)
+    except UsageError as error:
+        help_for = error.ctx.command_path if error.ctx else "glassformer"
+        return _fail(f"{error.format_message()} See '{help_for} --help'", 2, debug)
+    except GlassformerError as error:
+        return _fail(str(error), error.exit_code, debug)
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        hint = "" if debug else " (run with --debug for the traceback)"
+        return _fail(f"{what}{hint}", 1, debug)
+    if code == INTERRUPTED:
+        return _fail("interrupted", INTERRUPTED, debug=False)
+    return code if isinstance(code, int) else 0
+
+
+def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """The arguments without ``--debug``, which may stand before or after the verb, and whether it was there."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [a for a in arguments[:end] if a != "--debug"]
+    return kept + arguments[end:], len(kept) < end
+
+
+def _fail(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"error: {one_line(message)}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

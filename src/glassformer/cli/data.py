@@ -1,0 +1,137 @@
+"""``glassformer data``: which data sets there are, what is in one, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli.output import excerpt, say, say_json, show_table
+
+if TYPE_CHECKING:
+    from glassformer.data.dataset import TextDataset
+    from glassformer.data.doctor import DoctorReport
+
+SHOWN = 3  # examples of each class
+app = typer.Typer(help="Look at data sets: the named ones, or files of your own.", no_args_is_help=True)
+
+Source = Annotated[str, typer.Argument(metavar="NAME", help="A named data set, or the path of a table or folder.")]
+TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
+LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
+
+
+def whereabouts() -> dict[str, str]:
+    """Named data set -> where it would be read from."""
+    from glassformer.data.sources import NAMED_SOURCES, data_folders
+
+    places = {}
+    for name, source in NAMED_SOURCES.items():
+        if not source.folder:
+            places[name] = "made here, nothing to fetch"
+            continue
+        found = [root / source.folder for root in data_folders() if (root / source.folder).is_dir()]
+        places[name] = str(found[0]) if found else f"not here; fetched from {source.hub} on the Hub when first used"
+    return places
+
+
+def describe(dataset: TextDataset) -> dict[str, Any]:
+    """Name, notes, sizes and classes of every split, and the first examples of each class."""
+    splits = {}
+    for name, split in dataset.splits.items():
+        examples: dict[str, list[str]] = {}
+        for text, label in zip(split.texts, split.labels or [""] * len(split), strict=True):
+            if len(shown := examples.setdefault(str(label), [])) < SHOWN:
+                shown.append(text)
+        counts = Counter(map(str, split.labels or ()))
+        splits[name] = {
+            "texts": len(split),
+            "classes": {label: counts[label] for label in dataset.label_names if label in counts},
+            "origin": split.origin,
+            "examples": examples,
+        }
+    return {
+        "name": dataset.name, "description": dataset.description, "licence": dataset.licence,
+        "notes": list(dataset.notes), "splits": splits,
+    }  # fmt: skip
+
+
+def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | None = None) -> DoctorReport:
+    """Every check of the data doctor; those on tokens where a model names the tokenizer.
+
+    Raises:
+        CheckpointError: no such weights, or they have no tokenizer.
+    """
+    from glassformer.checkpoints.hub import resolve_checkpoint
+    from glassformer.data.doctor import examine
+    from glassformer.data.text import load_tokenizer
+
+    tokenizer = load_tokenizer(resolve_checkpoint(model).path) if model else None
+    return examine(dataset, tokenizer=tokenizer, max_length=max_length)
+
+
+@app.command("list")
+def list_command() -> None:
+    """The named data sets, and where each is on this machine."""
+    from glassformer.data.sources import NAMED_SOURCES
+
+    places = whereabouts()
+    rows = [[name, s.description, s.licence, places[name]] for name, s in NAMED_SOURCES.items()]
+    show_table("data sets", ("name", "what", "licence", "where"), rows)
+
+
+@app.command("show")
+def show_command(
+    name: Source, text_column: TextColumn = None, label_column: LabelColumn = None, json: AsJson = False
+) -> None:
+    """Sizes, classes and first examples of a data set."""
+    from glassformer.data.sources import load_text_dataset
+
+    about = describe(load_text_dataset(name, text_column=text_column, label_column=label_column))
+    if json:
+        say_json(about)
+        return
+    for line in (about["description"], about["licence"] and f"licence: {about['licence']}", *about["notes"]):
+        if line:
+            say(line)
+    rows = [
+        [split, f"{s['texts']:,}", ", ".join(f"{k}: {n:,}" for k, n in s["classes"].items()) or "none", s["origin"]]
+        for split, s in about["splits"].items()
+    ]
+    show_table(about["name"], ("split", "texts", "classes", "from"), rows, right=["texts"])
+    split, first = next(iter(about["splits"].items()))
+    examples = [[label, excerpt(text)] for label, texts in first["examples"].items() for text in texts]
+    show_table(f"first texts of {split}", ("label", "text"), examples)
+
+
+@app.command("doctor")
+def doctor_command(
+    name: Source,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Look at the tokens of this checkpoint's tokenizer too.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(metavar="TOKENS", min=3, help="Where texts are going to be cut.")
+    ] = 256,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    json: AsJson = False,
+) -> None:
+    """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
+    from glassformer.data.sources import load_text_dataset
+
+    dataset = load_text_dataset(name, text_column=text_column, label_column=label_column)
+    report = diagnose(dataset, model, max_length)
+    if json:
+        say_json(report.to_dict())
+        return
+    order = {"warning": 0, "note": 1, "ok": 2}
+    findings = sorted(report.findings, key=lambda f: order[f.severity])
+    rows = [[f.severity, f.code, f.message] for f in findings]
+    show_table(report.name, ("", "check", "finding"), rows)
+    for f in findings:
+        for example in f.examples if f.severity == "warning" else ():
+            say(f"{f.code}: {excerpt(example)}")
+    if model is None:
+        say("cut and unknown tokens are looked at with --model NAME")

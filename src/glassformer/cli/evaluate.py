@@ -1,0 +1,57 @@
+"""``glassformer evaluate``: judge a trained model again, on its own split or on other data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.output import note, say_json, scores_row, show_classes, show_scores
+from glassformer.errors import ConfigError
+
+
+def evaluate(folder: str | Path, data: str | None = None, say: Callable[[str], None] = note) -> dict[str, Any]:
+    """The figures of a run's model; see ``ClassificationMeter.result``.
+
+    Raises:
+        InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
+    """
+    from glassformer.study.experiment import evaluate_run
+
+    return evaluate_run(check_run(folder), data, say)
+
+
+def check_run(folder: str | Path) -> Path:
+    """The folder, if it holds a finished run.
+
+    Raises:
+        ConfigError: it does not; the message says what it is instead.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError("no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'")
+    if not (folder / "config.toml").is_file():
+        raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
+    if not (folder / "model").exists():
+        fix = f"Go on with: glassformer train --resume --out {folder}"
+        raise ConfigError("this run has not ended: it has no model yet", where=str(folder), fix=fix)
+    return folder
+
+
+def evaluate_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Other labelled texts: a named data set, a table or a folder."),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")] = False,
+) -> None:
+    """Judge a trained model: accuracy with its interval, and precision, recall and F1 of every class."""
+    scores = evaluate(run, data)
+    if json:
+        say_json(scores)
+        return
+    show_scores(f"{run}: {scores['n']:,} texts", [scores_row("", scores)])
+    show_classes(scores)

@@ -1,0 +1,61 @@
+"""Every key of a recipe with its default and meaning, read from the comments in ``recipe.py``."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import io
+import json
+import tokenize
+import typing
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from glassformer import recipe
+
+
+class Key(NamedTuple):
+    """One key: ``name`` goes before the ``=`` of ``--set``."""
+
+    section: str  # "" for the keys at the top of a recipe
+    name: str
+    default: str  # as TOML writes it; "" for None
+    meaning: str
+
+
+def recipe_keys() -> Iterator[Key]:
+    """The keys of every section, in the order of the file."""
+    comments = _comments()
+    sections: dict[str, Any] = {"": recipe.Recipe}
+    hints = typing.get_type_hints(recipe.Recipe)
+    sections |= {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    for section, cls in sections.items():
+        hints = typing.get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            if dataclasses.is_dataclass(hints[field.name]):
+                continue
+            default = "" if field.default is None else json.dumps(field.default)
+            meaning = comments.get((cls.__name__, field.name), "")
+            choices = _choices(hints[field.name])
+            parts = [meaning, f"({' | '.join(choices)})" if choices else ""]
+            yield Key(section, field.name, default, " ".join(filter(None, parts)))
+
+
+def _choices(hint: Any) -> list[str]:
+    literals = [hint] if typing.get_origin(hint) is typing.Literal else typing.get_args(hint)
+    return [str(c) for lit in literals if typing.get_origin(lit) is typing.Literal for c in typing.get_args(lit)]
+
+
+def _comments() -> dict[tuple[str, str], str]:
+    """(class, field) -> the comment behind the field."""
+    source = inspect.getsource(recipe)
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    at_line = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
+    return {
+        (cls.name, node.target.id): at_line[node.end_lineno]
+        for cls in ast.parse(source).body
+        if isinstance(cls, ast.ClassDef)
+        for node in cls.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno in at_line
+    }

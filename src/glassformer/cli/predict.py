@@ -1,0 +1,165 @@
+"""``glassformer predict``: labels for texts from the command line or from files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.output import excerpt, note, one_line, say
+from glassformer.errors import ConfigError, DataError
+
+PLAIN = ".txt"  # one text a line
+
+
+@dataclass
+class Texts:
+    """What is to be labelled; ``rows`` has the row in its file for each text, None where it is from no file."""
+
+    texts: list[str] = field(default_factory=list)
+    rows: list[int] | None = None
+
+
+def predict(folder: str | Path, given: Sequence[str], text_column: str | None = None) -> tuple[Any, Texts, Any]:
+    """Label texts and the texts in files.
+
+    Args:
+        folder: of a run or of a saved model.
+        given: texts, and names of files; what is a file, or is named as one is, is taken for a file.
+        text_column: of tables; None finds it by its usual names.
+
+    Returns:
+        The classifier, the texts [n], and their probabilities ``[n, K]``.
+
+    Raises:
+        InputError: no such model, a damaged one, or a file that cannot be read.
+    """
+    from glassformer.saving import load
+
+    if not Path(folder).is_dir():
+        raise ConfigError("no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'")
+    found = gather(given, text_column)
+    clf = load(folder)
+    return clf, found, clf.predict_proba(found.texts)
+
+
+def gather(given: Sequence[str], text_column: str | None = None) -> Texts:
+    """The texts of the arguments, in their order.
+
+    Raises:
+        DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
+    """
+    from glassformer.data.checks import check_texts
+
+    found = Texts()
+    for argument in given:
+        if not names_a_file(argument):
+            found.texts += check_texts([argument], "TEXT")
+            continue
+        texts, rows = read_texts(Path(argument), text_column)
+        found.texts += texts
+        if len(given) == 1:
+            found.rows = rows
+    return found
+
+
+def names_a_file(argument: str) -> bool:
+    """Whether an argument is a file, or a word that ends as the files do that can be read."""
+    from glassformer.data.tables import READERS
+
+    if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
+        return True
+    ends = (PLAIN, *READERS)
+    return len(argument.split()) == 1 and argument.lower().endswith(ends)
+
+
+def read_texts(path: Path, text_column: str | None = None) -> tuple[list[str], list[int]]:
+    """The texts of a table or of a ``.txt`` file, with their rows; other columns, labels too, are not read."""
+    from glassformer.data.checks import check_texts
+    from glassformer.data.tables import read_table, read_utf8
+
+    if path.suffix.lower() == PLAIN:
+        lines = [(row, line.rstrip("\r")) for row, line in enumerate(read_utf8(path).split("\n"), 1) if line.strip()]
+        if not lines:
+            raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
+        rows = [row for row, _ in lines]
+        return check_texts([line for _, line in lines], str(path), rows), rows
+    table = read_table(path)
+    column = _text_column(table, text_column)
+    return check_texts(table.read(column), table.origin, table.rows), list(table.rows)
+
+
+def _text_column(table: Any, wanted: str | None) -> str:
+    from glassformer.config import nearest
+    from glassformer.data.sources import TEXT_COLUMNS
+
+    if wanted is not None:
+        if wanted not in table.names:
+            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
+        return wanted
+    if len(table.names) == 1:
+        return table.names[0]
+    usual = [name for name in table.names if name.lower() in TEXT_COLUMNS]
+    exact = [name for name in usual if name.lower() == TEXT_COLUMNS[0]]
+    if len(usual) == 1 or len(exact) == 1:
+        return (exact or usual)[0]
+    what = f"several columns could be the text: {', '.join(usual)}" if usual else "no column of texts"
+    raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {', '.join(table.names)}")
+
+
+def truncated(clf: Any, texts: Sequence[str]) -> int:
+    """How many of the texts are longer than the model reads."""
+    from glassformer.data.text import encode
+
+    table = encode(
+        clf.tokenizer_, texts, max_length=clf.max_length, clean=clf.clean, add_special_tokens=clf.add_special_tokens
+    )
+    return int(table.truncated.sum())
+
+
+def check_output(path: Path) -> None:
+    """Raises ConfigError where ``path`` exists, has no folder to lie in, or is not a CSV file's name."""
+    if path.exists():
+        raise ConfigError("the output file exists", where=str(path), fix="Choose another --out")
+    if not path.parent.is_dir():
+        raise ConfigError("no such folder", where=str(path.parent), fix="Make it first")
+    if path.suffix.lower() != ".csv":
+        raise ConfigError("predictions are written as CSV", where=str(path), fix="Give --out a name that ends in .csv")
+
+
+def predict_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT|FILE...", help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write a table there instead.")] = None,
+    text_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
+    ] = None,
+) -> None:
+    """Label texts: one line each with label, probability and text."""
+    if out is not None:
+        check_output(out)
+    clf, found, probabilities = predict(run, given, text_column)
+    labels = clf.decide(probabilities).tolist()
+    if out is not None:
+        from glassformer.evaluate.predictions import write_predictions
+
+        classes = clf.classes_.tolist()
+        write_predictions(out, found.texts, probabilities, classes, predicted=labels, rows=found.rows)
+        say(f"{len(labels):,} texts: {out}")
+    else:
+        column = clf.classes_.tolist().index
+        for text, label, row in zip(found.texts, labels, probabilities, strict=True):
+            shown = excerpt(text) if sys.stdout.isatty() else one_line(text)
+            print(f"{one_line(label)}\t{row[column(label)]:.4f}\t{shown}")
+    if cut := truncated(clf, found.texts):
+        note(f"{cut:,} of {len(labels):,} texts are longer than {clf.max_length} tokens and were cut there")

@@ -1,0 +1,209 @@
+"""``glassformer train``: a recipe, or a file of one's own, becomes a run folder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli.keys import recipe_keys
+from glassformer.cli.output import excerpt, say, scores_row, show_scores, show_table
+from glassformer.config import apply_overrides, build
+from glassformer.errors import ConfigError
+from glassformer.recipe import Recipe, load_recipe, recipe_names
+
+if TYPE_CHECKING:
+    from glassformer.study.experiment import Run
+
+HELD_OUT = 0.1  # of a file without splits
+SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at least
+RUNS = Path("runs")
+
+
+def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, say: Callable[[str], None] = say) -> Run:
+    """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes again.
+
+    Raises:
+        InputError: see ``run_recipe``.
+        Interrupted: on Ctrl-C, with everything saved.
+    """
+    from glassformer.study.experiment import run_recipe
+    from glassformer.train.callbacks import Progress
+
+    folder = Path(folder)
+    was_there, had_config = folder.is_dir(), (folder / "config.toml").exists()
+    try:
+        return run_recipe(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
+    except BaseException:
+        # Else the corrected command would meet "the output folder exists".
+        if not had_config and folder.is_dir() and {p.name for p in folder.iterdir()} == {"config.toml"}:
+            (folder / "config.toml").unlink()
+            if not was_there:
+                folder.rmdir()
+        raise
+
+
+def choose_recipe(
+    name: str | None,
+    text: str | None = None,
+    *,
+    model: str | None = None,
+    data: str | None = None,
+    settings: Sequence[str] = (),
+    begun: Path | None = None,
+) -> Recipe:
+    """The recipe that the arguments of ``glassformer train`` mean.
+
+    Args:
+        name: of a recipe that ships with the package, or a TOML file.
+        text: a file or folder of labelled texts, instead of a recipe.
+        model, data: instead of the recipe's own.
+        settings: ``KEY=VALUE``, laid over everything else.
+        begun: a run folder whose own recipe is taken where neither ``name`` nor ``text`` is given.
+
+    Raises:
+        ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
+        DataError: ``text`` cannot be read.
+    """
+    if name and text:
+        raise ConfigError("both a recipe and --text are given", where="train", fix="Give one of them")
+    chosen = {"model": {"model": model}} if model else {}
+    if text:
+        if data:
+            raise ConfigError("both --text and --data are given", where="train", fix="Give one of them")
+        return text_recipe(text, settings, chosen)
+    if name is None:
+        if begun is None or not (begun / "config.toml").is_file():
+            known = ", ".join(recipe_names())
+            raise ConfigError("no recipe is given", where="train", fix=f"Name one of {known}, or give --text FILE")
+        name = str(begun / "config.toml")
+    recipe = load_recipe(name, settings)
+    if model:
+        recipe = replace(recipe, model=replace(recipe.model, model=model))
+    if data:
+        recipe = replace(recipe, data=replace(recipe.data, source=_whole_path(data)))
+    return recipe
+
+
+def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Recipe:
+    """A recipe around labelled texts of one's own, with settings that suit their number.
+
+    A tenth is held out for the figures where there is no test split, and nothing is then chosen by it.
+
+    Args:
+        source: a table, a folder of tables or of texts, or a named data set.
+        settings: ``KEY=VALUE``, laid over the rest.
+        chosen: section -> key -> value, laid over the defaults.
+
+    Raises:
+        DataError: the texts cannot be read.
+        ConfigError: an unknown key or a value of the wrong type.
+    """
+    from glassformer.data.sources import load_text_dataset
+    from glassformer.pipeline import is_from_scratch
+
+    where = _whole_path(source)
+    values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
+    values |= {"data": {"source": where}} | (chosen or {})
+    asked = build(Recipe, apply_overrides(values, settings, Recipe), "train")
+    columns = {"text_column": asked.data.text_column, "label_column": asked.data.label_column}
+    dataset = load_text_dataset(asked.data.source, **columns, need_labels=True)
+    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
+    texts = len(labels or ())
+    if "validation" not in dataset.splits:
+        smallest = len(set(labels or ()))  # every class needs a place
+        held = HELD_OUT if round(HELD_OUT * texts) >= smallest else smallest
+        values["data"]["validation_size"] = held
+    if is_from_scratch(asked.model.model):
+        epochs = min(max(-(-SETTLED * 32 // max(texts, 1)), 3), 20)
+        values["train"] = {"lr": 1e-3, "epochs": epochs}
+    else:
+        epochs = 6 if texts < 1_000 else 3 if texts < 10_000 else 1
+        values["train"] = {"lr": 1e-4, "layer_decay": 0.9, "epochs": epochs}
+    judged = "test" if "test" in dataset.splits else "validation"
+    values["evaluate"] = {"split": judged}
+    values["train"]["keep_best"] = judged == "test"
+    return build(Recipe, apply_overrides(values, settings, Recipe), "train")
+
+
+def _whole_path(source: str) -> str:
+    """An existing path from the root, so that the run can be judged again from any folder."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.exists() else source
+
+
+def show_run(run: Run, recipe: Recipe) -> None:
+    """A finished run on the terminal: scores beside the baselines, cut texts, own sentences, where it lies."""
+    metrics = run.metrics
+    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
+    judged = metrics["judged"] if metrics["test"] else "validation"
+    if scores is not None:
+        rows = [scores_row(recipe.model.model, scores, seconds["train"])]
+        rows += [scores_row(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
+        say()
+        show_scores(f"{recipe.name}: {scores['n']:,} {judged} texts, {seconds['total']:.0f} s in all", rows)
+    if metrics["test"] and judged != "validation" and metrics["validation"]:
+        say(f"validation accuracy: {metrics['validation']['accuracy']:.2%}")
+    for split, (cut, total) in metrics["truncated"].items():
+        if cut:
+            length = recipe.text.max_length
+            say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
+    if metrics.get("sentences"):
+        rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
+        show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+    say(f"model: {run.folder / 'model'}")
+    say(f"report: {run.report}")
+
+
+def _show_keys(wanted: bool) -> None:
+    if not wanted:
+        return
+    sections: dict[str, list[tuple[str, str, str]]] = {}
+    for key in recipe_keys():
+        sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
+    for section, rows in sections.items():
+        show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
+    raise typer.Exit
+
+
+def train_command(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."),
+    ] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Labelled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Weights or architecture instead of the recipe's.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change any key of the recipe; may be repeated."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="PATH", help="A named data set or path instead of the recipe's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what was begun there, to the same bits.")
+    ] = False,
+    help_keys: Annotated[
+        bool,
+        typer.Option("--help-keys", callback=_show_keys, is_eager=True, help="List what --set can change, and leave."),
+    ] = False,
+) -> None:
+    """Train, judge and report, as a recipe says or on a file of your own."""
+    begun = out if resume else None
+    chosen = choose_recipe(recipe, text, model=model, data=data, settings=settings or (), begun=begun)
+    folder = out or RUNS / (chosen.name or "run")
+    show_run(train(chosen, folder, resume=resume), chosen)

@@ -1,0 +1,111 @@
+"""One recipe from data to report: what stands in the run folder, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from glassformer.errors import ConfigError, DataError
+from glassformer.evaluate.predictions import read_predictions
+from glassformer.recipe import load_recipe
+from glassformer.saving import load
+from glassformer.study.experiment import evaluate_run, load_splits, run_recipe
+
+FAST = ["epochs=5", "batch_size=8", "max_length=31", "bootstrap=50", "maps=2", "threads=1"]
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reviews")
+    words = {"good": ["warm", "wise", "funny"], "bad": ["dull", "endless", "flat"]}
+    for split, count in (("train", 97), ("validation", 29), ("test", 31)):
+        with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "label"])
+            for i in range(count):
+                label = ("good", "bad")[i % 2]
+                writer.writerow([f"a {words[label][i % 3]} film , number {i}", label])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(reviews, tmp_path_factory):
+    lines = []
+    recipe = load_recipe("europe", [f"data.source={str(reviews)!r}", *FAST, 'sentences=["a warm film"]'])
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return run_recipe(recipe, folder, say=lines.append), recipe, lines
+
+
+def test_run_folder_is_complete_and_agrees_with_itself(run):
+    result, recipe, lines = run
+    names = {p.name for p in result.folder.iterdir()}
+    wanted = {"config.toml", "doctor.json", "history.jsonl", "checkpoints", "model", "metrics.json"}
+    assert names == wanted | {"predictions.csv", "maps.json", "report.html"}
+    assert load_recipe(result.folder / "config.toml").train == recipe.train
+    rows = list(read_predictions(result.folder / "predictions.csv"))
+    assert len(rows) == 31
+    right = sum(not row.wrong for row in rows) / 31
+    test = result.metrics["test"]
+    assert test["accuracy"] == pytest.approx(right)
+    assert test["n"] == 31
+    assert right > 0.9  # three words a class: a Transformer that fails here is not trained
+    assert set(result.metrics["baselines"]) == {"TF-IDF + logistic regression", "mean bag of embeddings"}
+    assert result.metrics["sentences"][0]["label"] == "good"
+    assert result.metrics["padding"]["linear"] == 0.0
+    assert 0.0 <= result.metrics["padding"]["attention"] <= 0.1
+    assert "random (encoder-mini, from scratch)" in "\n".join(lines)
+    report = result.report.read_text(encoding="utf-8")
+    assert "http-equiv" in report
+    assert "encoder-mini" in report
+
+
+def test_history_has_every_step_and_evaluation(run):
+    result, recipe, _ = run
+    records = [json.loads(line) for line in (result.folder / "history.jsonl").read_text().splitlines()]
+    steps = [r for r in records if r["kind"] == "step"]
+    assert [r["step"] for r in steps] == list(range(1, len(steps) + 1))
+    evaluations = [r for r in records if r["kind"] == "evaluation"]
+    assert [r["epoch"] for r in evaluations] == list(range(5))
+    assert all(0.0 <= r["train_accuracy"] <= 1.0 and r["loss"] > 0.0 for r in evaluations)
+
+
+def test_saved_model_gives_the_figures_of_the_run(run):
+    result, _, _ = run
+    assert evaluate_run(result.folder)["accuracy"] == result.metrics["test"]["accuracy"]
+    clf = load(result.folder)
+    assert clf.predict(["a flat and endless film"])[0] == "bad"
+
+
+def test_existing_folder_is_refused_and_kept(run):
+    result, recipe, _ = run
+    before = (result.folder / "metrics.json").read_bytes()
+    with pytest.raises(ConfigError, match="the output folder exists"):
+        run_recipe(recipe, result.folder)
+    assert (result.folder / "metrics.json").read_bytes() == before
+
+
+def test_resume_with_another_recipe_is_refused(run):
+    result, _, _ = run
+    other = load_recipe(result.folder / "config.toml", ["lr=0.5"])
+    with pytest.raises(ConfigError, match="another recipe"):
+        run_recipe(other, result.folder, resume=True)
+
+
+def test_resume_of_a_finished_run_ends_with_the_same_figures(run):
+    result, recipe, _ = run
+    again = run_recipe(recipe, result.folder, resume=True)
+    assert again.metrics["test"] == result.metrics["test"]
+
+
+def test_validation_is_held_out_of_train(reviews):
+    splits = load_splits(load_recipe("europe", [f"data.source={str(reviews)!r}", "validation_size=17", "train_size=53"]))
+    assert (len(splits.train), len(splits.validation), len(splits.judged)) == (53, 17, 31)
+    assert not set(splits.train.texts) & set(splits.validation.texts)
+
+
+def test_no_train_split(reviews, tmp_path):
+    (tmp_path / "test.csv").write_bytes((reviews / "test.csv").read_bytes())
+    with pytest.raises(DataError, match="no train split"):
+        load_splits(load_recipe("europe", [f"data.source={str(tmp_path)!r}"]))
