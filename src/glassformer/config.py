@@ -82,7 +82,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
                 return value
         elif origin is tuple:
             if isinstance(value, list | tuple):
-                return tuple(value)
+                (element, *_) = typing.get_args(option) or (typing.Any,)
+                return tuple(_coerce(item, element, f"{where}[{i}]") for i, item in enumerate(value))
         elif isinstance(value, origin):
             return value
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
@@ -135,7 +136,7 @@ def _literal(value: Any) -> str:
         return repr(value)
     if isinstance(value, str | Path):
         text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-        return '"' + "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text) + '"'
+        return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_literal(v) for v in value) + "]"
     raise ConfigError(f"{type(value).__name__} has no TOML form", where="config")
@@ -167,6 +168,8 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
         *sections, last = places[key]
         for section in sections:
             target = target.setdefault(section, {})
+            if not isinstance(target, dict):
+                raise ConfigError(f"{section} is not a section but {target!r}", where="--set " + key)
         target[last] = value
     return values
 

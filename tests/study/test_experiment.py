@@ -62,7 +62,7 @@ def test_run_folder_is_complete_and_agrees_with_itself(run):
 
 
 def test_history_has_every_step_and_evaluation(run):
-    result, recipe, _ = run
+    result, _, _ = run
     records = [json.loads(line) for line in (result.folder / "history.jsonl").read_text().splitlines()]
     steps = [r for r in records if r["kind"] == "step"]
     assert [r["step"] for r in steps] == list(range(1, len(steps) + 1))
@@ -100,7 +100,8 @@ def test_resume_of_a_finished_run_ends_with_the_same_figures(run):
 
 
 def test_validation_is_held_out_of_train(reviews):
-    splits = load_splits(load_recipe("europe", [f"data.source={str(reviews)!r}", "validation_size=17", "train_size=53"]))
+    sizes = ["validation_size=17", "train_size=53"]
+    splits = load_splits(load_recipe("europe", [f"data.source={str(reviews)!r}", *sizes]))
     assert (len(splits.train), len(splits.validation), len(splits.judged)) == (53, 17, 31)
     assert not set(splits.train.texts) & set(splits.validation.texts)
 

@@ -39,16 +39,19 @@ UsageError: Any = typer.BadParameter.__base__
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"glassformer {__version__}")
+        typer.echo(f"glassformer {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave."),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere.")
+    ] = False,
 ) -> None:
     """Options that stand before the verb."""
 
@@ -94,7 +97,7 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"error: {one_line(message)}", file=sys.stderr)
+    typer.echo(f"error: {one_line(message)}", err=True)
     return code
 
 

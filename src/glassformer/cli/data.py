@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 SHOWN = 3  # examples of each class
 app = typer.Typer(help="Look at data sets: the named ones, or files of your own.", no_args_is_help=True)
 
-Source = Annotated[str, typer.Argument(metavar="NAME", help="A named data set, or the path of a table or folder.")]
+Source = Annotated[
+    str, typer.Argument(metavar="NAME", help="A named data set, or the path of a table or folder.")
+]
 TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
 LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
@@ -32,7 +34,9 @@ def whereabouts() -> dict[str, str]:
             places[name] = "made here, nothing to fetch"
             continue
         found = [root / source.folder for root in data_folders() if (root / source.folder).is_dir()]
-        places[name] = str(found[0]) if found else f"not here; fetched from {source.hub} on the Hub when first used"
+        places[name] = (
+            str(found[0]) if found else f"not here; fetched from {source.hub} on the Hub when first used"
+        )
     return places
 
 
@@ -96,7 +100,12 @@ def show_command(
         if line:
             say(line)
     rows = [
-        [split, f"{s['texts']:,}", ", ".join(f"{k}: {n:,}" for k, n in s["classes"].items()) or "none", s["origin"]]
+        [
+            split,
+            f"{s['texts']:,}",
+            ", ".join(f"{k}: {n:,}" for k, n in s["classes"].items()) or "none",
+            s["origin"],
+        ]
         for split, s in about["splits"].items()
     ]
     show_table(about["name"], ("split", "texts", "classes", "from"), rows, right=["texts"])
@@ -109,7 +118,8 @@ def show_command(
 def doctor_command(
     name: Source,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Look at the tokens of this checkpoint's tokenizer too.")
+        str | None,
+        typer.Option(metavar="NAME", help="Look at the tokens of this checkpoint's tokenizer too."),
     ] = None,
     max_length: Annotated[
         int | None, typer.Option(metavar="TOKENS", min=3, help="Where texts are going to be cut.")

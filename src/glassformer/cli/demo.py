@@ -37,7 +37,9 @@ def demo(folder: Path = FOLDER, settings: Sequence[str] = ()) -> tuple[Run, Reci
     recipe = load_recipe(RECIPE, settings)
     clear(folder)
     say("A Transformer learns from nothing whether a sentence names France, Germany, Italy, Spain or the UK.")
-    say("The 20,000 sentences are made here. It is then judged on sentences it has not seen, beside two simple models.")
+    say(
+        "The 20,000 sentences are made here. It is then judged on sentences it has not seen, beside two simple models."
+    )
     return train(recipe, folder), recipe
 
 
@@ -53,7 +55,9 @@ def clear(folder: Path) -> None:
     ours = not folder.is_symlink() and config.is_file() and {p.name for p in folder.iterdir()} <= OURS
     if not ours or read_toml(config).get("name") != RECIPE:
         fix = "Move it away, or call the demo in another folder"
-        raise ConfigError("stands where the demo writes and is not an earlier demo", where=str(folder), fix=fix)
+        raise ConfigError(
+            "stands where the demo writes and is not an earlier demo", where=str(folder), fix=fix
+        )
     shutil.rmtree(folder)
 
 

@@ -74,7 +74,7 @@ def _machine() -> list[Line]:
     return [
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
         Line("ok", "memory", f"{facts['memory_gib']} GiB"),
-        Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none: the processor works"),
+        Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
     ]
@@ -93,7 +93,9 @@ def _data() -> list[Line]:
             lines.append(Line("ok", what, str(folder)))
         else:
             lines.append(Line("note" if named else "ok", what, f"{folder} (no such folder)"))
-    lines += [Line("note" if "not here" in where else "ok", name, where) for name, where in whereabouts().items()]
+    lines += [
+        Line("note" if "not here" in where else "ok", name, where) for name, where in whereabouts().items()
+    ]
     return lines
 
 
@@ -111,7 +113,9 @@ def _weights() -> list[Line]:
         elif _in_hub_cache(known.repo, known.revision):
             lines.append(Line("ok", name, f"in the Hub's cache: {known.repo}"))
         else:
-            lines.append(Line("note", name, f"not here; fetched from {known.repo} on the Hub when first used"))
+            lines.append(
+                Line("note", name, f"not here; fetched from {known.repo} on the Hub when first used")
+            )
     return lines
 
 

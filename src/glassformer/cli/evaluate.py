@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import note, say_json, scores_row, show_classes, show_scores
+from glassformer.cli.output import say, say_json, show_figures
 from glassformer.errors import ConfigError
 
 
-def evaluate(folder: str | Path, data: str | None = None, say: Callable[[str], None] = note) -> dict[str, Any]:
+def evaluate(
+    folder: str | Path, data: str | None = None, tell: Callable[[str], None] = say
+) -> dict[str, Any]:
     """The figures of a run's model; see ``ClassificationMeter.result``.
 
     Raises:
@@ -20,7 +22,7 @@ def evaluate(folder: str | Path, data: str | None = None, say: Callable[[str], N
     """
     from glassformer.study.experiment import evaluate_run
 
-    return evaluate_run(check_run(folder), data, say)
+    return evaluate_run(check_run(folder), data, tell)
 
 
 def check_run(folder: str | Path) -> Path:
@@ -31,7 +33,9 @@ def check_run(folder: str | Path) -> Path:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ConfigError("no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'")
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
     if not (folder / "config.toml").is_file():
         raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
     if not (folder / "model").exists():
@@ -46,12 +50,12 @@ def evaluate_command(
         str | None,
         typer.Option(metavar="PATH", help="Other labelled texts: a named data set, a table or a folder."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
+    ] = False,
 ) -> None:
     """Judge a trained model: accuracy with its interval, and precision, recall and F1 of every class."""
-    scores = evaluate(run, data)
     if json:
-        say_json(scores)
+        say_json(evaluate(run, data, tell=lambda line: None))
         return
-    show_scores(f"{run}: {scores['n']:,} texts", [scores_row("", scores)])
-    show_classes(scores)
+    show_figures(str(run), evaluate(run, data))

@@ -44,7 +44,9 @@ def recipe_keys() -> Iterator[Key]:
 
 def _choices(hint: Any) -> list[str]:
     literals = [hint] if typing.get_origin(hint) is typing.Literal else typing.get_args(hint)
-    return [str(c) for lit in literals if typing.get_origin(lit) is typing.Literal for c in typing.get_args(lit)]
+    return [
+        str(c) for lit in literals if typing.get_origin(lit) is typing.Literal for c in typing.get_args(lit)
+    ]
 
 
 def _comments() -> dict[tuple[str, str], str]:
@@ -57,5 +59,7 @@ def _comments() -> dict[tuple[str, str], str]:
         for cls in ast.parse(source).body
         if isinstance(cls, ast.ClassDef)
         for node in cls.body
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno in at_line
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.end_lineno in at_line
     }

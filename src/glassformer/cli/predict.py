@@ -25,7 +25,9 @@ class Texts:
     rows: list[int] | None = None
 
 
-def predict(folder: str | Path, given: Sequence[str], text_column: str | None = None) -> tuple[Any, Texts, Any]:
+def predict(
+    folder: str | Path, given: Sequence[str], text_column: str | None = None
+) -> tuple[Any, Texts, Any]:
     """Label texts and the texts in files.
 
     Args:
@@ -42,7 +44,9 @@ def predict(folder: str | Path, given: Sequence[str], text_column: str | None = 
     from glassformer.saving import load
 
     if not Path(folder).is_dir():
-        raise ConfigError("no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'")
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
     found = gather(given, text_column)
     clf = load(folder)
     return clf, found, clf.predict_proba(found.texts)
@@ -84,7 +88,11 @@ def read_texts(path: Path, text_column: str | None = None) -> tuple[list[str], l
     from glassformer.data.tables import read_table, read_utf8
 
     if path.suffix.lower() == PLAIN:
-        lines = [(row, line.rstrip("\r")) for row, line in enumerate(read_utf8(path).split("\n"), 1) if line.strip()]
+        lines = [
+            (row, line.rstrip("\r"))
+            for row, line in enumerate(read_utf8(path).split("\n"), 1)
+            if line.strip()
+        ]
         if not lines:
             raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
         rows = [row for row, _ in lines]
@@ -117,7 +125,11 @@ def truncated(clf: Any, texts: Sequence[str]) -> int:
     from glassformer.data.text import encode
 
     table = encode(
-        clf.tokenizer_, texts, max_length=clf.max_length, clean=clf.clean, add_special_tokens=clf.add_special_tokens
+        clf.tokenizer_,
+        texts,
+        max_length=clf.max_length,
+        clean=clf.clean,
+        add_special_tokens=clf.add_special_tokens,
     )
     return int(table.truncated.sum())
 
@@ -129,7 +141,9 @@ def check_output(path: Path) -> None:
     if not path.parent.is_dir():
         raise ConfigError("no such folder", where=str(path.parent), fix="Make it first")
     if path.suffix.lower() != ".csv":
-        raise ConfigError("predictions are written as CSV", where=str(path), fix="Give --out a name that ends in .csv")
+        raise ConfigError(
+            "predictions are written as CSV", where=str(path), fix="Give --out a name that ends in .csv"
+        )
 
 
 def predict_command(
@@ -137,7 +151,8 @@ def predict_command(
     given: Annotated[
         list[str],
         typer.Argument(
-            metavar="TEXT|FILE...", help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line."
+            metavar="TEXT|FILE...",
+            help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line.",
         ),
     ],
     out: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write a table there instead.")] = None,
@@ -160,6 +175,6 @@ def predict_command(
         column = clf.classes_.tolist().index
         for text, label, row in zip(found.texts, labels, probabilities, strict=True):
             shown = excerpt(text) if sys.stdout.isatty() else one_line(text)
-            print(f"{one_line(label)}\t{row[column(label)]:.4f}\t{shown}")
+            typer.echo(f"{one_line(label)}\t{row[column(label)]:.4f}\t{shown}")
     if cut := truncated(clf, found.texts):
         note(f"{cut:,} of {len(labels):,} texts are longer than {clf.max_length} tokens and were cut there")

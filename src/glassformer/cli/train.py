@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.keys import recipe_keys
-from glassformer.cli.output import excerpt, say, scores_row, show_scores, show_table
+from glassformer.cli.output import excerpt, say, show_scores, show_table
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.recipe import Recipe, load_recipe, recipe_names
@@ -24,7 +24,7 @@ SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at lea
 RUNS = Path("runs")
 
 
-def train(recipe: Recipe, folder: str | Path, *, resume: bool = False, say: Callable[[str], None] = say) -> Run:
+def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Run:
     """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes again.
 
     Raises:
@@ -79,7 +79,9 @@ def choose_recipe(
     if name is None:
         if begun is None or not (begun / "config.toml").is_file():
             known = ", ".join(recipe_names())
-            raise ConfigError("no recipe is given", where="train", fix=f"Name one of {known}, or give --text FILE")
+            raise ConfigError(
+                "no recipe is given", where="train", fix=f"Name one of {known}, or give --text FILE"
+            )
         name = str(begun / "config.toml")
     recipe = load_recipe(name, settings)
     if model:
@@ -142,8 +144,8 @@ def show_run(run: Run, recipe: Recipe) -> None:
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
-        rows = [scores_row(recipe.model.model, scores, seconds["train"])]
-        rows += [scores_row(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
+        rows = [(recipe.model.model, scores, seconds["train"])]
+        rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
         say()
         show_scores(f"{recipe.name}: {scores['n']:,} {judged} texts, {seconds['total']:.0f} s in all", rows)
     if metrics["test"] and judged != "validation" and metrics["validation"]:
@@ -199,11 +201,15 @@ def train_command(
     ] = False,
     help_keys: Annotated[
         bool,
-        typer.Option("--help-keys", callback=_show_keys, is_eager=True, help="List what --set can change, and leave."),
+        typer.Option(
+            "--help-keys", callback=_show_keys, is_eager=True, help="List what --set can change, and leave."
+        ),
     ] = False,
 ) -> None:
     """Train, judge and report, as a recipe says or on a file of your own."""
     begun = out if resume else None
     chosen = choose_recipe(recipe, text, model=model, data=data, settings=settings or (), begun=begun)
     folder = out or RUNS / (chosen.name or "run")
+    if text and chosen.evaluate.split == "validation" and chosen.data.validation_size:
+        say("no test split: some texts are held out for the figures, and nothing is chosen by them")
     show_run(train(chosen, folder, resume=resume), chosen)

@@ -1,0 +1,82 @@
+"""What the recipes reach: each recipe over several seeds, test figures with their spread.
+
+    .venv/bin/python benchmarks/recipes.py imdb-minilm --seeds 0 1 2 [--runs runs] [--set threads=1]
+
+Every run is a run folder of its own (``runs/NAME-seed0``) and goes on where it was stopped. The figures of all
+seeds go to ``benchmarks/results/recipe-NAME.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS, write_result
+from rich.console import Console
+
+from glassformer.recipe import load_recipe
+from glassformer.study.experiment import run_recipe
+
+KEPT = ("n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss")
+
+
+def figures(folder: Path) -> dict[str, Any]:
+    """What is kept of a run."""
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    keys = (
+        "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
+        "peak_memory_mb", "sentences", "machine", "versions", "date",
+    )  # fmt: skip
+    records = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+    return {
+        **{key: metrics[key] for key in keys if key in metrics},
+        "test": {key: metrics["test"][key] for key in KEPT},
+        "validation": metrics["validation"] and {key: metrics["validation"][key] for key in KEPT},
+        "baselines": {
+            name: {key: b[key] for key in ("accuracy", "accuracy_interval", "seconds")}
+            for name, b in metrics["baselines"].items()
+        },
+        "evaluations": [r for r in records if r["kind"] == "evaluation"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("recipe")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+    args = parser.parse_args()
+    console = Console(stderr=True)
+    results = []
+    for seed in args.seeds:
+        # The baselines of one split are the same for every seed; the first run has them.
+        once = [] if seed == args.seeds[0] else ["baselines=false"]
+        recipe = load_recipe(args.recipe, [*args.overrides, *once, f"seed={seed}", "verbose=1"])
+        folder = args.runs / f"{args.recipe}-seed{seed}"
+        console.print(f"== {folder}")
+        if not (folder / "metrics.json").is_file():
+            run_recipe(recipe, folder, resume=folder.exists(), say=console.print)
+        results.append(figures(folder))
+    scores = [r["test"]["accuracy"] for r in results]
+    summary = {
+        "recipe": args.recipe,
+        "overrides": args.overrides,
+        "seeds": args.seeds,
+        "accuracy": {
+            "mean": round(statistics.mean(scores), 5),
+            "min": min(scores),
+            "max": max(scores),
+            "stdev": round(statistics.stdev(scores), 5) if len(scores) > 1 else None,
+        },
+        "runs": results,
+    }
+    write_result(RESULTS / f"recipe-{args.recipe}.json", summary)
+    console.print(json.dumps(summary["accuracy"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Write the tables of README.md and docs/benchmarks.md from benchmarks/results/*.json; nothing is typed by hand.
+
+    .venv/bin/python benchmarks/tables.py [--check]
+
+A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+PAGES = ("README.md", "docs/benchmarks.md")
+MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def read(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def recipe_rows() -> list[dict[str, Any]]:
+    return [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("recipe-*.json"))]
+
+
+def recipes() -> str:
+    """One line a recipe: test accuracy over seeds, beside the baselines of the same split."""
+    lines = [
+        "| Recipe | Test accuracy (seeds) | Range | TF-IDF + logistic regression | Mean bag of embeddings "
+        "| Training time | Peak memory |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in recipe_rows():
+        first, seeds = r["runs"][0], len(r["seeds"])
+        spread = f"{r['accuracy']['min']:.2%} to {r['accuracy']['max']:.2%}" if seeds > 1 else "one seed"
+        base = [f"{b['accuracy']:.2%}" for b in first["baselines"].values()] or ["", ""]
+        minutes = sum(x["seconds"]["train"] for x in r["runs"]) / seeds / 60
+        threads = first["machine"]["threads"]
+        memory = max(x["peak_memory_mb"] for x in r["runs"]) / 1000
+        lines.append(
+            f"| `{r['recipe']}` | {r['accuracy']['mean']:.2%} ({seeds}) | {spread} | {base[0]} | {base[1]} "
+            f"| {minutes:.0f} min on {threads} thread{'s' * (threads > 1)} | {memory:.1f} GB |"
+        )
+    return "\n".join([*lines, "", *machines(recipe_rows())])
+
+
+def machines(results: list[dict[str, Any]]) -> list[str]:
+    """The machines that the figures come from, once each."""
+    seen = {}
+    for result in results:
+        for run in result["runs"]:
+            m = run["machine"]
+            seen[f"{m['cpu']}, {m['cores']} cores ({', '.join(m['bf16']) or 'no bf16'}), {m['memory_gib']:.0f} GiB"] = run
+    return [
+        f"Measured on {name}; torch {run['versions']['torch']}, {run['date'][:10]}. The intervals of single runs, the "
+        "curves and the settings are in `benchmarks/results/recipe-*.json`."
+        for name, run in seen.items()
+    ]
+
+
+def training() -> str:
+    """Training speed beside the peers, from train_imdb.json."""
+    result = read("train_imdb")
+    if result is None:
+        return "Not measured yet: `make bench`.\n"
+    lines = ["| Contender | Real tokens/s (median, range) | glassformer is |", "|---|---|---|"]
+    for c in result["contenders"]:
+        speed = c["tokens_per_second"]
+        ratio = result["ratios"].get(c["name"])
+        times = f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
+        lines.append(f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLES: dict[str, Callable[[], str]] = {"recipes": recipes, "training": training}
+
+
+def filled(text: str) -> str:
+    return MARK.sub(lambda m: m[1] + TABLES[m[2]]().rstrip() + "\n" + m[3], text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing, fail where a page is out of date")
+    args = parser.parse_args()
+    stale = []
+    for page in PAGES:
+        path = ROOT / page
+        old = path.read_text(encoding="utf-8")
+        new = filled(old)
+        if new != old:
+            stale.append(page)
+            if not args.check:
+                path.write_text(new, encoding="utf-8")
+    if stale and args.check:
+        raise SystemExit(f"out of date: {', '.join(stale)}; run benchmarks/tables.py")
+
+
+if __name__ == "__main__":
+    main()

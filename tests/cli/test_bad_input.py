@@ -1,0 +1,288 @@
+"""Each wrong input: one line that says what, where and the way out; exit code 2; nothing lost or left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from glassformer.checkpoints.huggingface import save_pretrained
+from glassformer.data.text import word_tokenizer
+from glassformer.models.bert import Bert, BertConfig
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.pipeline import save_tokenizer
+
+from .conftest import sentences, settings, snapshot, write_csv
+
+GOOD = sentences(20)
+
+
+def table(path: Path, content: bytes | str) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+CSV_LINES = ["text,label", *(",".join(row) for row in GOOD)]
+
+
+def with_line(number: int, line: bytes) -> bytes:
+    """The good table with one line, counted from 1, replaced."""
+    lines = [line.encode() for line in CSV_LINES]
+    lines[number - 1] = line
+    return b"\n".join(lines) + b"\n"
+
+
+TABLES = {
+    "empty text": (with_line(7, b",pos"), ["row 7", "text is empty", "Fill it in"]),
+    "NaN label": (with_line(9, b"a film,NaN"), ["row 9", "label is missing"]),
+    "no label": (with_line(9, b"a film,"), ["row 9", "label is missing"]),
+    "ragged": (with_line(5, b"one, two, three,pos"), ["row 5", "4 fields where the header has 2", "quotes"]),
+    "not UTF-8": (with_line(4, b"caf\xe9,pos"), ["line 4", "not UTF-8", "0xe9", "Save it as UTF-8"]),
+    "UTF-16": ("\n".join(CSV_LINES).encode("utf-16"), ["UTF-16", "Save it as UTF-8"]),
+    "NUL byte": (with_line(3, b"a\x00b,pos"), ["line 3", "NUL"]),
+    "open quote": (with_line(3, b'"a film,pos'), ["never closed"]),
+    "no rows": (b"text,label\n", ["no rows"]),
+    "no file content": (b"", ["no"]),
+    "one class only": (b"text,label\n" + b"a film,pos\nanother film,pos\n" * 9, ["one class only ('pos')"]),
+    "column": (b"text,labl\n" + b"a film,pos\nno film,neg\n" * 9, ["no column 'label'", "'labl'"]),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_bad_table(case: str, refused, tmp_path: Path):
+    content, wanted = TABLES[case]
+    path = table(tmp_path / "reviews.csv", content)
+    line = refused("train", "--text", path, "--out", "out", *settings())
+    for part in ["reviews", *wanted] if case != "one class only" else wanted:
+        assert part in line
+    assert path.read_bytes() == content
+    assert not Path("out").exists()
+
+
+def test_corrected_table_is_trained_by_the_same_command(refused, gf, tmp_path: Path):
+    path = table(tmp_path / "reviews.csv", with_line(7, b",pos"))
+    command = ("train", "--text", path, *settings())
+    refused(*command)
+    write_csv(path, GOOD)
+    assert gf(*command).code == 0
+    assert Path("runs/reviews/report.html").is_file()
+
+
+def test_input_errors_found_late_leave_no_folder_either(refused, reviews: Path):
+    line = refused("train", "--text", reviews, "--out", "out", *settings("d_model=15"))
+    assert "15" in line
+    assert not Path("out").exists()
+
+
+def test_missing_file(refused, reviews: Path):
+    line = refused("train", "--text", "revews.csv", *settings())
+    assert "no such file" in line
+    assert "Did you mean 'reviews.csv'?" in line
+    assert not Path("runs").exists()
+
+
+def test_missing_column_names_the_nearest(refused, reviews: Path):
+    line = refused("train", "--text", reviews, *settings("text_column=txt"))
+    assert "no column 'txt'" in line
+    assert "Did you mean 'text'?" in line
+
+
+def test_unknown_key_names_the_nearest(refused, reviews: Path):
+    assert "Did you mean 'epochs'?" in refused("train", "--text", reviews, "--set", "epoch=3")
+    assert "Did you mean 'lr'?" in refused("train", "europe", "--set", "lrr=1")
+
+
+def test_unknown_key_in_a_recipe_file(refused, tmp_path: Path):
+    recipe = table(tmp_path / "mine.toml", '[data]\nsource = "europe"\n[train]\nepoch = 1\n')
+    line = refused("train", recipe)
+    assert "mine.toml" in line
+    assert "'epoch'" in line
+    assert "Did you mean 'epochs'?" in line
+
+
+def test_broken_recipe_file_names_the_line(refused, tmp_path: Path):
+    assert "line 2" in refused("train", table(tmp_path / "mine.toml", "[train]\nepochs = = 1\n"))
+
+
+def test_unknown_recipe_names_the_nearest_and_unknown_model_the_known(refused, reviews: Path):
+    assert "Did you mean 'europe'?" in refused("train", "eurpe")
+    line = refused("train", "--text", reviews, "--model", "all-minilm", "--out", "out")
+    assert "'all-minilm'" in line
+    assert "all-minilm-l6-v2" in line
+    assert not Path("out").exists()
+
+
+def test_wrong_value(refused):
+    line = refused("train", "europe", "--set", "lr=fast")
+    assert "train.lr" in line
+    assert "float" in line
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_label_unseen_in_training(split: str, refused, tmp_path: Path):
+    write_csv(tmp_path / "data" / "train.csv", GOOD)
+    write_csv(tmp_path / "data" / f"{split}.csv", [*sentences(6, seed=1), ("a film", "meh")])
+    line = refused("train", "--text", tmp_path / "data", "--out", "out", *settings())
+    assert "label 'meh' was not seen in training" in line
+    assert "neg, pos" in line
+
+
+def test_label_unseen_in_training_when_a_run_is_judged_again(refused, run: Path, tmp_path: Path):
+    other = write_csv(tmp_path / "other.csv", [*sentences(6, seed=1), ("a film", "meh")])
+    before = snapshot(run)
+    line = refused("evaluate", run, "--data", other)
+    assert "label 'meh' was not seen in training" in line
+    assert "other.csv" in line
+    assert snapshot(run) == before
+
+
+def test_output_folder_exists(refused, run: Path, reviews: Path):
+    before = snapshot(run)
+    line = refused("train", "--text", reviews, "--out", run, *settings())
+    assert str(run) in line
+    assert "exists" in line
+    assert "--resume" in line
+    assert snapshot(run) == before
+
+
+def test_output_is_a_file_or_somebody_elses_folder(refused, reviews: Path, tmp_path: Path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "thesis.txt").write_text("dear", encoding="utf-8")
+    for extra in ((), ("--resume",)):
+        refused("train", "--text", reviews, "--out", "own", *settings(), *extra)
+        assert "is a file" in refused("train", "--text", reviews, "--out", "reviews.csv", *settings(), *extra)
+    assert snapshot(tmp_path / "own") == {"thesis.txt": b"dear"}
+    assert reviews.read_text(encoding="utf-8").startswith("text,label\n")
+
+
+def test_resume_of_another_recipe(refused, run: Path):
+    before = snapshot(run)
+    line = refused("train", "--resume", "--out", run, "--set", "lr=0.5")
+    assert "another recipe" in line
+    assert snapshot(run) == before
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A tiny BERT in the Hub's layout, with its tokenizer."""
+    tokenizer = word_tokenizer([text for text, _ in GOOD], min_count=1, vocab_size=100)
+    embedding = EmbeddingConfig(tokenizer.get_vocab_size(), 16, "learned", 32, 2, norm=True)
+    model = Bert(BertConfig(embedding, EncoderConfig(16, 1, 2, 32, "post"), pooling="pooler"))
+    folder = tmp_path / "weights"
+    folder.mkdir()
+    save_pretrained(model, folder)
+    save_tokenizer(tokenizer, folder, 32)
+    return folder
+
+
+def bert_settings(*more: str) -> list[str]:
+    """As ``settings``, without what belongs to models from scratch only."""
+    scratch = ("model=", "d_model=", "num_layers=", "num_heads=", "d_ff=")
+    pairs = [pair for pair in settings(*more) if pair != "--set" and not pair.startswith(scratch)]
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
+def test_whole_checkpoint_trains(gf, weights: Path, reviews: Path):
+    result = gf("train", "--text", reviews, "--model", weights, "--out", "out", *bert_settings())
+    assert result.code == 0, result
+    assert str(weights) in result.out
+
+
+def missing(tensors: dict[str, torch.Tensor]) -> str:
+    name = next(n for n in tensors if "attention.self.query.weight" in n)
+    del tensors[name]
+    return "missing"
+
+
+def extra(tensors: dict[str, torch.Tensor]) -> str:
+    tensors["surprise.weight"] = torch.zeros(3)
+    return "surprise"
+
+
+def wrong_shape(tensors: dict[str, torch.Tensor]) -> str:
+    name = next(n for n in tensors if "intermediate.dense.bias" in n)
+    tensors[name] = torch.zeros(7)
+    return "(7,)"
+
+
+@pytest.mark.parametrize("damage", [missing, extra, wrong_shape])
+def test_checkpoint_with_wrong_tensors(damage, refused, weights: Path, reviews: Path):
+    file = weights / "model.safetensors"
+    tensors = load_file(file)
+    wanted = damage(tensors)
+    save_file(tensors, file)
+    before = snapshot(weights)
+    line = refused("train", "--text", reviews, "--model", weights, "--out", "out", *bert_settings())
+    assert wanted in line
+    assert str(weights) in line
+    assert snapshot(weights) == before
+    assert not Path("out").exists()
+
+
+def test_pickled_weights_are_refused_with_the_way_to_convert(refused, weights: Path, reviews: Path):
+    (weights / "model.safetensors").rename(weights / "pytorch_model.bin")
+    line = refused("train", "--text", reviews, "--model", weights, "--out", "out", *bert_settings())
+    assert "pytorch_model.bin" in line
+    assert "safetensors" in line
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "predict"])
+def test_flipped_byte_in_the_weights(verb: str, refused, run: Path):
+    file = run / "model" / "model.safetensors"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    before = snapshot(run)
+    line = refused(verb, run, *(["a film"] if verb == "predict" else []))
+    assert "model.safetensors" in line
+    assert "damaged" in line
+    assert snapshot(run) == before
+
+
+def test_cut_and_removed_weights(refused, run: Path):
+    file = run / "model" / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert "is cut" in refused("predict", run, "a film")
+    file.unlink()
+    assert "is missing" in refused("predict", run, "a film")
+
+
+def test_no_run_and_unfinished_run(refused, run: Path, tmp_path: Path):
+    for verb, rest in (("evaluate", []), ("predict", ["a film"])):
+        assert "no such run folder" in refused(verb, "nowhere", *rest)
+    (run / "model").rename(tmp_path / "elsewhere")
+    assert f"train --resume --out {run}" in refused("evaluate", run)
+
+
+# --- the command line itself ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "wanted"),
+    [
+        (["nope"], "nope"),
+        (["evaluate"], "RUN"),
+        (["evaluate", "run", "--jason"], "--jason"),
+        (["train", "europe", "--set", "epochs"], "no '='"),
+        (["train"], "europe"),
+        (["train", "europe", "--text", "reviews.csv"], "both"),
+        (["train", "--text", "reviews.csv", "--data", "imdb"], "both"),
+        (["train", "--resume", "--out", "nowhere"], "europe"),
+        (["data", "doctor", "europe", "--max-length", "x"], "--max-length"),
+    ],
+)
+def test_usage_errors(argv: list[str], wanted: str, refused):
+    assert wanted in refused(*argv)
+
+
+def test_names_from_outside_cannot_steer_the_terminal(refused, tmp_path: Path):
+    write_csv(tmp_path / "bad\x1b[31m.csv", [("a", "b"), ("", "b")])
+    line = refused("train", "--text", tmp_path / "bad\x1b[31m.csv", *settings())
+    assert "\x1b" not in line
+    assert "row 3" in line
