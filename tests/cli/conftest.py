@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,10 +11,7 @@ import pytest
 
 from glassformer.cli.app import main
 
-TINY = [
-    "model=encoder-mini", "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32",
-    "max_length=16", "baselines=false", "bootstrap=20", "maps=1", "threads=1", "min_count=1",
-]  # fmt: skip
+from .tiny import sentences, settings, write_csv
 
 
 class Result(NamedTuple):
@@ -58,31 +54,6 @@ def refused(gf: Command) -> Callable[..., str]:
     return call
 
 
-def settings(*more: str) -> list[str]:
-    """--set arguments for a run of a second."""
-    return [word for pair in (*TINY, *more) for word in ("--set", pair)]
-
-
-def sentences(n: int, seed: int = 0) -> list[tuple[str, str]]:
-    """``n`` distinct texts, each with the label that one of its words gives away."""
-    rng = random.Random(seed)
-    words = "film plot actor scene music camera story ending".split()
-    label = {"pos": "splendid", "neg": "dreadful"}
-    rows = []
-    for i in range(n):
-        name = ("neg", "pos")[i % 2]
-        rows.append((f"the {rng.choice(words)} number {i} has a {label[name]} {rng.choice(words)}", name))
-    return rows
-
-
-def write_csv(path: Path, rows: Sequence[Sequence[str]], header: str = "text,label") -> Path:
-    """A CSV file; cells hold neither commas nor quotes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [header, *(",".join(row) for row in rows)]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return path
-
-
 @pytest.fixture
 def reviews(tmp_path: Path) -> Path:
     """A good table of 60 reviews."""
@@ -103,8 +74,3 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(trained: Path, tmp_path: Path) -> Path:
     """A finished run of the test's own."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
-
-
-def snapshot(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder and its bytes."""
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

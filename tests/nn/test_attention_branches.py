@@ -298,7 +298,11 @@ def test_groups_hold_every_sequence_once_and_little_padding(lengths):
     computed = 0
     for group in groups:
         shortest, longest = min(group.k.lengths), max(group.k.lengths)
-        assert group.k.lengths == group.q.lengths == tuple(lengths[packing.starts.index(s)] for s in group.k.starts)
+        assert (
+            group.k.lengths
+            == group.q.lengths
+            == tuple(lengths[packing.starts.index(s)] for s in group.k.starts)
+        )
         assert shortest >= longest * (1 - TOLERANCE)
         padded = longest if shortest == longest else math.ceil(longest / STEP) * STEP
         computed += len(group.k.lengths) * padded

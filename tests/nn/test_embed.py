@@ -95,7 +95,9 @@ def test_ids_that_do_not_fit(ids, said):
 
 
 @pytest.mark.xfail(reason="torch's own IndexError comes through, or one id is stretched over all rows")
-@pytest.mark.parametrize("segments", [SEGMENTS + 5, SEGMENTS - 1, torch.tensor([1])], ids=["high", "low", "one"])
+@pytest.mark.parametrize(
+    "segments", [SEGMENTS + 5, SEGMENTS - 1, torch.tensor([1])], ids=["high", "low", "one"]
+)
 def test_segments_that_do_not_fit(segments):
     with pytest.raises(ShapeError, match="segments|token_type_ids"):
         build()(IDS, PACKING, segments)

@@ -76,7 +76,9 @@ def test_stack_equals_torch(norm, final_norm):
     config = EncoderConfig(D, LAYERS, HEADS, FF, norm, "gelu", EPS, final_norm=final_norm)
     ours = randomised(Encoder(config))
     last = nn.LayerNorm(D, eps=EPS).double() if final_norm else None
-    theirs = nn.TransformerEncoder(torch_layer(config), LAYERS, last, enable_nested_tensor=False).double().eval()
+    theirs = (
+        nn.TransformerEncoder(torch_layer(config), LAYERS, last, enable_nested_tensor=False).double().eval()
+    )
     for a, b in zip(ours.layers, theirs.layers, strict=True):
         copied(a, b)
     if last is not None:
@@ -106,10 +108,14 @@ def test_norm_has_the_biased_variance_and_eps_in_the_root():
     layer = randomised(EncoderLayer(config))
     x = draw(14)
     y = x + layer.attention(x, PACKING)
-    normed = (y - y.mean(1, keepdim=True)) / ((y - y.mean(1, keepdim=True)).square().mean(1, keepdim=True) + EPS).sqrt()
+    normed = (y - y.mean(1, keepdim=True)) / (
+        (y - y.mean(1, keepdim=True)).square().mean(1, keepdim=True) + EPS
+    ).sqrt()
     h = normed * layer.norm1.weight + layer.norm1.bias
     y = h + layer.feed_forward(h)
-    normed = (y - y.mean(1, keepdim=True)) / ((y - y.mean(1, keepdim=True)).square().mean(1, keepdim=True) + EPS).sqrt()
+    normed = (y - y.mean(1, keepdim=True)) / (
+        (y - y.mean(1, keepdim=True)).square().mean(1, keepdim=True) + EPS
+    ).sqrt()
     torch.testing.assert_close(layer(x, PACKING), normed * layer.norm2.weight + layer.norm2.bias)
 
 

@@ -61,7 +61,9 @@ def test_exactly_what_was_asked(model, counted, request_, maps, states, rows):
     assert len(trace.hidden_states) == len(states)
     for i in range(L):
         if i not in maps:
-            with pytest.raises(ConfigError, match=rf"attentions of layer {i} were not recorded.*Trace\(attentions=\["):
+            with pytest.raises(
+                ConfigError, match=rf"attentions of layer {i} were not recorded.*Trace\(attentions=\["
+            ):
                 trace.attentions[i]
             continue
         for b, n in enumerate(PACKING.lengths):
@@ -115,7 +117,10 @@ def test_layers_read_like_a_list(model):
     assert trace.attentions[-1] is trace.attentions[2]
     assert [m is trace.attentions[i] for i, m in enumerate(trace.attentions)] == [True] * L
     assert [m is trace.attentions[i + 1] for i, m in enumerate(trace.attentions[1:])] == [True, True]
-    assert [s is trace.hidden_states[i] for i, s in zip((0, 2), trace.hidden_states, strict=True)] == [True, True]
+    assert [s is trace.hidden_states[i] for i, s in zip((0, 2), trace.hidden_states, strict=True)] == [
+        True,
+        True,
+    ]
     for layers, number in ((trace.attentions, L), (trace.attentions, -L - 1), (trace.hidden_states, L + 1)):
         with pytest.raises(IndexError, match="there are"):
             layers[number]

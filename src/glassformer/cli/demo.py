@@ -1,7 +1,8 @@
-"""``glassformer demo``: train, judge and look into a small Transformer, from nothing, in a minute or two."""
+"""``glassformer demo``: train, judge and look into a small Transformer, from nothing, in less than a minute."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ def clear(folder: Path) -> None:
     if not folder.exists() and not folder.is_symlink():
         return
     config = folder / "config.toml"
-    ours = not folder.is_symlink() and config.is_file() and {p.name for p in folder.iterdir()} <= OURS
+    ours = not folder.is_symlink() and config.is_file() and all(map(_is_ours, folder.iterdir()))
     if not ours or read_toml(config).get("name") != RECIPE:
         fix = "Move it away, or call the demo in another folder"
         raise ConfigError(
@@ -61,8 +62,13 @@ def clear(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether a run makes a file or folder of that name, or leaves one when it is killed while it writes."""
+    return path.name in OURS or re.sub(r"^\.|\.(\d+(-[0-9a-f]{8})?\.tmp|old)$", "", path.name) in OURS
+
+
 def demo_command() -> None:
-    """Train, judge and explain a small Transformer on an embedded corpus, into ./demo-run. Takes about a minute."""
+    """Train, judge and explain a small Transformer on an embedded corpus, into ./demo-run. Takes less than a minute."""
     run, recipe = demo()
     show_run(run, recipe)
     say("open the report in a browser: it shows the curves, the mistakes, and where the model looks")

@@ -32,18 +32,20 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Run:
         Interrupted: on Ctrl-C, with everything saved.
     """
     from glassformer.study.experiment import run_recipe
-    from glassformer.train.callbacks import Progress
+    from glassformer.train.callbacks import Interrupted, Progress
 
     folder = Path(folder)
     was_there, had_config = folder.is_dir(), (folder / "config.toml").exists()
     try:
         return run_recipe(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
-    except BaseException:
+    except BaseException as error:
         # Else the corrected command would meet "the output folder exists".
         if not had_config and folder.is_dir() and {p.name for p in folder.iterdir()} == {"config.toml"}:
             (folder / "config.toml").unlink()
             if not was_there:
                 folder.rmdir()
+        elif isinstance(error, KeyboardInterrupt):  # outside of the steps, where nothing is left to save
+            raise Interrupted(f"interrupted; go on with: glassformer train --resume --out {folder}") from None
         raise
 
 
@@ -112,8 +114,10 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
     values |= {"data": {"source": where}} | (chosen or {})
     asked = build(Recipe, apply_overrides(values, settings, Recipe), "train")
-    columns = {"text_column": asked.data.text_column, "label_column": asked.data.label_column}
-    dataset = load_text_dataset(asked.data.source, **columns, need_labels=True)
+    d = asked.data
+    dataset = load_text_dataset(
+        d.source, text_column=d.text_column, label_column=d.label_column, need_labels=True
+    )
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     texts = len(labels or ())
     if "validation" not in dataset.splits:

@@ -1,0 +1,150 @@
+"""Ctrl-C and kill -9 in the middle of training: --resume ends with the bits of the run left in peace."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .tiny import sentences, settings, snapshot, write_csv
+
+# Dropout, a running mean of the weights, the best weights so far, accumulation: all of it must survive.
+SETTINGS = settings(
+    "epochs=8", "batch_size=4", "accumulate=2", "dropout=0.1", "word_dropout=0.1", "average=0.9", "keep_best=true",
+    "evaluate_every=17",
+)  # fmt: skip
+LONG = 120  # seconds that nothing here takes, however busy the machine is
+
+
+def start(data: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "glassformer.cli.app", "train", "--text", str(data), "--out", str(out)]
+    return subprocess.Popen(
+        [*command, *SETTINGS, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=LONG)
+    return process.returncode, out, err
+
+
+def wait_for(what: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Until ``what`` holds; fails when the process ends before, or nothing happens."""
+    deadline = time.monotonic() + LONG
+    while not what():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def steps_done(run: Path) -> int:
+    history = run / "history.jsonl"
+    return history.read_bytes().count(b'"step"') if history.exists() else 0
+
+
+def history(run: Path) -> list[dict]:
+    lines = (run / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_csv(tmp_path_factory.mktemp("interrupt") / "reviews.csv", sentences(240))
+
+
+@pytest.fixture(scope="module")
+def peaceful(data: Path) -> Path:
+    """The run that nobody disturbed."""
+    code, _, err = finish(start(data, data.parent / "peaceful"))
+    assert (code, err) == (0, "")
+    return data.parent / "peaceful"
+
+
+def check_same(run: Path, peaceful: Path) -> None:
+    for name in ("model/model.safetensors", "predictions.csv"):
+        assert (run / name).read_bytes() == (peaceful / name).read_bytes(), name
+    assert history(run) == history(peaceful)
+
+
+def test_ctrl_c_saves_and_resume_goes_on(data: Path, peaceful: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    process = start(data, run)
+    wait_for(lambda: steps_done(run) > 30, process)
+    process.send_signal(signal.SIGINT)
+    code, _, err = finish(process)
+    assert code == 130
+    assert err.count("\n") == 1
+    assert err.startswith("error: stopped at step ")
+    assert "--resume" in err
+    done = len(history(run))
+    assert not (run / "model").exists()
+    code, out, err = finish(start(data, run, "--resume"))
+    assert (code, err) == (0, "")
+    assert f"resumed at step {[h for h in history(run)[:done] if h['kind'] == 'step'][-1]['step']}" in out
+    check_same(run, peaceful)
+
+
+@pytest.mark.parametrize("during", ["a step", "a save", "the judging"])
+def test_kill_and_resume(during: str, data: Path, peaceful: Path, tmp_path: Path):
+    every = "checkpoint_every=3" if during == "a save" else "checkpoint_every=19"
+    run = tmp_path / "run"
+    saved = run / "checkpoints"
+    process = start(data, run, "--set", every)
+    wait_for(lambda: steps_done(run) > 40, process)
+    if during == "a save":
+        wait_for(lambda: any(p.name.endswith(".tmp") for p in saved.iterdir()), process)
+    elif during == "the judging":
+        wait_for((run / "model" / "manifest.json").exists, process)
+    process.kill()
+    assert finish(process)[0] == -signal.SIGKILL
+    assert any(saved.iterdir())
+    assert (run / "model").exists() == (during == "the judging")
+    code, out, err = finish(start(data, run, "--set", every, "--resume"))
+    assert (code, err) == (0, "")
+    assert "resumed at step" in out
+    check_same(run, peaceful)
+
+
+def test_killed_before_the_first_checkpoint(data: Path, peaceful: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    process = start(data, run, "--set", "checkpoint_every=100000")
+    wait_for(lambda: steps_done(run) > 3, process)
+    process.kill()
+    finish(process)
+    code, out, err = finish(start(data, run, "--set", "checkpoint_every=100000", "--resume"))
+    assert (code, err) == (0, "")
+    assert "resumed" not in out
+    check_same(run, peaceful)
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(data: Path, peaceful: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    process = start(data, run, "--set", "checkpoint_every=10")
+    wait_for(lambda: steps_done(run) > 45, process)
+    process.kill()
+    finish(process)
+    newest = max((run / "checkpoints").glob("step-*"))
+    weights = next(newest.glob("*.safetensors"))
+    content = bytearray(weights.read_bytes())
+    content[len(content) // 3] ^= 8
+    weights.write_bytes(content)
+    code, out, err = finish(start(data, run, "--set", "checkpoint_every=10", "--resume"))
+    assert (code, err) == (0, "")
+    assert f"resumed at step {int(newest.name.split('-')[1]) - 10}" in out
+    check_same(run, peaceful)
+
+
+def test_resume_with_other_data_is_refused(data: Path, peaceful: Path, tmp_path: Path):
+    before = snapshot(peaceful)
+    other = write_csv(tmp_path / "reviews.csv", sentences(240, seed=1))
+    code, _, err = finish(start(other, peaceful, "--resume"))
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "another recipe" in err
+    assert snapshot(peaceful) == before

@@ -1,0 +1,125 @@
+"""``glassformer data``, ``doctor`` and ``demo``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from glassformer.checkpoints.hub import CATALOGUE
+from glassformer.cli import doctor as doctor_module
+from glassformer.cli.data import describe
+from glassformer.cli.demo import OURS, demo
+from glassformer.data.sources import load_text_dataset
+from glassformer.errors import ConfigError
+
+from .tiny import RUN_FILES, sentences, settings, write_csv
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_data_list_names_every_source(gf):
+    result = gf("data", "list")
+    assert result.code == 0
+    assert "europe" in result.out
+    assert "imdb" in result.out
+
+
+def test_data_show(gf, reviews: Path):
+    about = json.loads(gf("data", "show", reviews, "--json").out)
+    assert about == describe(load_text_dataset(reviews))
+    assert about["splits"]["train"]["texts"] == 60
+    assert about["splits"]["train"]["classes"] == {"neg": 30, "pos": 30}
+    shown = gf("data", "show", reviews)
+    assert shown.code == 0
+    assert "splendid" in shown.out
+
+
+def test_data_doctor_finds_a_leak(gf, tmp_path: Path):
+    write_csv(tmp_path / "data" / "train.csv", sentences(20))
+    write_csv(tmp_path / "data" / "test.csv", [*sentences(6, seed=5), sentences(20)[3]])
+    report = json.loads(gf("data", "doctor", tmp_path / "data", "--json").out)
+    leak = next(f for f in report["findings"] if f["code"] == "leaks")
+    assert (leak["severity"], leak["count"]) == ("warning", 1)
+    shown = gf("data", "doctor", tmp_path / "data")
+    assert shown.code == 0
+    assert shown.out.index("warning") < shown.out.index("ok")
+
+
+def test_data_doctor_looks_at_tokens_of_a_saved_model(gf, run: Path, reviews: Path):
+    report = json.loads(
+        gf("data", "doctor", reviews, "--model", run / "model", "--max-length", 5, "--json").out
+    )
+    cut = next(f for f in report["findings"] if f["code"] == "truncation")
+    assert cut["count"] == 60
+
+
+def test_doctor_on_this_machine(gf):
+    result = gf("doctor", "--json")
+    assert result.code == 0, result.out
+    report = json.loads(result.out)
+    assert set(report) == {"machine", "packages", "data", "weights"}
+    found = {line["what"]: line["found"] for lines in report.values() for line in lines}
+    assert found["torch"].startswith("2.")
+    assert {"bf16", "looked for in", "imdb", "all-minilm-l6-v2"} <= found.keys()
+    assert "ready" in gf("doctor").out
+
+
+def test_doctor_misses_what_is_needed(gf, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(doctor_module.NEEDED, "no-such-package", "1.0")
+    monkeypatch.setitem(doctor_module.NEEDED, "numpy", "99.0")
+    result = gf("doctor")
+    assert result.code == 1
+    assert result.err == ""
+    assert "missing: numpy, no-such-package" in result.out
+
+
+def test_doctor_knows_the_requirements_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = dict(line.split(">=") for line in project["dependencies"])
+    assert wanted == doctor_module.NEEDED
+
+
+def demo_settings() -> list[str]:
+    return [pair for pair in settings("limit=300", "epochs=2") if pair != "--set"]
+
+
+def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "demo-run"
+    first, recipe = demo(folder, demo_settings())
+    assert {p.name for p in folder.iterdir()} == RUN_FILES == OURS
+    assert recipe.name == "europe"
+    (folder / "report.html").write_text("old", encoding="utf-8")
+    (folder / ".model.4711-0123abcd.tmp").mkdir()  # as a kill leaves behind
+    assert demo(folder, demo_settings())[0].report.read_text(encoding="utf-8") != "old"
+    (folder / "thesis.txt").write_text("dear", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not an earlier demo"):
+        demo(folder, demo_settings())
+    assert (folder / "thesis.txt").read_text(encoding="utf-8") == "dear"
+    assert first.report.is_file()
+
+
+def test_demo_leaves_other_runs_and_links_alone(gf, refused, run: Path, tmp_path: Path):
+    run.rename(tmp_path / "demo-run")
+    assert "not an earlier demo" in refused("demo")
+    (tmp_path / "demo-run").rename(tmp_path / "kept")
+    (tmp_path / "demo-run").symlink_to(tmp_path / "kept")
+    assert "not an earlier demo" in refused("demo")
+    assert {p.name for p in (tmp_path / "kept").iterdir()} == RUN_FILES
+
+
+def test_doctor_finds_weights_in_the_hub_cache_without_asking_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    known = CATALOGUE["bert-base-uncased"]
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    before = {line.what: line for line in doctor_module.examine_machine()["weights"]}
+    assert before["bert-base-uncased"].state == "note"
+    folder = tmp_path / "models--google-bert--bert-base-uncased" / "snapshots" / known.revision
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).touch()
+    after = {line.what: line for line in doctor_module.examine_machine()["weights"]}
+    assert after["bert-base-uncased"].state == "ok"

@@ -1,0 +1,113 @@
+"""The option set is a promise: nothing appears or goes by accident, and what the documents say parses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from glassformer.cli.app import UsageError, app
+from glassformer.recipe import recipe_names
+
+ROOT = Path(__file__).parents[2]
+ROOT_COMMAND: Any = typer.main.get_command(app)
+
+OPTIONS = {
+    "": ["--debug", "--version"],
+    "demo": [],
+    "train": ["--data", "--help-keys", "--model", "--out", "--resume", "--set", "--text", "[recipe]"],
+    "evaluate": ["--data", "--json", "run"],
+    "predict": ["--out", "--text-column", "given...", "run"],
+    "data": [],
+    "data list": [],
+    "data show": ["--json", "--label-column", "--text-column", "name"],
+    "data doctor": ["--json", "--label-column", "--max-length", "--model", "--text-column", "name"],
+    "doctor": ["--json"],
+}
+
+
+def options_of(command: Any) -> list[str]:
+    """Options by their names; arguments by theirs, in brackets if they can be left out."""
+    found = []
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            found += [*parameter.opts, *parameter.secondary_opts]
+        else:
+            name = parameter.name + ("..." if parameter.nargs == -1 else "")
+            found.append(name if parameter.required else f"[{name}]")
+    return sorted(found)
+
+
+def commands(command: Any, path: str = "") -> dict[str, list[str]]:
+    found = {path: options_of(command)}
+    for name, child in getattr(command, "commands", {}).items():
+        found |= commands(child, f"{path} {name}".strip())
+    return found
+
+
+def test_the_option_set_is_frozen():
+    assert commands(ROOT_COMMAND) == OPTIONS
+
+
+def test_every_command_and_option_says_what_it_is_for():
+    def check(command: Any, path: str) -> None:
+        assert (command.help or "").strip(), path
+        for parameter in command.params:
+            assert getattr(parameter, "help", None), f"{path} {parameter.name}"
+        for name, child in getattr(command, "commands", {}).items():
+            check(child, f"{path} {name}")
+
+    check(ROOT_COMMAND, "glassformer")
+
+
+# --- the documents --------------------------------------------------------------------------------
+
+ARROW = re.compile(r"\s{2,}|\s#|[`;|&]")  # what ends a command in a text: a column, a comment, the shell
+
+
+def documents() -> list[Path]:
+    texts = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *recipe_names().values()]
+    return [path for path in texts if path.is_file()]
+
+
+def commands_in(path: Path) -> list[str]:
+    """Every ``glassformer verb ...`` that begins a line of code, a comment or a quoted command."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [re.match(r"(?:\s*(?:\$|#|>)?\s*|.*?`)glassformer (?!\.)(.*)", line) for line in lines]
+    return [ARROW.split(match[1])[0].strip() for match in found if match]
+
+
+def parses(line: str) -> None:
+    """Raises UsageError where the command line would refuse it. Nothing is run."""
+    command, words, path = ROOT_COMMAND, shlex.split(line), "glassformer"
+    while hasattr(command, "commands") and words:
+        path, child = f"{path} {words[0]}", command.commands.get(words[0])
+        if child is None:
+            raise UsageError(f"no command {path!r}")
+        command, words = child, words[1:]
+    command.make_context(path, [w for w in words if w != "--debug"])
+
+
+def test_the_checker_itself():
+    parses("train europe --set lr=1e-4 --resume --debug")
+    for wrong in ("trian europe", "train europe --lr 3", "evaluate"):
+        with pytest.raises(UsageError):
+            parses(wrong)
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+def test_commands_in_documents_parse(path: Path):
+    for line in commands_in(path):
+        try:
+            parses(line)
+        except UsageError as error:
+            pytest.fail(f"glassformer {line}: {error}")
+
+
+def test_every_recipe_names_its_command():
+    for name, path in recipe_names().items():
+        assert f"train {name}" in commands_in(path)

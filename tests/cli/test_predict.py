@@ -1,0 +1,153 @@
+"""``glassformer evaluate`` and ``glassformer predict``: a trained model on texts and files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from glassformer.cli.predict import gather, names_a_file, read_texts
+from glassformer.errors import DataError
+
+from .tiny import sentences, write_csv
+
+
+def test_evaluate_repeats_the_figures_of_the_run(gf, run: Path):
+    result = gf("evaluate", run, "--json")
+    assert result.code == 0, result
+    figures = json.loads(result.out)
+    assert figures == json.loads((run / "metrics.json").read_text(encoding="utf-8"))["test"]
+    shown = gf("evaluate", run).out
+    assert "accuracy" in shown
+    assert "precision" in shown
+
+
+def test_evaluate_other_data(gf, run: Path, tmp_path: Path):
+    other = write_csv(tmp_path / "other.csv", sentences(9, seed=1))
+    assert json.loads(gf("evaluate", run, "--data", other, "--json").out)["n"] == 9
+
+
+def test_predict_texts(gf, run: Path):
+    result = gf("predict", run, "a splendid film", "a dreadful film\nwith a line break")
+    assert result.code == 0, result
+    lines = [line.split("\t") for line in result.out.splitlines()]
+    assert [line[2] for line in lines] == ["a splendid film", "a dreadful film with a line break"]
+    for label, probability, _ in lines:
+        assert label in ("neg", "pos")
+        assert 0.5 <= float(probability) <= 1
+
+
+def test_predict_counts_the_texts_that_were_cut(gf, run: Path):
+    result = gf("predict", run, "a film", "a film " * 50)
+    assert result.code == 0
+    assert result.err == "note: 1 of 2 texts are longer than 16 tokens and were cut there\n"
+
+
+def files_of(tmp_path: Path, rows: list[tuple[str, str]]) -> list[Path]:
+    """The same texts in every kind of file."""
+    texts, labels = zip(*rows, strict=True)
+    records = [{"text": t, "label": label} for t, label in rows]
+    files = {
+        "a.txt": "\n\n".join(texts) + "\n",
+        "a.jsonl": "".join(json.dumps(r) + "\n" for r in records),
+        "a.tsv": "text\tlabel\n" + "".join(f"{t}\t{label}\n" for t, label in rows),
+        "one.csv": "words\n" + "".join(f"{t}\n" for t in texts),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    pq.write_table(pa.table({"text": texts, "label": labels}), tmp_path / "a.parquet")
+    return [*(tmp_path / name for name in files), tmp_path / "a.parquet", write_csv(tmp_path / "a.csv", rows)]
+
+
+def test_predict_reads_every_kind_of_file(gf, run: Path, tmp_path: Path):
+    rows = sentences(5, seed=2)
+    expected = gf("predict", run, *(text for text, _ in rows)).out
+    for path in files_of(tmp_path, rows):
+        result = gf("predict", run, path)
+        assert result.code == 0, result
+        assert result.out == expected, path
+
+
+def test_rows_are_those_of_the_file(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("\ufeffone\r\n\r\ntwo\r\n", encoding="utf-8", newline="")
+    assert read_texts(tmp_path / "a.txt") == (["one", "two"], [1, 3])
+    assert read_texts(write_csv(tmp_path / "a.csv", [("one", ""), ("two", "")])) == (["one", "two"], [2, 3])
+
+
+def test_labels_of_a_file_to_be_labelled_are_not_looked_at(tmp_path: Path):
+    texts, _ = read_texts(write_csv(tmp_path / "a.csv", [("one", ""), ("two", "NaN")]))
+    assert texts == ["one", "two"]
+
+
+def test_texts_and_files_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert not names_a_file("a splendid film")
+    assert not names_a_file("I read it in reviews.csv")
+    assert not names_a_file("film " * 2000)
+    assert not names_a_file("a\0b")
+    assert names_a_file("missing.csv")
+    Path("notes").write_text("x", encoding="utf-8")
+    assert names_a_file("notes")
+
+
+@pytest.mark.parametrize(
+    ("header", "column", "wanted"),
+    [
+        ("body,text", None, "text"),
+        ("body,review", None, "review"),
+        ("body,review,text", None, "text"),
+        ("body,review", "body", "body"),
+    ],
+)
+def test_the_column_of_texts_is_found(header: str, column: str | None, wanted: str, tmp_path: Path):
+    names = header.split(",")
+    path = write_csv(tmp_path / "a.csv", [names], header=header)
+    assert read_texts(path, column)[0] == [wanted]
+
+
+@pytest.mark.parametrize(
+    ("header", "column", "message"),
+    [("body,title", None, "no column of texts.*--text-column"), ("body,review,comment", None, "several columns"),
+     ("body,title", "bdy", "no column 'bdy'.*'body'")],
+)  # fmt: skip
+def test_the_column_of_texts_is_asked_for(header: str, column: str | None, message: str, tmp_path: Path):
+    path = write_csv(tmp_path / "a.csv", [header.split(",")], header=header)
+    with pytest.raises(DataError, match=message):
+        read_texts(path, column)
+
+
+def test_bad_texts_to_label(refused, run: Path, tmp_path: Path):
+    assert "no such file" in refused("predict", run, "missing.csv")
+    assert "the text is empty" in refused("predict", run, "a film", " ")
+    assert "row 3" in refused("predict", run, write_csv(tmp_path / "a.csv", [("one", ""), ("", "")]))
+    (tmp_path / "b.txt").write_text("\n \n", encoding="utf-8")
+    assert "no texts" in refused("predict", run, tmp_path / "b.txt")
+    (tmp_path / "c.pdf").write_text("x", encoding="utf-8")
+    assert ".pdf" in refused("predict", run, tmp_path / "c.pdf")
+
+
+def test_predictions_as_a_table(gf, refused, run: Path, tmp_path: Path):
+    rows = [*sentences(4, seed=3), ("=1+1 splendid", "pos")]
+    source = write_csv(tmp_path / "a.csv", rows)
+    result = gf("predict", run, source, "--out", "p.csv")
+    assert result.code == 0, result
+    with open("p.csv", encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [int(r["row"]) for r in found] == [2, 3, 4, 5, 6]
+    assert [r["text"] for r in found] == [text for text, _ in rows[:-1]] + ["'=1+1 splendid"]
+    assert all(float(r["p:neg"]) + float(r["p:pos"]) == pytest.approx(1, abs=1e-5) for r in found)
+    before = Path("p.csv").read_bytes()
+    assert "exists" in refused("predict", run, source, "--out", "p.csv")
+    assert Path("p.csv").read_bytes() == before
+    assert "no such folder" in refused("predict", run, source, "--out", "nowhere/p.csv")
+    assert "CSV" in refused("predict", run, source, "--out", "p.xlsx")
+
+
+def test_texts_keep_their_order_among_files(tmp_path: Path):
+    path = write_csv(tmp_path / "a.csv", [("two", ""), ("three", "")])
+    assert gather(["one", str(path), "four"]).texts == ["one", "two", "three", "four"]
+    assert gather([str(path)]).rows == [2, 3]

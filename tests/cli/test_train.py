@@ -1,0 +1,203 @@
+"""``glassformer train`` when all is well, and what holds for every verb."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from glassformer import __version__
+from glassformer.cli.app import main
+from glassformer.cli.keys import recipe_keys
+from glassformer.cli.train import choose_recipe, text_recipe
+from glassformer.config import key_places
+from glassformer.errors import ConfigError
+from glassformer.recipe import Recipe
+
+from .tiny import RUN_FILES, sentences, settings, write_csv
+
+
+def test_train_makes_a_whole_run_folder_under_runs(gf, reviews: Path):
+    result = gf("train", "--text", reviews, *settings())
+    assert result.code == 0, result
+    assert result.err == ""
+    assert {p.name for p in Path("runs/reviews").iterdir()} == RUN_FILES
+    for part in (
+        "6 validation texts",
+        "accuracy",
+        "runs/reviews/report.html",
+        "random (encoder-mini, from scratch)",
+    ):
+        assert part in result.out
+
+
+def test_train_states_the_baselines(gf, reviews: Path):
+    out = gf("train", "--text", reviews, *settings("baselines=true")).out
+    assert "TF-IDF + logistic regression" in out
+    assert "mean bag of embeddings" in out
+
+
+def test_train_counts_the_texts_that_were_cut(gf, tmp_path: Path):
+    rows = sentences(40)
+    long = [(f"{text} and so on" + " and on" * 20, label) for text, label in rows[:7]]
+    path = write_csv(tmp_path / "reviews.csv", [*long, *rows[7:]])
+    result = gf("train", "--text", path, *settings())
+    cut = [
+        re.fullmatch(r"(\d+) of \d+ \w+ texts are longer than 16 tokens and were cut there", line)
+        for line in result.out.splitlines()
+    ]
+    assert sum(int(m[1]) for m in cut if m) == 7
+    metrics = json.loads(Path("runs/reviews/metrics.json").read_text(encoding="utf-8"))
+    assert sum(count for count, _ in metrics["truncated"].values()) == 7
+
+
+def test_train_a_recipe_file_on_other_data(gf, reviews: Path, tmp_path: Path):
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('[data]\nsource = "nowhere.csv"\nvalidation_size = 0.2\n', encoding="utf-8")
+    result = gf("train", recipe, "--data", reviews, "--model", "encoder-mini", "--out", "out", *settings())
+    assert result.code == 0, result
+    config = tomllib.loads(Path("out/config.toml").read_text(encoding="utf-8"))
+    assert config["data"]["source"] == str(reviews)
+    assert config["model"]["model"] == "encoder-mini"
+
+
+def test_resume_of_a_finished_run_changes_no_weight(gf, run: Path):
+    before = (run / "model" / "model.safetensors").read_bytes()
+    result = gf("train", "--resume", "--out", run)
+    assert result.code == 0, result
+    assert (run / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_text_recipe_holds_out_a_tenth_and_chooses_nothing_by_it(tmp_path: Path):
+    recipe = text_recipe(str(write_csv(tmp_path / "reviews.csv", sentences(60))))
+    assert recipe.data.validation_size == 0.1
+    assert recipe.evaluate.split == "validation"
+    assert not recipe.train.keep_best
+    assert recipe.model.model == "all-minilm-l6-v2"
+
+
+def test_text_recipe_of_a_small_table_holds_out_an_example_of_each_class(tmp_path: Path):
+    rows = [(f"text number {i}", f"class {i % 4}") for i in range(16)]
+    assert text_recipe(str(write_csv(tmp_path / "reviews.csv", rows))).data.validation_size == 4
+
+
+def test_text_recipe_takes_the_splits_that_there_are(tmp_path: Path):
+    for name, n in (("train", 40), ("validation", 10), ("test", 10)):
+        write_csv(tmp_path / "data" / f"{name}.csv", sentences(n, seed=n))
+    recipe = text_recipe(str(tmp_path / "data"), ["lr=0.5"])
+    assert recipe.data.validation_size is None
+    assert recipe.evaluate.split == "test"
+    assert recipe.train.keep_best
+    assert recipe.train.lr == 0.5
+
+
+def test_choose_recipe_wants_one_source_of_truth(tmp_path: Path):
+    with pytest.raises(ConfigError, match="no recipe"):
+        choose_recipe(None)
+    with pytest.raises(ConfigError, match="both"):
+        choose_recipe("europe", "reviews.csv")
+    assert choose_recipe("europe", settings=["seed=7"]).train.seed == 7
+
+
+def test_keys_are_all_listed_with_their_meaning(gf):
+    keys = list(recipe_keys())
+    listed = {".".join(filter(None, (k.section, k.name))) for k in keys}
+    assert listed == {".".join(path) for path in key_places(Recipe).values()}
+    by_name = {k.name: k for k in keys}
+    assert by_name["warmup"].default == "0.06"
+    assert by_name["warmup"].meaning == "share of all steps"
+    assert by_name["optimizer"].meaning == "(adamw | adam)"
+    result = gf("train", "--help-keys")
+    assert result.code == 0
+    assert all(k.name in result.out for k in keys)
+
+
+# --- the whole command ----------------------------------------------------------------------------
+
+
+def test_version_and_help(gf):
+    assert gf("--version").out == f"glassformer {__version__}\n"
+    result = gf("--help")
+    assert result.code == 0
+    for verb in ("demo", "train", "evaluate", "predict", "data", "doctor"):
+        assert verb in result.out
+        assert gf(verb, "--help").code == 0
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_debug_shows_the_traceback(place: str, gf):
+    argv = ["--debug", "train", "eurpe"] if place == "before" else ["train", "eurpe", "--debug"]
+    result = gf(*argv)
+    assert result.code == 2
+    assert "Traceback" in result.err
+    assert result.err.splitlines()[-1].startswith("error: no recipe 'eurpe'")
+
+
+def test_unexpected_errors_are_one_line_too(gf, monkeypatch: pytest.MonkeyPatch):
+    def explode(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("first\nsecond")
+
+    monkeypatch.setattr("glassformer.cli.train.train", explode)
+    result = gf("train", "europe")
+    assert result.code == 1
+    assert result.err == "error: RuntimeError: first second (run with --debug for the traceback)\n"
+    assert "Traceback" in gf("train", "europe", "--debug").err
+
+
+def test_ctrl_c_outside_of_training(gf, monkeypatch: pytest.MonkeyPatch):
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("glassformer.data.sources.load_text_dataset", interrupt)
+    result = gf("data", "show", "europe")
+    assert (result.code, result.err) == (130, "error: interrupted\n")
+
+
+def test_ctrl_c_while_the_model_is_judged_says_how_to_go_on(
+    gf, reviews: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("glassformer.study.experiment.judge", interrupt)
+        result = gf("train", "--text", reviews, "--out", "out", *settings())
+    assert result.code == 130
+    assert result.err == "error: interrupted; go on with: glassformer train --resume --out out\n"
+    assert gf("train", "--resume", "--out", "out").code == 0
+    assert Path("out/report.html").is_file()
+
+
+def test_ctrl_c_before_there_is_anything_leaves_no_folder(gf, reviews: Path, monkeypatch: pytest.MonkeyPatch):
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("glassformer.study.experiment.load_splits", interrupt)
+    result = gf("train", "--text", reviews, "--out", "out", *settings())
+    assert (result.code, result.err) == (130, "error: interrupted\n")
+    assert not Path("out").exists()
+
+
+def test_waiting_threads_sleep_unless_told_otherwise(gf, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    gf("--version")
+    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    gf("--version")
+    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
+def test_a_text_after_two_dashes_may_be_an_option(gf, run: Path):
+    result = gf("predict", run, "--", "--debug")
+    assert result.code == 0, result
+    assert result.out.endswith("\t--debug\n")
+
+
+def test_main_reads_the_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setattr("sys.argv", ["glassformer", "--version"])
+    assert main() == 0
+    assert __version__ in capsys.readouterr().out

@@ -1,0 +1,113 @@
+"""An explanation as values, JSON and HTML; text is data and never markup."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from glassformer.explain.result import Explanation
+
+NASTY = '<script>alert(1)</script> & "quoted" <img src=x onerror=alert(2)>'
+
+
+def explanation(**changes):
+    values = {
+        "text": "It was <dull>.",
+        "tokens": ["[CLS]", "it", "was", "<", "dull", ">", ".", "[SEP]"],
+        "offsets": [(0, 0), (0, 2), (3, 6), (7, 8), (8, 12), (12, 13), (13, 14), (0, 0)],
+        "scores": np.array([0.05, 0.11, 0.15, 0.0, 0.5, 0.02, 0.08, 0.1]),
+        "label": np.str_("neg"),
+        "probability": 0.875,
+        "method": "attention",
+        "maps": np.zeros((1, 1, 8, 8)),
+    }
+    return Explanation(**(values | changes))
+
+
+class Reader(HTMLParser):
+    """Tags and text of a page."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.text, self.styles, self.titles = [], "", [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        attrs = dict(attrs)
+        if "title" in attrs:
+            self.titles.append(attrs["title"])
+            self.styles.append(attrs["style"])
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_highest_scores():
+    assert explanation().top(3) == [("dull", 0.5), ("was", 0.15), ("it", 0.11)]
+    assert len(explanation().top(100)) == 8
+
+
+def test_plain_values():
+    values = explanation(target="neg").to_dict()
+    assert json.loads(json.dumps(values)) == values
+    assert values["scores"] == [0.05, 0.11, 0.15, 0.0, 0.5, 0.02, 0.08, 0.1]
+    assert (values["label"], values["target"], values["probability"]) == ("neg", "neg", 0.875)
+    assert values["offsets"][4] == [8, 12]
+    assert "maps" not in values
+    assert explanation().to_dict()["target"] is None
+
+
+def test_page_shows_the_whole_text_coloured_by_score():
+    page = Reader(explanation()._repr_html_())
+    assert "It was <dull>." in page.text
+    assert set(page.tags) <= {"div", "b", "p", "span"}
+    assert page.titles == ["it: 0.1100", "was: 0.1500", "<: 0.0000", "dull: 0.5000", ">: 0.0200", ".: 0.0800"]
+    strengths = [float(re.search(r"/ ([\d.]+)\)", style)[1]) for style in page.styles]
+    assert strengths == pytest.approx([0.22, 0.3, 0.0, 1.0, 0.04, 0.16])
+    assert "neg" in page.text
+    assert "87.5%" in page.text
+
+
+def test_negative_scores_have_another_colour():
+    page = Reader(explanation(scores=np.array([0, 0.5, -0.5, 0, 0, 0, 0, 0.0]))._repr_html_())
+    assert page.styles[0] != page.styles[1]
+    assert page.styles[0].split("/")[1] == page.styles[1].split("/")[1]
+
+
+def test_scores_of_nothing_divide_by_nothing():
+    page = Reader(explanation(scores=np.zeros(8))._repr_html_())
+    assert all("/ 0.00)" in style for style in page.styles)
+
+
+@pytest.mark.parametrize("field", ["text", "label", "method", "tokens"])
+def test_markup_in_data_is_inert(field):
+    value = [NASTY] * 8 if field == "tokens" else NASTY
+    extra = {"offsets": [(0, 0)] * 7 + [(0, len(NASTY))]} if field in ("text", "tokens") else {}
+    html = explanation(
+        **({"text": NASTY} if field == "tokens" else {}), **{field: value}, **extra
+    )._repr_html_()
+    page = Reader(html)
+    assert set(page.tags) <= {"div", "b", "p", "span"}
+    assert "<script" not in html
+    assert "<img" not in html
+    assert NASTY in page.text or NASTY in " ".join(page.titles)
+    assert 'onerror=alert(2)>"' not in html
+
+
+def test_files(tmp_path):
+    e = explanation()
+    assert e.save(tmp_path / "map.json") == tmp_path / "map.json"
+    assert json.loads((tmp_path / "map.json").read_text()) == e.to_dict()
+    e.save(str(tmp_path / "map.html"))
+    assert (tmp_path / "map.html").read_text(encoding="utf-8") == e._repr_html_()
+
+
+def test_special_tokens_stand_nowhere():
+    page = Reader(explanation()._repr_html_())
+    assert "[CLS]" not in page.text
+    assert "[SEP]" not in page.text

@@ -1,0 +1,88 @@
+"""A training small enough to run hundreds of times: a one-layer encoder on random ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.data.batching import BatchSettings
+from glassformer.data.text import TokenTable
+from glassformer.models.bert import Bert, bert
+from glassformer.recipe import TrainConfig
+from glassformer.train.loop import StepInfo, TextStream, run
+from glassformer.train.objectives import Classification
+from glassformer.train.optim import MasterOptimizer
+from glassformer.train.state import Training
+
+V, CLASSES = 31, 3
+
+
+def random_table(count: int, seed: int = 5, longest: int = 11) -> TokenTable:
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, longest + 1, count)
+    starts = np.concatenate([[0], lengths.cumsum()]).astype(np.int64)
+    ids = rng.integers(0, V, starts[-1]).astype(np.int32)
+    return TokenTable(ids, starts, None, np.zeros(count, bool))
+
+
+@dataclass
+class Rig:
+    """All that ``run`` takes, built from a few settings."""
+
+    training: Training
+    stream: TextStream
+    objective: Classification
+    evaluate: Callable[[], dict[str, float]] | None
+
+    def steps(self) -> list[StepInfo]:
+        return list(run(self.training, self.stream, self.objective, self.evaluate))
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        return {n: w.clone() for n, w in self.training.optimizer.tensors().items()}
+
+
+@pytest.fixture
+def make_rig() -> Callable[..., Rig]:
+    """``make_rig(count=23, dropout=0.0, dtype=..., evaluate=..., optimizer=..., **TrainConfig keys)``"""
+
+    def make(
+        count: int = 23,
+        dropout: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+        evaluate: Callable[[Rig], dict[str, float]] | None = None,
+        optimizer: type[MasterOptimizer] = MasterOptimizer,
+        objective: dict[str, Any] | None = None,
+        **keys: Any,
+    ) -> Rig:
+        config = TrainConfig(
+            **{"epochs": 2, "lr": 1e-2, "batch_size": 5, "batch_tokens": 0, "precision": "fp32"} | keys
+        )
+        torch.manual_seed(config.seed)
+        model = Bert(
+            bert(V, 14, 1, 2, 11, 17, dropout, head="classification", num_labels=CLASSES, init_std=0.2)
+        )
+        table = random_table(count)
+        settings = BatchSettings(config.batch_size, config.batch_tokens, config.length_window)
+        stream = TextStream(table, settings, config.accumulate, config.seed, torch.device("cpu"))
+        targets = np.random.default_rng(7).integers(0, CLASSES, count)
+        training = Training(model, optimizer(model, config, dtype), config, stream.count_steps(config.epochs))
+        rig = Rig(training, stream, Classification(targets, **(objective or {})), None)
+        if evaluate is not None:
+            rig.evaluate = lambda: evaluate(rig)
+        return rig
+
+    return make
+
+
+def without_clock(history: list[dict]) -> list[dict]:
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
+@pytest.fixture(name="without_clock")
+def without_clock_fixture() -> Callable[[list[dict]], list[dict]]:
+    return without_clock

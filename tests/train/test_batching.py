@@ -1,0 +1,148 @@
+"""Which examples go into which batch: every one once, within the limits, the same each time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.data.batching import (
+    BatchSettings,
+    cut,
+    evaluation_batches,
+    grouped,
+    pack_texts,
+    training_batches,
+)
+from glassformer.data.text import TokenTable
+from glassformer.errors import ConfigError
+from glassformer.nn import padding_share
+from glassformer.packing import Packing
+
+LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=150).map(np.array)
+SETTINGS = st.tuples(st.integers(0, 13), st.integers(0, 200), st.sampled_from([0, 1, 3, 50])).filter(
+    lambda t: t[0] or t[1]
+)
+few_examples = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def check_batches(batches, lengths, batch_size, batch_tokens):
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for index in batches:
+        assert len(index) >= 1
+        if batch_size:
+            assert len(index) <= batch_size
+        if batch_tokens and len(index) > 1:
+            assert lengths[index].sum() <= batch_tokens
+
+
+@given(LENGTHS, SETTINGS, st.integers(0, 5), st.integers(0, 3))
+@few_examples
+def test_every_example_once_within_the_limits(lengths, limits, seed, epoch):
+    batches = training_batches(lengths, BatchSettings(*limits), seed, epoch)
+    check_batches(batches, lengths, *limits[:2])
+    again = training_batches(lengths, BatchSettings(*limits), seed, epoch)
+    assert all(np.array_equal(a, b) for a, b in zip(batches, again, strict=True))
+
+
+@given(LENGTHS, st.integers(0, 200))
+@few_examples
+def test_evaluation_longest_first(lengths, budget):
+    batches = evaluation_batches(lengths, budget or 8192)
+    check_batches(batches, lengths, 0, budget or 8192)
+    assert (np.diff(lengths[np.concatenate(batches)]) <= 0).all()
+
+
+@given(LENGTHS, SETTINGS)
+@few_examples
+def test_no_batch_ends_before_a_limit(lengths, limits):
+    """A batch that had room for the next example would waste it."""
+    batch_size, batch_tokens, _ = limits
+    batches = cut(np.arange(len(lengths)), lengths, BatchSettings(batch_size, batch_tokens))
+    assert np.concatenate(batches).tolist() == list(range(len(lengths)))
+    for index, following in zip(batches[:-1], batches[1:], strict=True):
+        full = batch_size and len(index) == batch_size
+        over = batch_tokens and lengths[index].sum() + lengths[following[0]] > batch_tokens
+        assert full or over
+
+
+def test_seed_and_epoch_decide_the_order():
+    lengths = np.random.default_rng(1).integers(1, 60, 211)
+    orders = {
+        key: np.concatenate(training_batches(lengths, BatchSettings(7), *key)).tolist()
+        for key in [(0, 0), (0, 1), (1, 0), (1, 1)]
+    }
+    assert len({tuple(order) for order in orders.values()}) == 4
+    assert all(order != sorted(order) for order in orders.values())
+
+
+def test_windows_sort_by_length_and_stay_random():
+    rng = np.random.default_rng(2)
+    lengths = rng.integers(5, 500, 3001)
+    sorted_, loose = (training_batches(lengths, BatchSettings(16, 0, window), 0, 0) for window in (50, 0))
+
+    def spread(batches):
+        return float(np.mean([np.ptp(lengths[index]) for index in batches]))
+
+    assert spread(sorted_) < spread(loose) / 10
+    means = np.array([lengths[index].mean() for index in sorted_])
+    assert abs(np.corrcoef(np.arange(len(means)), means)[0, 1]) < 0.2  # short and long batches are mixed
+    # Only the examples of one window are sorted: a batch's examples lie close together in the shuffle.
+    epochs = [training_batches(lengths, BatchSettings(16, 0, 50), 0, epoch) for epoch in (0, 1)]
+    partners = [
+        {i: frozenset(index.tolist()) for index in batches for i in index.tolist()} for batches in epochs
+    ]
+    assert np.mean([len(partners[0][i] & partners[1][i]) for i in range(3001)]) < 4  # itself and few more
+
+
+@pytest.mark.parametrize("limits", [(32, 0, 50), (0, 8192, 50), (32, 8192, 50)])
+def test_little_padding_is_left_for_attention(limits):
+    """Lengths as those of reviews cut at 256 tokens: log-normal, a quarter of them at the limit."""
+    lengths = np.minimum(np.random.default_rng(3).lognormal(5.0, 0.6, 4001).astype(int) + 8, 256)
+    real = padded = 0.0
+    for index in training_batches(lengths, BatchSettings(*limits), 0, 0):
+        packing = Packing(tuple(lengths[index].tolist()))
+        real += packing.total
+        padded += packing.total / (1 - padding_share(packing))
+    assert 1 - real / padded <= 0.03
+
+
+def test_a_text_longer_than_the_budget_stands_alone():
+    lengths = np.array([3, 90, 4, 5, 70, 70])
+    assert [b.tolist() for b in cut(np.arange(6), lengths, BatchSettings(0, 50))] == [
+        [0],
+        [1],
+        [2, 3],
+        [4],
+        [5],
+    ]
+
+
+def test_steps_of_several_batches():
+    batches = [np.array([i]) for i in range(7)]
+    assert [[b.item() for b in step] for step in grouped(batches, 3)] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+@pytest.mark.parametrize("limits", [(0, 0), (-1, 8), (8, -1)])
+def test_limits_that_cannot_be(limits):
+    with pytest.raises(ConfigError, match="cannot both be 0, nor negative"):
+        BatchSettings(*limits)
+
+
+@pytest.mark.parametrize("with_segments", [False, True])
+def test_packing_texts(with_segments):
+    starts = np.array([0, 3, 4, 9])
+    ids = np.arange(10, 19, dtype=np.int32)
+    segments = (np.arange(9) % 2).astype(np.int8) if with_segments else None
+    table = TokenTable(ids, starts, segments, np.zeros(3, bool))
+    batch = pack_texts(table, np.array([2, 0]))
+    assert batch.ids.tolist() == [14, 15, 16, 17, 18, 10, 11, 12]
+    assert batch.ids.dtype == torch.int64
+    assert batch.packing == Packing((5, 3))
+    assert batch.index.tolist() == [2, 0]
+    if with_segments:
+        assert batch.segments.tolist() == [0, 1, 0, 1, 0, 0, 1, 0]
+    else:
+        assert batch.segments is None

@@ -1,0 +1,208 @@
+"""What happens beside the loop: checkpoints, the history file, the bar, a clean stop on a signal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import threading
+
+import pytest
+import torch
+
+from glassformer.checkpoints.native import list_states
+from glassformer.train.callbacks import (
+    Callback,
+    Checkpoints,
+    HistoryFile,
+    Interrupted,
+    Progress,
+    StopOnSignal,
+)
+from glassformer.train.loop import run
+
+
+def drive(rig, *callbacks):
+    """As the estimator drives them."""
+    try:
+        for call in callbacks:
+            call.start(rig.training)
+        for info in run(rig.training, rig.stream, rig.objective, rig.evaluate):
+            for call in callbacks:
+                call.step(rig.training, info)
+    finally:
+        for call in callbacks:
+            call.end(rig.training)
+
+
+class At(Callback):
+    """Do something after a step."""
+
+    def __init__(self, step, action):
+        self.wanted, self.action = step, action
+
+    def step(self, training, info):
+        if info.step == self.wanted:
+            self.action()
+
+
+class Saves(Callback):
+    """Which steps are on disk after each step."""
+
+    def __init__(self, folder):
+        self.folder, self.newest = folder, []
+
+    def step(self, training, info):
+        self.newest.append([step for step, _ in list_states(self.folder)])
+
+
+@pytest.mark.parametrize(
+    ("every", "saved"),
+    [(0, [5, 10]), (1, list(range(1, 11))), (3, [3, 6, 9, 10]), (100, [10])],
+)
+def test_checkpoints_come_when_due_and_at_the_end(make_rig, tmp_path, every, saved):
+    watch = Saves(tmp_path)
+    drive(make_rig(), Checkpoints(tmp_path, every), watch)
+    for step, on_disk in enumerate(watch.newest, 1):
+        assert on_disk == [s for s in saved if s <= step][-2:]
+
+
+def test_how_many_checkpoints_are_kept(make_rig, tmp_path):
+    drive(make_rig(), Checkpoints(tmp_path, 1, keep_last=4))
+    assert [step for step, _ in list_states(tmp_path)] == [7, 8, 9, 10]
+
+
+def test_an_early_stop_is_saved(make_rig, tmp_path):
+    def evaluate(rig):
+        return {"loss": 1.0, "accuracy": 0.5, "macro_f1": 0.5}
+
+    drive(
+        make_rig(epochs=9, early_stopping=2, evaluate=evaluate, evaluate_every=2), Checkpoints(tmp_path, 100)
+    )
+    assert [step for step, _ in list_states(tmp_path)] == [6]
+    again = make_rig(epochs=9, early_stopping=2, evaluate=evaluate, evaluate_every=2)
+    again.training.load(tmp_path)
+    assert again.training.finished
+    assert again.steps() == []
+
+
+def test_history_file_has_one_record_a_line(make_rig, tmp_path):
+    file, rig = tmp_path / "history.jsonl", make_rig()
+    seen = []
+    drive(rig, HistoryFile(file), At(3, lambda: seen.append(file.read_text().count("\n"))))
+    assert seen == [3]  # written as it happens
+    assert [json.loads(line) for line in file.read_text().splitlines()] == rig.training.history
+    assert len(rig.training.history) == 12
+
+
+def test_history_file_is_cut_back_to_the_checkpoint(make_rig, tmp_path, without_clock):
+    """Steps after the last checkpoint are done again: they must not stand there twice."""
+    file = tmp_path / "history.jsonl"
+
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(make_rig(), Checkpoints(tmp_path / "c", 3), HistoryFile(file), At(5, stop))
+    with file.open("a") as broken:
+        broken.write('{"kind": "st')  # killed in the middle of a line
+    rig = make_rig()
+    rig.training.load(tmp_path / "c")
+    drive(rig, HistoryFile(file))
+    whole = make_rig()
+    whole.steps()
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert without_clock(lines) == without_clock(whole.training.history)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_finishes_the_step_saves_and_says_so(make_rig, tmp_path, number, without_clock):
+    before = signal.getsignal(number)
+    rig = make_rig(dropout=0.3)
+    torch.manual_seed(9)
+    with pytest.raises(
+        Interrupted, match=r"stopped at step 4 of 10, saved in .*step-00000004; go on with --resume"
+    ):
+        drive(rig, At(4, lambda: os.kill(os.getpid(), number)), StopOnSignal(tmp_path))
+    assert signal.getsignal(number) == before
+    assert Interrupted.exit_code == 130
+    again = make_rig(dropout=0.3)
+    assert again.training.load(tmp_path).step == 4
+    again.steps()
+    whole = make_rig(dropout=0.3)
+    torch.manual_seed(9)
+    whole.steps()
+    assert without_clock(again.training.history) == without_clock(whole.training.history)
+    assert all(torch.equal(w, whole.weights()[n]) for n, w in again.weights().items())
+
+
+def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path):
+    rig, stop = make_rig(), StopOnSignal(tmp_path)
+
+    def twice():
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(rig, At(4, twice), stop)
+    assert list_states(tmp_path) == []
+
+
+def test_a_signal_at_the_very_end_lets_training_end(make_rig, tmp_path):
+    rig = make_rig()
+    before = signal.getsignal(signal.SIGINT)
+    drive(rig, At(10, lambda: os.kill(os.getpid(), signal.SIGINT)), StopOnSignal(tmp_path))
+    assert rig.training.finished
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_other_threads_train_without_signals(make_rig, tmp_path):
+    failures = []
+
+    def work():
+        try:
+            drive(make_rig(), StopOnSignal(tmp_path))
+        except BaseException as error:
+            failures.append(error)
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_handlers_come_back_when_training_fails(make_rig, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def fail():
+        raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        drive(make_rig(), At(2, fail), StopOnSignal(tmp_path))
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_progress_off_a_terminal_is_a_few_plain_lines(make_rig):
+    def evaluate(rig):
+        return {"loss": 0.25, "accuracy": 0.875, "macro_f1": 0.5}
+
+    stream = io.StringIO()
+    drive(make_rig(epochs=8, evaluate=evaluate), Progress(stream))
+    lines = stream.getvalue().splitlines()
+    steps = [line for line in lines if line.startswith("step ")]
+    assert [line.split()[1] for line in steps] == [f"{n}/40" for n in range(4, 41, 4)]
+    assert all(" loss " in line and line.endswith("tokens/s") for line in steps)
+    epochs = [line for line in lines if line.startswith("epoch ")]
+    assert len(epochs) == 8
+    assert "validation loss 0.2500  accuracy 0.8750  (best)" in epochs[0]
+    assert "(best)" not in epochs[1]
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_callback_may_leave_everything_out(make_rig):
+    rig = make_rig()
+    drive(rig, Callback())
+    assert rig.training.finished

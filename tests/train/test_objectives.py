@@ -1,0 +1,173 @@
+"""Cross-entropy with smoothing and weights against torch's; words hidden at random."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.utils.class_weight import compute_sample_weight
+from torch.nn import functional as F
+
+from glassformer.data.batching import TextBatch
+from glassformer.errors import ConfigError
+from glassformer.packing import Packing
+from glassformer.train.objectives import Classification, class_weights
+
+N, C = 13, 5
+TARGETS = np.random.default_rng(3).integers(0, C, N)
+INDEX = np.array([7, 0, 12, 3, 3, 11, 2])
+LOGITS = 3.0 * torch.randn(len(INDEX), C, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+class Fixed(torch.nn.Module):
+    """Gives the same logits whatever comes in, and remembers what came in."""
+
+    def __init__(self, logits=LOGITS):
+        super().__init__()
+        self.logits = torch.nn.Parameter(logits.clone().float())
+
+    def forward(self, ids, token_type_ids=None, *, packing):
+        self.ids, self.segments, self.packing = ids, token_type_ids, packing
+        return SimpleNamespace(logits=self.logits)
+
+
+def batch(index=INDEX, length=3):
+    packing = Packing((length,) * len(index))
+    return TextBatch(torch.arange(packing.total) + 10, None, packing, index)
+
+
+def loss_and_gradient(model, objective):
+    out = objective(model, batch())
+    (gradient,) = torch.autograd.grad(out.loss, model.logits)
+    return out, gradient
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
+def test_label_smoothing_equals_torch(smoothing):
+    model = Fixed()
+    out, gradient = loss_and_gradient(model, Classification(TARGETS, label_smoothing=smoothing))
+    targets = torch.from_numpy(TARGETS[INDEX])
+    wanted = F.cross_entropy(model.logits, targets, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(out.loss, wanted)
+    torch.testing.assert_close(gradient, torch.autograd.grad(wanted, model.logits)[0])
+    # and by hand: the true class gets 1 - s + s / C, every other s / C
+    shares = torch.full((len(INDEX), C), smoothing / C)
+    shares[range(len(INDEX)), targets] += 1 - smoothing
+    torch.testing.assert_close(out.loss, -(shares * model.logits.log_softmax(1)).sum())
+
+
+def test_class_weights_equal_torch():
+    """Over all examples at once, torch's weighted mean is our sum over n, because our weights have mean 1."""
+    table = {0: 1.0, 1: 0.5, 2: 3.0, 3: 2.0, 4: 0.25}
+    weights = class_weights(TARGETS, list(range(C)), table)
+    assert weights.mean() == pytest.approx(1.0)
+    index = np.arange(N)
+    logits = torch.randn(N, C, generator=torch.Generator().manual_seed(2))
+    out = Classification(TARGETS, weights)(Fixed(logits), batch(index))
+    wanted = F.cross_entropy(logits, torch.from_numpy(TARGETS), weight=torch.tensor(list(table.values())))
+    torch.testing.assert_close(out.loss / N, wanted)
+
+
+def test_weights_multiply_each_loss():
+    rng = np.random.default_rng(4)
+    weights = rng.random(N).astype(np.float32)
+    out = Classification(TARGETS, weights, label_smoothing=0.1)(Fixed(), batch())
+    losses = F.cross_entropy(
+        LOGITS.float(), torch.from_numpy(TARGETS[INDEX]), label_smoothing=0.1, reduction="none"
+    )
+    torch.testing.assert_close(out.loss, (losses * torch.from_numpy(weights[INDEX])).sum())
+
+
+def test_a_weight_of_0_is_an_absent_example():
+    weights = np.ones(N, np.float32)
+    weights[INDEX[0]] = 0.0
+    model = Fixed()
+    _, gradient = loss_and_gradient(model, Classification(TARGETS, weights))
+    assert not gradient[0].any()
+    assert bool(gradient[1:].any(1).all())
+
+
+def test_counts():
+    out = Classification(TARGETS)(Fixed(), batch())
+    assert out.count == len(INDEX)
+    assert out.correct == int((LOGITS.argmax(1).numpy() == TARGETS[INDEX]).sum())
+
+
+def test_logits_of_any_format_are_judged_in_fp32():
+    model = Fixed()
+    model.logits.data = model.logits.data.bfloat16()
+    out = Classification(TARGETS)(model, batch())
+    assert out.loss.dtype == torch.float32
+    wanted = F.cross_entropy(model.logits.float(), torch.from_numpy(TARGETS[INDEX]), reduction="sum")
+    torch.testing.assert_close(out.loss, wanted)
+
+
+# --- weights from settings ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("labels", [["b", "a", "c", "d", "e"], [3, 1, 4, 15, 9]])
+def test_balanced_equals_sklearn(labels):
+    weights = class_weights(TARGETS, labels, "balanced")
+    np.testing.assert_allclose(weights, compute_sample_weight("balanced", TARGETS), rtol=1e-6)
+    assert weights.mean() == pytest.approx(1.0)
+    sums = [weights[TARGETS == t].sum() for t in np.unique(TARGETS)]
+    np.testing.assert_allclose(sums, sums[0], rtol=1e-5)  # every class weighs the same
+
+
+def test_balanced_with_a_class_that_is_not_there():
+    targets = np.array([0, 0, 2])
+    np.testing.assert_allclose(class_weights(targets, ["a", "b", "c"], "balanced"), [0.75, 0.75, 1.5])
+
+
+def test_table_by_label():
+    targets = np.array([0, 1, 1, 1])
+    np.testing.assert_allclose(
+        class_weights(targets, ["neg", "pos"], {"pos": 1, "neg": 3}), [2, 2 / 3, 2 / 3, 2 / 3]
+    )
+    np.testing.assert_allclose(class_weights(targets, [5, 7], {7: 1, 5: 3}), [2, 2 / 3, 2 / 3, 2 / 3])
+    np.testing.assert_allclose(class_weights(targets, [5, 7], {5: 3}), [2, 2 / 3, 2 / 3, 2 / 3])  # others: 1
+
+
+def test_no_weights():
+    assert class_weights(TARGETS, list(range(C)), None) is None
+
+
+@pytest.mark.xfail(reason="a wrong label is passed over, and a wrong word is a bare ValueError or TypeError")
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [({"postive": 2.0}, "postive"), ("balance", "balance"), ({"pos": -1.0}, "-1"), ({"pos": "much"}, "much")],
+)
+def test_class_weights_that_cannot_be(value, said):
+    with pytest.raises(ConfigError, match=said):
+        class_weights(np.array([0, 1]), ["neg", "pos"], value)
+
+
+# --- hidden words ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protect", [False, True])
+def test_words_are_hidden_at_their_share(protect):
+    torch.manual_seed(5)
+    index = np.zeros(701, int)
+    model = Fixed(torch.zeros(701, C))
+    data = batch(index, length=11)
+    before = data.ids.clone()
+    Classification(TARGETS, hide=(0.3, 4), protect_first=protect)(model, data)
+    hidden = model.ids != before
+    assert bool((model.ids[hidden] == 4).all())
+    assert torch.equal(data.ids, before)  # the batch itself stays as it is
+    first = torch.arange(701 * 11) % 11 == 0
+    for part, n in ((hidden[~first], 7010), (hidden[first], 701)):
+        wanted = 0.0 if protect and n == 701 else 0.3
+        assert abs(float(part.float().mean()) - wanted) <= 5 * (0.21 / n) ** 0.5 * (wanted > 0)
+    Classification(TARGETS, hide=(0.3, 4), protect_first=protect)(model, data)
+    assert not torch.equal(model.ids != before, hidden)  # others at the next step
+
+
+def test_nothing_is_hidden_by_default():
+    model, data = Fixed(), batch()
+    Classification(TARGETS)(model, data)
+    assert model.ids is data.ids
+    assert model.packing is data.packing

@@ -1,0 +1,292 @@
+"""AdamW on fp32 masters against torch's AdamW, decay groups, layer-wise rates, schedules, the running mean."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from glassformer.models.bert import Bert, bert
+from glassformer.packing import Packing
+from glassformer.recipe import TrainConfig
+from glassformer.train.optim import MasterOptimizer, decays, learning_rate
+
+V = 31
+PACKING = Packing((5, 2, 7))
+IDS = torch.arange(14) % V
+
+
+def build(layers=2, **options):
+    torch.manual_seed(3)
+    return Bert(bert(V, 14, layers, 2, 11, 17, 0.0, **{"head": "classification", "init_std": 0.2} | options))
+
+
+def backward(model, step):
+    """A loss that differs from step to step."""
+    logits = model(IDS.roll(step), packing=PACKING).logits
+    loss = (logits - step).square().sum()
+    loss.backward()
+    return loss.detach()
+
+
+# --- the rate -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("total", [1, 7, 101])
+@pytest.mark.parametrize("warmup", [0.0, 0.06, 0.5])
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+def test_rates_in_closed_form(schedule, warmup, total):
+    config = TrainConfig(lr=0.3, schedule=schedule, warmup=warmup)
+    rates = [learning_rate(step, total, config) for step in range(total)]
+    rise = round(warmup * total)
+    for step, rate in enumerate(rates):
+        if step < rise:
+            wanted = 0.3 * (step + 1) / rise
+        else:
+            done = (step - rise) / (total - rise)  # 0 at the first step after the warm-up, never quite 1
+            wanted = {
+                "linear": 0.3 * (1 - done),
+                "cosine": 0.3 * 0.5 * (1 + math.cos(math.pi * done)),
+                "constant": 0.3,
+            }[schedule]
+        assert rate == pytest.approx(wanted, rel=1e-12)
+    assert max(rates) == pytest.approx(0.3)
+    assert min(rates) > 0  # no step is wasted at rate 0
+    assert rates[:rise] == sorted(rates[:rise])
+    assert rates[rise:] == sorted(rates[rise:], reverse=True)
+
+
+# --- one update -----------------------------------------------------------------------------------
+
+
+def reference(model, config):
+    """torch's own, unfused, with the groups written out."""
+    spared = [p for n, p in model.named_parameters() if p.ndim < 2 or "positions" in n or "segments" in n]
+    decayed = [p for p in model.parameters() if not any(p is q for q in spared)]
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    groups = [
+        {"params": decayed, "weight_decay": config.weight_decay},
+        {"params": spared, "weight_decay": 0.0},
+    ]
+    return kind(groups, lr=config.lr, betas=config.betas, foreach=False, fused=False)
+
+
+def hand_over(ours, theirs):
+    """The same gradients: where the true one is 0 (the bias of keys), Adam turns rounding into whole steps."""
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        q.grad = p.grad.to(torch.float32, copy=True)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam"])
+@pytest.mark.parametrize("clip", [0.0, 0.7])
+def test_fp32_equals_torch(optimizer, clip):
+    config = TrainConfig(lr=1e-2, weight_decay=0.3, optimizer=optimizer, clip=clip, betas=(0.8, 0.95))
+    ours, theirs = build(), build()
+    mine, yours = MasterOptimizer(ours, config, torch.float32), reference(theirs, config)
+    for step in range(7):
+        backward(ours, step)
+        hand_over(ours, theirs)
+        wanted = nn.utils.clip_grad_norm_(theirs.parameters(), clip or math.inf)
+        lr = learning_rate(step, 7, config)
+        for group in yours.param_groups:
+            group["lr"] = lr
+        yours.step()
+        yours.zero_grad()
+        assert mine.step(lr) == pytest.approx(float(wanted), rel=1e-4)  # the norm before clipping
+        assert all(p.grad is None for p in ours.parameters())
+    for (name, p), q in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+    assert not mine.copied
+
+
+def test_one_update_by_hand():
+    config = TrainConfig(lr=0.1, weight_decay=0.5, clip=0.0, betas=(0.9, 0.999), warmup=0.0)
+    model = build()
+    optimizer = MasterOptimizer(model, config, torch.float32)
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    backward(model, 1)
+    grads = {n: p.grad.clone() for n, p in model.named_parameters()}
+    optimizer.step(0.1)
+    for name, p in model.named_parameters():
+        decay = 0.5 if p.ndim >= 2 and "positions" not in name and "segments" not in name else 0.0
+        # At the first step the corrected moments are g and g^2.
+        wanted = before[name] * (1 - 0.1 * decay) - 0.1 * grads[name] / (grads[name].abs() + 1e-8)
+        torch.testing.assert_close(
+            p.detach(), wanted, atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+def test_bf16_updates_fp32_masters_with_the_models_gradients():
+    config = TrainConfig(lr=1e-2, weight_decay=0.3, clip=0.7)
+    model, twin = build(), build()
+    optimizer, yours = MasterOptimizer(model, config, torch.bfloat16), reference(twin, config)
+    for step in range(5):
+        backward(model, step)
+        hand_over(model, twin)
+        nn.utils.clip_grad_norm_(twin.parameters(), config.clip)
+        yours.step()
+        optimizer.step(config.lr)
+    for (name, master), q in zip(optimizer.masters.items(), twin.parameters(), strict=True):
+        assert master.dtype == torch.float32
+        torch.testing.assert_close(master.detach(), q.detach(), atol=2e-6, rtol=1e-5)
+        assert torch.equal(model.get_parameter(name), master.to(model.get_parameter(name).dtype))
+
+
+def test_what_computes_in_bf16_and_what_does_not():
+    model = build()
+    before = {n: p.detach().clone() for n, p in model.named_parameters()}
+    optimizer = MasterOptimizer(model, TrainConfig(), torch.bfloat16)
+    for name, p in model.named_parameters():
+        in_encoder = name.startswith("encoder.")
+        assert p.dtype == (torch.bfloat16 if in_encoder else torch.float32), name
+        assert (name in optimizer.copied) == in_encoder
+        assert (optimizer.masters[name] is p) == (not in_encoder)
+        assert torch.equal(optimizer.masters[name], before[name])  # exact: taken before the rounding
+
+
+def test_updates_too_small_for_bf16_add_up():
+    """A thousand steps of 1e-5 beside a weight of 1 vanish in bf16; the masters keep them."""
+    model = build()
+    with torch.no_grad():
+        model.encoder.layers[0].norm1.weight.fill_(1.0)
+    config = TrainConfig(lr=1e-5, weight_decay=0.0, clip=0.0)
+    optimizer = MasterOptimizer(model, config, torch.bfloat16)
+    weight = model.get_parameter("encoder.layers.0.norm1.weight")
+    for _ in range(1000):
+        weight.grad = torch.ones_like(weight)
+        optimizer.step(1e-5)
+    assert float(optimizer.masters["encoder.layers.0.norm1.weight"].detach().mean()) == pytest.approx(
+        0.99, abs=1e-4
+    )
+    assert torch.equal(weight, torch.full_like(weight, 0.99))
+
+
+def test_an_infinite_clip_is_no_clip():
+    norms = []
+    for clip in (0.0, 1e9):
+        model = build()
+        optimizer = MasterOptimizer(model, TrainConfig(clip=clip), torch.float32)
+        backward(model, 3)
+        norms.append(optimizer.step(1e-3))
+    assert norms[0] == norms[1] > 1.0
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+
+def test_what_decays():
+    model = build(head="classification", pooling="pooler")
+    decayed = {name for name, p in model.named_parameters() if decays(name, p)}
+    wanted = {"embeddings.tokens.weight", "pooling.dense.weight", "head.out.weight"}
+    for i in range(2):
+        wanted |= {
+            f"encoder.layers.{i}.{name}.weight"
+            for name in ("attention.qkv", "attention.out", "feed_forward.up", "feed_forward.down")
+        }
+    assert decayed == wanted
+
+
+@pytest.mark.parametrize(("decay", "embedding_lr"), [(1.0, 1.0), (0.7, 1.0), (0.7, 0.1), (1.0, 3.0)])
+def test_every_parameter_has_its_rate_and_decay(decay, embedding_lr):
+    model = build(layers=3)
+    config = TrainConfig(lr=0.01, weight_decay=0.2, layer_decay=decay, embedding_lr=embedding_lr)
+    optimizer = MasterOptimizer(model, config, torch.float32)
+    backward(model, 1)
+    optimizer.step(0.5)
+    found = {}
+    for group in optimizer.optimizer.param_groups:
+        for p in group["params"]:
+            found[id(p)] = (group["lr"], group["weight_decay"])
+    assert len(found) == len(list(model.parameters()))
+    for name, p in model.named_parameters():
+        rate, wd = found[id(p)]
+        if name.startswith("embeddings."):
+            wanted = 0.5 * decay**4 * embedding_lr
+        elif name.startswith("encoder.layers."):
+            wanted = 0.5 * decay ** (3 - int(name.split(".")[2]))
+        else:
+            wanted = 0.5
+        assert rate == pytest.approx(wanted), name
+        assert wd == (0.2 if decays(name, p) else 0.0), name
+
+
+def test_frozen_weights_stay():
+    model = build()
+    model.embeddings.requires_grad_(False)
+    before = model.embeddings.tokens.weight.clone()
+    optimizer = MasterOptimizer(model, TrainConfig(weight_decay=0.5), torch.float32)
+    backward(model, 1)
+    optimizer.step(0.1)
+    assert torch.equal(model.embeddings.tokens.weight, before)
+    assert not any(name.startswith("embeddings.") for name in optimizer.masters)
+
+
+# --- the running mean -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_running_mean_in_closed_form(dtype):
+    model, d = build(), 0.8
+    optimizer = MasterOptimizer(model, TrainConfig(average=d, lr=0.1), dtype)
+    name = "encoder.layers.1.attention.qkv.weight"
+    seen = [optimizer.masters[name].detach().clone()]
+    for step in range(6):
+        backward(model, step)
+        optimizer.step(0.1)
+        seen.append(optimizer.masters[name].detach().clone())
+    wanted = d**6 * seen[0] + sum((1 - d) * d ** (6 - i) * seen[i] for i in range(1, 7))
+    torch.testing.assert_close(optimizer.average[name], wanted)
+    torch.testing.assert_close(optimizer.weights()[name], wanted)
+    assert not torch.allclose(wanted, seen[-1])
+
+
+def test_without_a_running_mean_the_weights_are_the_masters():
+    model = build()
+    optimizer = MasterOptimizer(model, TrainConfig(), torch.bfloat16)
+    weights = optimizer.weights()
+    assert all(torch.equal(weights[n], m) for n, m in optimizer.masters.items())
+    backward(model, 1)
+    optimizer.step(0.1)
+    assert not torch.equal(weights["head.out.weight"], optimizer.masters["head.out.weight"])  # a copy
+
+
+# --- state ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors_are_all_that_decides_the_next_update(dtype, average):
+    config = TrainConfig(lr=0.05, average=average)
+    model = build()
+    optimizer = MasterOptimizer(model, config, dtype)
+    for step in range(3):
+        backward(model, step)
+        optimizer.step(0.05)
+    kept = {n: t.clone() for n, t in optimizer.tensors().items()}
+    other = build()
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(1.0)
+    again = MasterOptimizer(other, config, dtype)
+    again.load_tensors(kept)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+    for step in range(3, 6):
+        for m, o in ((model, optimizer), (other, again)):
+            backward(m, step)
+            o.step(0.05)
+    now, then = optimizer.tensors(), again.tensors()
+    assert now.keys() == then.keys()
+    assert all(torch.equal(now[n], then[n]) for n in now)
+
+
+def test_state_before_the_first_step():
+    model, other = build(), build()
+    optimizer, again = (MasterOptimizer(m, TrainConfig(), torch.float32) for m in (model, other))
+    again.load_tensors({n: t.clone() for n, t in optimizer.tensors().items()})
+    for m, o in ((model, optimizer), (other, again)):
+        backward(m, 1)
+        o.step(0.1)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))

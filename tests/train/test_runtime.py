@@ -1,0 +1,92 @@
+"""Device, number format, seeds and the facts of the machine."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer
+from glassformer import runtime
+from glassformer.errors import ConfigError
+
+CPU = torch.device("cpu")
+
+
+def test_device_auto_is_the_gpu_where_there_is_one(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert runtime.choose_device() == CPU
+    assert runtime.choose_device("cpu") == CPU
+    with pytest.raises(ConfigError, match=r"no GPU is visible.*cpu or auto"):
+        runtime.choose_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert runtime.choose_device().type == "cuda"
+    assert runtime.choose_device("cuda:0") == torch.device("cuda:0")
+
+
+def test_no_such_device():
+    with pytest.raises(ConfigError, match="'gpu' is not a device"):
+        runtime.choose_device("gpu")
+
+
+@pytest.mark.parametrize(
+    ("flags", "wanted"),
+    [({"amx_bf16"}, torch.bfloat16), ({"avx512_bf16"}, torch.bfloat16), ({"avx512f"}, torch.float32)],
+)
+def test_bf16_only_where_the_processor_has_it(monkeypatch, flags, wanted):
+    monkeypatch.setattr(runtime, "cpu_flags", lambda: frozenset(flags))
+    assert runtime.choose_dtype("auto", CPU) == wanted
+    assert runtime.choose_dtype("fp32", CPU) == torch.float32
+    assert runtime.choose_dtype("bf16", CPU) == torch.bfloat16
+
+
+def test_no_such_precision():
+    with pytest.raises(ConfigError, match=r"'fp16' is not a precision.*auto, fp32 or bf16"):
+        runtime.choose_dtype("fp16", CPU)
+
+
+def test_seed_reaches_every_generator():
+    draws = []
+    for seed in (3, 3, 4):
+        runtime.set_seed(seed)
+        draws.append((random.random(), np.random.random(), torch.rand(1).item()))
+    assert draws[0] == draws[1]
+    assert all(a != b for a, b in zip(draws[0], draws[2], strict=True))
+
+
+def test_threads():
+    before = torch.get_num_threads()
+    try:
+        runtime.set_threads(2)
+        assert torch.get_num_threads() == 2
+        runtime.set_threads(0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_facts_of_the_machine_are_plain_values():
+    facts = runtime.machine_facts()
+    assert json.loads(json.dumps(facts)) == facts
+    assert facts["cores"] >= 1
+    assert facts["cpu"]
+    assert facts["memory_gib"] > 0
+
+
+def test_versions():
+    found = runtime.versions("numpy", "no-such-package")
+    assert found["torch"] == torch.__version__.partition("+")[0] or found["torch"] == torch.__version__
+    assert found["numpy"] == np.__version__
+    assert "no-such-package" not in found
+    assert found.get("glassformer", glassformer.__version__) == glassformer.__version__
+
+
+def test_peak_memory():
+    before = runtime.peak_memory_mb()
+    block = np.ones(30_000_000)  # 240 MB
+    assert runtime.peak_memory_mb() >= before
+    assert 50 < runtime.peak_memory_mb() < 1e6
+    assert runtime.peak_memory_mb() >= block.nbytes / 1e6
