@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from glassformer.config import build, to_toml
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_classes, check_labels, check_texts
+from glassformer.data.checks import check_classes, check_labels, check_texts, place
 from glassformer.data.splits import stratified_split
 from glassformer.data.text import TokenTable, encode
 from glassformer.errors import DataError
@@ -278,13 +278,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
         return judge
 
-    def _targets(self, labels: Sequence[Any], where: str) -> np.ndarray:
+    def _targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
         numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
         for i, label in enumerate(labels):
             if label not in numbers:
                 raise DataError(
                     f"label {label!r} was not seen in training",
-                    where=f"{where}, item {i}",
+                    where=place(origin, i, rows),
                     fix=f"Known: {', '.join(map(str, numbers))}",
                 )
         return np.array([numbers[label] for label in labels], np.int64)

@@ -28,6 +28,13 @@ def is_from_scratch(model: str) -> bool:
     return model in TEXT_ARCHITECTURES
 
 
+def check_name(model: str) -> None:
+    """Raises ConfigError, with the nearest name, for a model that cannot exist: no architecture, path or Hub id."""
+    known = [*TEXT_ARCHITECTURES, *CATALOGUE]
+    if model not in known and "/" not in model and not Path(model).expanduser().exists():
+        raise ConfigError(f"no model {model!r}", where="model", fix=nearest(model, known))
+
+
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
     """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``.
 
@@ -35,6 +42,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
         ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint is paired with a new vocabulary.
         CheckpointError: the checkpoint has no tokenizer.
     """
+    check_name(model.model)
     kinds = {"word": word_tokenizer, "wordpiece": wordpiece_tokenizer}
     scratch = is_from_scratch(model.model)
     kind = ("word" if scratch else "checkpoint") if text.tokenizer == "auto" else text.tokenizer
@@ -75,18 +83,12 @@ def build_model(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_
         raise ConfigError(
             f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
-    try:
-        base = load_pretrained(
-            model.model,
-            revision=model.revision,
-            dropout=model.dropout or 0.0,  # none by default: equal accuracy, and much faster
-            attention_dropout=model.attention_dropout or 0.0,
-        )
-    except CheckpointError as error:
-        if "/" not in model.model and model.model not in CATALOGUE and not Path(model.model).exists():
-            known = [*TEXT_ARCHITECTURES, *CATALOGUE]
-            raise ConfigError(f"no model {model.model!r}", fix=nearest(model.model, known)) from error
-        raise
+    base = load_pretrained(
+        model.model,
+        revision=model.revision,
+        dropout=model.dropout or 0.0,  # none by default: equal accuracy, and much faster
+        attention_dropout=model.attention_dropout or 0.0,
+    )
     limit = base.config.embedding.max_positions
     if text.max_length > limit:
         raise ConfigError(

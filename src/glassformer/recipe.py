@@ -23,11 +23,12 @@ class DataConfig:
 
     source: str = ""  # a named source (imdb, europe) or a path to a file or folder
     text_column: str | None = None  # found by itself when there is one candidate only
-    label_column: str | None = None
+    label_column: str | None = None  # likewise
     validation_size: float | None = None  # share (< 1) or count (>= 1) held out of train; None: none
+    test_size: float | None = None  # likewise for a test split, where the source has none
     train_size: int | None = None  # at most this many training examples, stratified
     limit: int | None = None  # at most this many examples of every split: a quick look
-    split_seed: int = 0
+    split_seed: int = 0  # of every choice of examples
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class TextConfig:
 class ModelConfig:
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
-    model: str = "all-minilm-l6-v2"
+    model: str = "all-minilm-l6-v2"  # a checkpoint (name, folder, Hub id) or a from-scratch architecture
     revision: str | None = None  # commit of a Hub checkpoint
-    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = "auto"
-    head: Literal["linear", "mlp"] = "linear"
+    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = (
+        "auto"  # what of the rows the head reads
+    )
+    head: Literal["linear", "mlp"] = "linear"  # mlp: Linear, ReLU, Dropout, Linear
     head_hidden: int | None = None  # width of the mlp head; None: d_model
-    head_dropout: float = 0.0
+    head_dropout: float = 0.0  # before the last linear layer
     dropout: float | None = None  # on embeddings and on each sub-layer's output
     attention_dropout: float | None = None  # on attention weights (needs the explicit branch)
     stochastic_depth: float = 0.0
@@ -74,12 +77,12 @@ class ModelConfig:
 class TrainConfig:
     """One fit."""
 
-    epochs: int = 3
-    lr: float = 5e-5
-    optimizer: Literal["adamw", "adam"] = "adamw"
+    epochs: int = 3  # passes over the training texts
+    lr: float = 5e-5  # the highest rate, reached at the end of the warm-up
+    optimizer: Literal["adamw", "adam"] = "adamw"  # adam: weight decay goes through the gradient
     weight_decay: float = 0.01  # not on biases, norms and embeddings of position
-    betas: tuple[float, ...] = (0.9, 0.999)
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two running means of Adam
+    schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warm-up
     warmup: float = 0.06  # share of all steps
     layer_decay: float = 1.0  # learning rate of layer i is lr * layer_decay ** (layers above it)
     embedding_lr: float = 1.0  # factor on the learning rate of the embeddings
@@ -88,19 +91,19 @@ class TrainConfig:
     length_window: int = 50  # batches among which lengths are sorted; 0: lengths are not looked at
     accumulate: int = 1  # batches per optimiser step; the loss stays that of one large batch
     clip: float = 1.0  # norm of the gradient; 0: none
-    label_smoothing: float = 0.0
+    label_smoothing: float = 0.0  # share of the target spread over all classes
     class_weight: str | dict | None = None  # "balanced" or {label: weight}, as in scikit-learn
     word_dropout: float = 0.0  # share of tokens hidden from the model at each step
     average: float = 0.0  # decay of the running mean of the weights (EMA); 0: none
     validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
     early_stopping: int = 0  # evaluations without improvement before the end; 0: off
-    monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"
+    monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"  # what decides which weights are best
     keep_best: bool = True  # end with the best evaluated weights (needs a validation set)
     evaluate_every: int = 0  # steps; 0: after each epoch
     checkpoint_every: int = 0  # steps; 0: after each epoch
-    seed: int = 0
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    device: str = "auto"
+    seed: int = 0  # of the weights, the order of the texts and dropout
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
+    device: str = "auto"  # auto: the GPU where there is one
     threads: int = 0  # 0: as torch has it
     verbose: int = 0  # 1: a progress bar
 
@@ -120,9 +123,9 @@ class EvaluateConfig:
 class Recipe:
     """One experiment, read from top to bottom."""
 
-    name: str = ""
-    task: Literal["text-classification"] = "text-classification"
-    summary: str = ""
+    name: str = ""  # of the run folder; by default the file's
+    task: Literal["text-classification"] = "text-classification"  # which engine runs it
+    summary: str = ""  # one line for lists and reports
     expect: str = ""  # score with its spread over seeds, and where it was measured
     data: DataConfig = field(default_factory=DataConfig)
     text: TextConfig = field(default_factory=TextConfig)

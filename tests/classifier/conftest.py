@@ -11,7 +11,7 @@ from glassformer import TextClassifier
 
 GOOD = ("wonderful", "moving", "superb")
 BAD = ("dull", "awful", "clumsy")
-FILLERS = "the film was and its story with a cast that seemed rather".split()
+FILLERS = ["the", "film", "was", "and", "its", "story", "with", "a", "cast", "that", "seemed", "rather"]
 SMALL = {
     "model": "encoder-mini", "d_model": 14, "num_heads": 2, "d_ff": 11, "max_length": 16, "min_count": 1,
     "dropout": 0.0, "epochs": 6, "lr": 3e-2, "batch_size": 8, "precision": "fp32", "pooling": "mean",

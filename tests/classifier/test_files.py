@@ -18,7 +18,8 @@ from glassformer.models.catalog import TEXT_ARCHITECTURES
 from glassformer.pipeline import save_tokenizer
 
 TEXTS = [
-    "a wonderful film", "a dull film", "it was not dull", "wonderful , it was not", "I did laugh", "I did not laugh at all",
+    "a wonderful film", "a dull film", "it was not dull", "wonderful , it was not", "I did laugh",
+    "I did not laugh at all",
     "go and see it", "stay at home", "the best of the year , by far", "the worst", "best", "worst of all the year",
 ]  # fmt: skip
 LABELS = ["pos", "neg"] * 6

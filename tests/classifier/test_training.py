@@ -48,7 +48,8 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
     base = {"epochs": 2, "max_length": 12, "batch_tokens": 64}
     plain = small(**base).fit(*data, validation=data)
     changes = {
-        "max_length": 5, "tokenizer": "wordpiece", "clean": "words", "lowercase": False, "vocab_size": 9, "min_count": 25,
+        "max_length": 5, "tokenizer": "wordpiece", "clean": "words", "lowercase": False, "vocab_size": 9,
+        "min_count": 25,
         "add_special_tokens": False, "pooling": "first", "head": "mlp", "head_dropout": 0.3, "dropout": 0.3,
         "attention_dropout": 0.3, "d_model": 22, "num_layers": 2, "num_heads": 7, "d_ff": 13, "norm": "post",
         "activation": "relu", "positions": "learned", "final_norm": False, "embedding_norm": True, "zero_init": True,

@@ -27,7 +27,7 @@ def test_train_makes_a_whole_run_folder_under_runs(gf, reviews: Path):
     assert result.err == ""
     assert {p.name for p in Path("runs/reviews").iterdir()} == RUN_FILES
     for part in (
-        "6 validation texts",
+        "6 test texts",
         "accuracy",
         "runs/reviews/report.html",
         "random (encoder-mini, from scratch)",
@@ -72,17 +72,17 @@ def test_resume_of_a_finished_run_changes_no_weight(gf, run: Path):
     assert (run / "model" / "model.safetensors").read_bytes() == before
 
 
-def test_text_recipe_holds_out_a_tenth_and_chooses_nothing_by_it(tmp_path: Path):
+def test_text_recipe_holds_out_a_tenth_each_for_choosing_and_for_the_figures(tmp_path: Path):
     recipe = text_recipe(str(write_csv(tmp_path / "reviews.csv", sentences(60))))
-    assert recipe.data.validation_size == 0.1
-    assert recipe.evaluate.split == "validation"
-    assert not recipe.train.keep_best
+    assert recipe.data.validation_size == recipe.data.test_size == 0.1
+    assert recipe.evaluate.split == "test"
     assert recipe.model.model == "all-minilm-l6-v2"
 
 
 def test_text_recipe_of_a_small_table_holds_out_an_example_of_each_class(tmp_path: Path):
     rows = [(f"text number {i}", f"class {i % 4}") for i in range(16)]
-    assert text_recipe(str(write_csv(tmp_path / "reviews.csv", rows))).data.validation_size == 4
+    data = text_recipe(str(write_csv(tmp_path / "reviews.csv", rows))).data
+    assert data.validation_size == data.test_size == 4
 
 
 def test_text_recipe_takes_the_splits_that_there_are(tmp_path: Path):
@@ -90,8 +90,7 @@ def test_text_recipe_takes_the_splits_that_there_are(tmp_path: Path):
         write_csv(tmp_path / "data" / f"{name}.csv", sentences(n, seed=n))
     recipe = text_recipe(str(tmp_path / "data"), ["lr=0.5"])
     assert recipe.data.validation_size is None
-    assert recipe.evaluate.split == "test"
-    assert recipe.train.keep_best
+    assert recipe.data.test_size is None
     assert recipe.train.lr == 0.5
 
 
@@ -110,7 +109,7 @@ def test_keys_are_all_listed_with_their_meaning(gf):
     by_name = {k.name: k for k in keys}
     assert by_name["warmup"].default == "0.06"
     assert by_name["warmup"].meaning == "share of all steps"
-    assert by_name["optimizer"].meaning == "(adamw | adam)"
+    assert by_name["optimizer"].meaning == "adam: weight decay goes through the gradient (adamw | adam)"
     result = gf("train", "--help-keys")
     assert result.code == 0
     assert all(k.name in result.out for k in keys)

@@ -184,7 +184,7 @@ def test_limit_keeps_the_classes_in_proportion_and_the_order(tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("imbd", "no file, folder or named data set 'imbd'. Check the path, or did you mean 'imdb'"),
+        ("imbd", "no file, folder or named data set 'imbd'. Check the path. Did you mean 'imdb'"),
         ("", "no data set is named"),
         ("missing.csv", "missing.csv: no such file"),
     ],

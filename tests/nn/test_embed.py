@@ -99,5 +99,5 @@ def test_ids_that_do_not_fit(ids, said):
     "segments", [SEGMENTS + 5, SEGMENTS - 1, torch.tensor([1])], ids=["high", "low", "one"]
 )
 def test_segments_that_do_not_fit(segments):
-    with pytest.raises(ShapeError, match="segments|token_type_ids"):
+    with pytest.raises(ShapeError, match=r"segments|token_type_ids"):
         build()(IDS, PACKING, segments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -62,7 +64,7 @@ def test_no_batch_ends_before_a_limit(lengths, limits):
     batch_size, batch_tokens, _ = limits
     batches = cut(np.arange(len(lengths)), lengths, BatchSettings(batch_size, batch_tokens))
     assert np.concatenate(batches).tolist() == list(range(len(lengths)))
-    for index, following in zip(batches[:-1], batches[1:], strict=True):
+    for index, following in pairwise(batches):
         full = batch_size and len(index) == batch_size
         over = batch_tokens and lengths[index].sum() + lengths[following[0]] > batch_tokens
         assert full or over

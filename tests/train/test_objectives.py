@@ -112,7 +112,7 @@ def test_balanced_equals_sklearn(labels):
     weights = class_weights(TARGETS, labels, "balanced")
     np.testing.assert_allclose(weights, compute_sample_weight("balanced", TARGETS), rtol=1e-6)
     assert weights.mean() == pytest.approx(1.0)
-    sums = [weights[TARGETS == t].sum() for t in np.unique(TARGETS)]
+    sums = [weights[t == TARGETS].sum() for t in np.unique(TARGETS)]
     np.testing.assert_allclose(sums, sums[0], rtol=1e-5)  # every class weighs the same
 
 

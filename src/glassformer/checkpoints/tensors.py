@@ -11,6 +11,7 @@ they are never opened here.
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -109,6 +110,7 @@ def write_tensors(
     for file_name, shard in zip(names, shards, strict=True):
         try:
             save_file(_separate(shard), folder / file_name, header)
+            os.chmod(folder / file_name, 0o666 & ~_umask())  # the library writes files that only we may read
         except (SafetensorError, OSError) as error:
             raise GlassformerError(f"{folder / file_name}: could not be written: {error}") from error
     if len(shards) > 1:
@@ -119,6 +121,12 @@ def write_tensors(
         text = json.dumps(index, indent=2, sort_keys=True) + "\n"
         (folder / f"{name}.safetensors.index.json").write_text(text, encoding="utf-8")
     return [folder / file_name for file_name in names]
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

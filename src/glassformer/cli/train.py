@@ -44,7 +44,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Run:
             (folder / "config.toml").unlink()
             if not was_there:
                 folder.rmdir()
-        elif isinstance(error, KeyboardInterrupt):  # outside of the steps, where nothing is left to save
+        elif isinstance(error, KeyboardInterrupt) and (folder / "config.toml").exists():  # outside of the steps, where nothing is left to save
             raise Interrupted(f"interrupted; go on with: glassformer train --resume --out {folder}") from None
         raise
 
@@ -96,7 +96,7 @@ def choose_recipe(
 def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Recipe:
     """A recipe around labelled texts of one's own, with settings that suit their number.
 
-    A tenth is held out for the figures where there is no test split, and nothing is then chosen by it.
+    A tenth each is held out for validation and for the figures where the source has no such split.
 
     Args:
         source: a table, a folder of tables or of texts, or a named data set.
@@ -120,19 +120,17 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     )
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     texts = len(labels or ())
-    if "validation" not in dataset.splits:
-        smallest = len(set(labels or ()))  # every class needs a place
-        held = HELD_OUT if round(HELD_OUT * texts) >= smallest else smallest
-        values["data"]["validation_size"] = held
+    smallest = len(set(labels or ()))  # every class needs a place
+    held = HELD_OUT if round(HELD_OUT * texts) >= smallest else smallest
+    for split in ("validation", "test"):
+        if split not in dataset.splits:
+            values["data"][f"{split}_size"] = held
     if is_from_scratch(asked.model.model):
         epochs = min(max(-(-SETTLED * 32 // max(texts, 1)), 3), 20)
         values["train"] = {"lr": 1e-3, "epochs": epochs}
     else:
         epochs = 6 if texts < 1_000 else 3 if texts < 10_000 else 1
         values["train"] = {"lr": 1e-4, "layer_decay": 0.9, "epochs": epochs}
-    judged = "test" if "test" in dataset.splits else "validation"
-    values["evaluate"] = {"split": judged}
-    values["train"]["keep_best"] = judged == "test"
     return build(Recipe, apply_overrides(values, settings, Recipe), "train")
 
 
@@ -214,6 +212,6 @@ def train_command(
     begun = out if resume else None
     chosen = choose_recipe(recipe, text, model=model, data=data, settings=settings or (), begun=begun)
     folder = out or RUNS / (chosen.name or "run")
-    if text and chosen.evaluate.split == "validation" and chosen.data.validation_size:
-        say("no test split: some texts are held out for the figures, and nothing is chosen by them")
+    if text and chosen.data.test_size:
+        say("no test split: a part of the texts is held out for the figures")
     show_run(train(chosen, folder, resume=resume), chosen)

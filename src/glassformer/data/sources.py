@@ -97,7 +97,7 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
         files = {"train": [path]}
     else:
         hint = nearest(str(path), list(NAMED_SOURCES))
-        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path, or {hint}")
+        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
     tables = {k: list(map(read_table, v)) for k, v in choose_splits(files, wanted, str(path)).items()}
     return _from_tables(path.name if path.is_dir() else path.stem, tables, columns)
 
@@ -195,7 +195,7 @@ def _find_columns(table: Table, columns: _Columns, split: str) -> tuple[str, str
 def _find(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
     if wanted is not None:
         if wanted not in table.names:
-            raise DataError(f"no column {wanted!r}", where=table.origin, fix=_hint(wanted, table.names))
+            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
         return wanted
     found = [name for name in table.names if name.lower() in usual]
     if len(found) > 1:
@@ -207,14 +207,9 @@ def _find(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> 
     return found[0] if found else None
 
 
-def _hint(name: str, names: Sequence[str]) -> str:
-    hint = nearest(name, names)
-    return hint[0].upper() + hint[1:]  # capitalize() would change the names in it
-
-
 def _no_column(table: Table, kind: str) -> DataError:
     what = f"no column {kind!r}"
-    fix = f"{_hint(kind, table.names)}. Name it with {kind}_column"
+    fix = f"{nearest(kind, table.names)}. Name it with {kind}_column"
     if not table.typed:
         fix += "; the first row must be the header"
     return DataError(what, where=table.origin, fix=fix)

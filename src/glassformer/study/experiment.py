@@ -21,6 +21,7 @@ import numpy as np
 from glassformer.classifier import TextClassifier
 from glassformer.config import build, read_toml, to_dict, to_toml
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
+from glassformer.data.checks import place
 from glassformer.data.doctor import examine
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
 from glassformer.data.splits import stratified_split, stratified_subset
@@ -75,14 +76,21 @@ def load_splits(recipe: Recipe) -> Splits:
     if "train" not in splits:
         raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
     train, validation = splits["train"], splits.get("validation")
+    if d.test_size is not None and "test" not in splits:
+        train, splits = _held_out(train, d.test_size, d.split_seed, splits, "test")
     if d.validation_size is not None:
-        kept, held = stratified_split(train.labels or [], d.validation_size, d.split_seed)
-        train, validation = train.select(kept.tolist()), train.select(held.tolist())
+        train, splits = _held_out(train, d.validation_size, d.split_seed, splits, "validation")
+        validation = splits["validation"]
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
     name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
     judged = splits.get(name, validation)
     return Splits(dataset, train, validation, judged, name)
+
+
+def _held_out(train: TextSplit, size: float, seed: int, splits: dict, name: str) -> tuple[TextSplit, dict]:
+    kept, held = stratified_split(train.labels or [], size, seed)
+    return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
 
 
 def run_recipe(
@@ -104,9 +112,12 @@ def run_recipe(
         InputError: whatever is wrong with the data, the settings or the checkpoint.
     """
     folder, started = Path(folder), time.perf_counter()
-    _open_folder(folder, recipe, resume)
+    _check_folder(folder, recipe, resume)
     splits = load_splits(recipe)
+    _check_unseen(splits)
     clf = TextClassifier.from_recipe(recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
     say(_describe(splits))
     report = examine(_as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean)
     for finding in report.findings:
@@ -151,6 +162,8 @@ class _Announce(Callback):
         dtype = str(training.model.encoder.layers[0].norm1.weight.dtype).removeprefix("torch.")
         self.say(f"weights: {self.clf.weights_source_}")
         self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
+        for line in training.skipped:
+            self.say(f"damaged checkpoint passed over: {line}")
         if training.step:
             self.say(f"resumed at step {training.step}")
 
@@ -182,13 +195,12 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
     }
     if splits.validation is not None:
         out["validation"] = _figures(clf, splits.validation, recipe)[0]
+        out["truncated"]["validation"] = _cut(clf, splits.validation)
     if splits.judged is not None and splits.judged.labels is not None:
         inference = time.perf_counter()
         out["test"], probabilities = _figures(clf, splits.judged, recipe)
         inference = time.perf_counter() - inference
-        out["truncated"][splits.judged_name] = [
-            int(clf._encode(splits.judged.texts).truncated.sum()), len(splits.judged)
-        ]  # fmt: skip
+        out["truncated"][splits.judged_name] = _cut(clf, splits.judged)
         write_predictions(
             folder / "predictions.csv", splits.judged.texts, probabilities, clf.classes_.tolist(),
             labels=splits.judged.labels, predicted=clf.decide(probabilities).tolist(), rows=splits.judged.rows,
@@ -210,10 +222,15 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
     return out
 
 
+def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
+    """How many texts were cut to max_length, of how many."""
+    return [int(clf._encode(split.texts).truncated.sum()), len(split)]
+
+
 def _figures(clf: TextClassifier, split: TextSplit, recipe: Recipe) -> tuple[dict[str, Any], np.ndarray]:
     probabilities = clf.predict_proba(split.texts)
     meter = ClassificationMeter(clf.classes_.tolist())
-    meter.update(probabilities, clf._targets(split.labels or [], split.origin))
+    meter.update(probabilities, clf._targets(split.labels or [], split.origin, split.rows))
     return meter.result(recipe.evaluate.bootstrap), probabilities
 
 
@@ -304,7 +321,20 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
     return _figures(clf, split, recipe)[0]
 
 
-def _open_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
+def _check_unseen(splits: Splits) -> None:
+    """A label that training never shows is found before training, not after it."""
+    known = set(splits.train.labels or [])
+    for split in (splits.validation, splits.judged):
+        for i, label in enumerate((split and split.labels) or []):
+            if label not in known:
+                raise DataError(
+                    f"label {label!r} was not seen in training",
+                    where=place(split.origin, i, split.rows),  # type: ignore[union-attr]
+                    fix=f"Known: {', '.join(sorted(map(str, known)))}",
+                )
+
+
+def _check_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
     config = folder / "config.toml"
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
@@ -317,10 +347,7 @@ def _open_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
             )
         if not config.is_file():
             raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
-    if not config.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        config.write_text(to_toml(recipe), encoding="utf-8")
-    elif to_dict(build(Recipe, read_toml(config), str(config))) != to_dict(recipe):
+    if config.is_file() and to_dict(build(Recipe, read_toml(config), str(config))) != to_dict(recipe):
         raise ConfigError(
             "holds a run of another recipe",
             where=str(config),

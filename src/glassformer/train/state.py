@@ -39,6 +39,7 @@ class Training:
     stopped_early: bool = False
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
 
     KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations", "stopped_early",
             "seconds", "history", "total_steps", "fingerprint")  # fmt: skip
@@ -90,6 +91,7 @@ class Training:
                     where=str(found.path),
                     fix="Resume with the settings of the first run, or start a new run",
                 )
+        self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for key in self.KEPT:
             setattr(self, key, found.state[key])
         self.optimizer.load_tensors(found.tensors)
