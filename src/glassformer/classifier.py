@@ -27,6 +27,7 @@ from glassformer.data.text import TokenTable, encode
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import predict_rows, read_logits, read_pooled, softmax
+from glassformer.models.bert import Bert
 from glassformer.pipeline import build_model, build_tokenizer
 from glassformer.recipe import (
     FIT_SECTIONS,
@@ -59,6 +60,15 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         >>> clf = TextClassifier("all-minilm-l6-v2", epochs=1).fit(texts, labels)  # doctest: +SKIP
         >>> clf.predict(["A compelling story."])  # doctest: +SKIP
     """
+
+    # Set by the loop in __init__; named here for readers and type checkers.
+    max_length: int
+    add_special_tokens: bool
+    batch_tokens: int
+    threads: int
+    device: str
+    precision: str
+    clean: str
 
     def __init__(
         self,
@@ -183,7 +193,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         weights = None if sample_weight is None else _check_weights(sample_weight, len(texts))
         if validation is None and train.validation_fraction > 0:
             kept, held = stratified_split(targets.tolist(), train.validation_fraction, train.seed)
-            validation = [texts[i] for i in held], self.classes_[targets[held]]
+            validation = [texts[i] for i in held], self.classes_[targets[held]].tolist()
             texts, targets = [texts[i] for i in kept], targets[kept]
             weights = None if weights is None else weights[kept]
         started = time.perf_counter()
@@ -309,17 +319,18 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def _budget(self) -> int:
         return max(self.batch_tokens, self.max_length) or 8192
 
-    def _predictor(self):
+    def _predictor(self) -> Bert:
         """The model in the number format of prediction, made once after each fit or load."""
-        if getattr(self, "_compute_model", None) is None:
+        model = getattr(self, "_compute_model", None)
+        if model is None:
             set_threads(self.threads)
             device = choose_device(self.device)
             dtype = choose_dtype(self.precision, device)
             model = self.model_.to(device)
-            self._compute_model = (
-                model if dtype == torch.float32 else copy.deepcopy(model).set_compute_dtype(dtype)
-            )
-        return self._compute_model
+            if dtype != torch.float32:
+                model = copy.deepcopy(model).set_compute_dtype(dtype)
+            self._compute_model = model
+        return model
 
     def _rows(self, X: Sequence[str], read, progress=None) -> np.ndarray:
         check_is_fitted(self, "model_")
@@ -372,7 +383,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def __getstate__(self):
-        state = dict(super().__getstate__())
+        state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[union-attr]
         state["_compute_model"] = None
         return state
 

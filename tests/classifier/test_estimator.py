@@ -142,6 +142,15 @@ def test_one_by_one_and_in_any_order(fitted, held):
     np.testing.assert_allclose(fitted.predict_proba([texts[i] for i in order]), together[order], atol=1e-6)
 
 
+def test_many_texts_go_through_in_chunks(fitted, held, monkeypatch):
+    wanted, seen = fitted.predict_proba(held[0]), []
+    monkeypatch.setattr("glassformer.classifier.CHUNK", 7)
+    found = fitted.predict_proba(held[0], progress=seen.append)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert sum(seen) == 29
+    assert len(seen) >= 5
+
+
 def test_embed_gives_what_the_head_reads(fitted, held):
     features = fitted.embed(held[0])
     assert features.shape == (29, 14)

@@ -196,3 +196,6 @@ def test_the_masked_words_head_is_tied_to_the_token_table():
     assert not torch.equal(before[:, 29], after[:, 29])
     others = torch.arange(V) != 29
     torch.testing.assert_close(before[:, others], after[:, others])
+    table = model.embeddings.tokens.weight
+    (grad,) = torch.autograd.grad(after.square().sum(), table)
+    assert bool(grad[29].any())  # it learns from both of its uses

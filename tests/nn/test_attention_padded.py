@@ -127,6 +127,16 @@ def test_weights_on_request():
     torch.testing.assert_close(weights @ v, out)
 
 
+def test_dropout_zeroes_weights_and_scales_the_rest():
+    torch.manual_seed(3)
+    q, k, p = torch.randn(B, 53, K), torch.randn(B, 31, K), 0.37
+    v = torch.eye(31).expand(B, 31, 31)  # so that the output is the weights
+    out, weights = attend(q, k, v, dropout=p, return_weights=True)
+    kept = out != 0
+    torch.testing.assert_close(out[kept], (weights / (1 - p))[kept])
+    assert abs(float(kept.float().mean()) - (1 - p)) < 5 * (p * (1 - p) / kept.numel()) ** 0.5
+
+
 def test_causal_softmax_by_hand():
     """exp of the last row is 1, 2, 3; what lies ahead is large and must not count."""
     scores = torch.tensor([[0.1, 9.0, 9.0], [0.5, 0.5, 9.0], [0.0, 0.6931, 1.0986]], dtype=torch.float64)

@@ -44,7 +44,7 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Run:
             (folder / "config.toml").unlink()
             if not was_there:
                 folder.rmdir()
-        elif isinstance(error, KeyboardInterrupt) and (folder / "config.toml").exists():  # outside of the steps, where nothing is left to save
+        elif isinstance(error, KeyboardInterrupt) and (folder / "config.toml").exists():
             raise Interrupted(f"interrupted; go on with: glassformer train --resume --out {folder}") from None
         raise
 

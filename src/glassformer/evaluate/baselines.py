@@ -78,8 +78,10 @@ def tfidf_logistic(
 class Ragged(Protocol):
     """Token ids of many texts end to end: text i is ``ids[starts[i]:starts[i + 1]]``."""
 
-    ids: np.ndarray  # [N]
-    starts: np.ndarray  # [n + 1]
+    @property
+    def ids(self) -> np.ndarray: ...  # [N]
+    @property
+    def starts(self) -> np.ndarray: ...  # [n + 1]
 
 
 def bag_of_embeddings(

@@ -8,7 +8,7 @@ ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ def attend(
     dropout: float = 0.0,
     return_weights: bool = False,
     branch: Branch = "auto",
-):
+) -> Any:
     """Scaled dot-product attention over packed rows, or over padded ones with a mask.
 
     Packed (``q_packing`` given): ``q`` is ``[N, H, K]`` (or ``[N, K]``: one head), every sequence attends
@@ -62,9 +62,9 @@ def attend(
         ShapeError: sizes that do not fit, or a mask together with a packing.
     """
     v = k if v is None else v
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
     if q_packing is None:
-        out, weights = _attend_padded(q, k, v, mask, causal, scale, dropout)
+        out, weights = _attend_padded(q, k, v, mask, causal, factor, dropout)
         return (out, weights) if return_weights else out
     if mask is not None:
         raise ShapeError(
@@ -79,16 +79,16 @@ def attend(
         branch = choose_branch(q, q_packing, kv_packing, causal, dropout, return_weights)
     weights = None
     if branch == "explicit":
-        out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, scale, dropout)
+        out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, factor, dropout)
     elif branch == "varlen":
-        out = _varlen(q, k, v, q_packing, kv_packing, causal, scale)
+        out = _varlen(q, k, v, q_packing, kv_packing, factor)
     elif branch == "fused":
-        out = _fused(q, k, v, q_packing, kv_packing, causal, scale)
+        out = _fused(q, k, v, q_packing, kv_packing, causal, factor)
     else:
         groups = groups_of(q_packing, kv_packing)
-        out = _Grouped.apply(q, k, v, groups, causal, scale)
+        out = _Grouped.apply(q, k, v, groups, causal, factor)
     if return_weights and weights is None:
-        weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=scale)
+        weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=factor)
     out = out.squeeze(1) if one_head else out
     return (out, weights) if return_weights else out
 
@@ -101,7 +101,7 @@ def choose_branch(
         return "explicit"
     if q.is_cuda:
         half = q.dtype in (torch.bfloat16, torch.float16)
-        return "varlen" if half and q.shape[-1] % 8 == 0 else "fused"
+        return "varlen" if half and not causal and q.shape[-1] % 8 == 0 else "fused"
     longest = max(q_packing.max_length, kv_packing.max_length)
     return "fused" if longest >= LONG else "grouped"
 
@@ -131,7 +131,7 @@ def _attend_padded(
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Padded: [B, T, D] each")
     scores = scale * (q @ k.transpose(-2, -1))  # [B, (H,) T, S]
-    allowed = causal_mask(*scores.shape[-2:], scores.device) if causal else None
+    allowed = causal_mask(scores.shape[-2], scores.shape[-1], scores.device) if causal else None
     if mask is not None:
         if mask.dtype != torch.bool:
             raise ShapeError(
@@ -198,11 +198,11 @@ def attention_weights(
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
     """softmax(Q K^T * scale) of every sequence: a tuple of ``[H, T_i, S_i]`` whose rows sum to 1."""
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
     weights = []
     for q_i, k_i in zip(q_packing.split(q), kv_packing.split(k), strict=True):
-        scores = scale * (q_i.transpose(0, 1) @ k_i.permute(1, 2, 0))  # [H, T, S]
-        allowed = causal_mask(*scores.shape[-2:], scores.device) if causal else None
+        scores = factor * (q_i.transpose(0, 1) @ k_i.permute(1, 2, 0))  # [H, T, S]
+        allowed = causal_mask(scores.shape[-2], scores.shape[-1], scores.device) if causal else None
         weights.append(masked_softmax(scores, allowed))
     return tuple(weights)
 
@@ -239,7 +239,9 @@ class _Grouped(torch.autograd.Function):
             do = group.take_q(grad, 1.0, zero_padding=True)
             group.put_k(torch.bmm(weights.transpose(1, 2), do), dv)
             dw = torch.bmm(do, v_g.transpose(1, 2))
-            ds = torch._softmax_backward_data(dw, weights, -1, weights.dtype)  # w * (dw - sum(w * dw))
+            ds = torch.ops.aten._softmax_backward_data(
+                dw, weights, -1, weights.dtype
+            )  # w * (dw - sum(w * dw))
             group.put_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
             group.put_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
         return dq, dk, dv, None, None, None
@@ -260,16 +262,14 @@ def _fused(
     return torch.cat(outs)
 
 
-def _varlen(
-    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
-) -> Tensor:
-    """torch's varlen kernel (CUDA, half precision): no padding and no groups."""
+def _varlen(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, scale: float) -> Tensor:
+    """torch's varlen kernel (CUDA, half precision, not causal): no padding and no groups."""
     from torch.nn.attention.varlen import varlen_attn
 
     # Keywords differ between torch 2.11 and 2.13; the positional part and the default scale do not,
     # so another scale is folded into q.
     folded = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
-    return varlen_attn(
+    out = varlen_attn(
         folded.contiguous(),
         k.contiguous(),
         v.contiguous(),
@@ -277,8 +277,9 @@ def _varlen(
         kv_packing.cu_seqlens,
         q_packing.max_length,
         kv_packing.max_length,
-        **({"is_causal": True} if causal else {}),
     )
+    assert isinstance(out, Tensor)  # a tuple only when more was asked for
+    return out
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -342,13 +343,16 @@ class MultiHeadAttention(nn.Module):
         q, k, v = self.project(x, memory, rows)
         q_packing = packing if rows is None else packing.one_row_each
         kv_packing = memory_packing if memory is not None else packing
-        wants_all = record is not None and record.rows == "all"
         p = self.dropout if self.training else 0.0
-        out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p, return_weights=wants_all)
-        if wants_all:
-            out, weights = out
-            record.weights = weights
-        elif record is not None:  # the first row of each sequence, beside whichever branch was taken
+        if record is not None and record.rows == "all":
+            out, record.weights = attend(
+                q, k, v, q_packing, kv_packing, causal, dropout=p, return_weights=True
+            )
+        else:
+            out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p)
+        if (
+            record is not None and record.rows == "first"
+        ):  # the first row of each sequence, beside whichever branch was taken
             first = q if rows is not None else q[packing.first_rows]
             record.weights = attention_weights(first, k, packing.one_row_each, kv_packing or packing)
         return self.out(out.flatten(1))

@@ -159,7 +159,8 @@ class _Announce(Callback):
 
     def start(self, training) -> None:
         parameters = sum(p.numel() for p in training.model.parameters())
-        dtype = str(training.model.encoder.layers[0].norm1.weight.dtype).removeprefix("torch.")
+        weight = next(training.model.encoder.parameters())
+        dtype = str(weight.dtype).removeprefix("torch.")
         self.say(f"weights: {self.clf.weights_source_}")
         self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
         for line in training.skipped:
@@ -287,7 +288,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     for i in chosen:
         e = explain_text(clf, split.texts[i])
         assert e.maps is not None
-        first = e.maps.shape[-1] > 1 and clf.model_.pooling.reads_first_row_only
+        first = e.maps.shape[-1] > 1 and bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
         rows = e.maps[:, :, 0] if first else e.maps.mean(2)  # [L, H, T]
         flow = rollout(e.maps)
         examples.append(
@@ -325,11 +326,13 @@ def _check_unseen(splits: Splits) -> None:
     """A label that training never shows is found before training, not after it."""
     known = set(splits.train.labels or [])
     for split in (splits.validation, splits.judged):
-        for i, label in enumerate((split and split.labels) or []):
+        if split is None:
+            continue
+        for i, label in enumerate(split.labels or []):
             if label not in known:
                 raise DataError(
                     f"label {label!r} was not seen in training",
-                    where=place(split.origin, i, split.rows),  # type: ignore[union-attr]
+                    where=place(split.origin, i, split.rows),
                     fix=f"Known: {', '.join(sorted(map(str, known)))}",
                 )
 

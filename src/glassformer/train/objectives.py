@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.data.batching import TextBatch
+from glassformer.errors import ConfigError
 
 
 @dataclass
@@ -64,8 +65,12 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
     if class_weight == "balanced":
         per_class = compute_class_weight("balanced", classes=present, y=targets)
         table = dict(zip(present.tolist(), per_class.tolist(), strict=True))
+    elif isinstance(class_weight, str):
+        raise ConfigError(
+            f"{class_weight!r} is no weighting", where="class_weight", fix="Use balanced or a table"
+        )
     else:
-        by_text = {str(label): weight for label, weight in dict(class_weight).items()}
+        by_text = {str(label): weight for label, weight in class_weight.items()}
         table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}
     weights = np.array([table[t] for t in targets.tolist()], dtype=np.float32)
     return weights / weights.mean()

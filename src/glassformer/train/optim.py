@@ -74,14 +74,16 @@ class MasterOptimizer:
         self.publish()
         if self.average is not None:
             with torch.no_grad():
-                torch._foreach_lerp_(list(self.average.values()), self._detached(), 1.0 - self.config.average)
+                torch.ops.aten._foreach_lerp_.Scalar(
+                    list(self.average.values()), self._detached(), 1.0 - self.config.average
+                )
         return float(norm)
 
     @torch.no_grad()
     def publish(self) -> None:
         """Copy the masters into the weights that the model computes with."""
         if self.copied:
-            torch._foreach_copy_(
+            torch.ops.aten._foreach_copy_(
                 [self.params[n] for n in self.copied], [self.masters[n] for n in self.copied]
             )
 
