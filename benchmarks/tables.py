@@ -56,7 +56,8 @@ def machines(results: list[dict[str, Any]]) -> list[str]:
     for result in results:
         for run in result["runs"]:
             m = run["machine"]
-            seen[f"{m['cpu']}, {m['cores']} cores ({', '.join(m['bf16']) or 'no bf16'}), {m['memory_gib']:.0f} GiB"] = run
+            bf16 = ", ".join(m["bf16"]) or "no bf16"
+            seen[f"{m['cpu']}, {m['cores']} cores ({bf16}), {m['memory_gib']:.0f} GiB"] = run
     return [
         f"Measured on {name}; torch {run['versions']['torch']}, {run['date'][:10]}. The intervals of single runs, the "
         "curves and the settings are in `benchmarks/results/recipe-*.json`."

@@ -24,22 +24,27 @@ SECTIONS = {
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
 
-def strategy(hint: object) -> st.SearchStrategy:
-    """Any value that a field with this type hint takes."""
+def strategy(hint: object, name: str = "") -> st.SearchStrategy:
+    """Any value that a field with this type hint, and the range of its name, takes."""
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
-        return st.builds(hint, **{f.name: strategy(hints[f.name]) for f in dataclasses.fields(hint)})  # type: ignore[arg-type]
+        fields = {f.name: strategy(hints[f.name], f.name) for f in dataclasses.fields(hint)}
+        return st.builds(hint, **fields)  # type: ignore[arg-type]
+    low, high = recipes.RANGES.get(name, (None, None))
+    high = None if high == recipes.INF else high
+    if name == "betas":
+        return st.tuples(st.floats(0, 1), st.floats(0, 1))
     if typing.get_origin(hint) is tuple:
         return st.lists(strategy(typing.get_args(hint)[0]), max_size=3).map(tuple)
     if options := [option for option in typing.get_args(hint) if isinstance(option, type)]:
-        return st.one_of([strategy(option) for option in options])
+        return st.one_of([strategy(option, name) for option in options])
     if typing.get_origin(hint) is typing.Literal:
         return st.sampled_from(typing.get_args(hint))
     plain = {
         str: text,
         bool: st.booleans(),
-        int: st.integers(-(2**40), 2**40),
-        float: st.floats(allow_nan=False),
+        int: st.integers(-(2**40) if low is None else int(low), 2**40),
+        float: st.floats(low, high, allow_nan=False),
         type(None): st.none(),
         dict: st.dictionaries(text, st.floats(0, 10), min_size=1, max_size=3),
     }

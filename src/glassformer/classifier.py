@@ -19,9 +19,10 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from glassformer.checkpoints.native import list_states
 from glassformer.config import build, to_toml
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_classes, check_labels, check_texts, place
+from glassformer.data.checks import check_classes, check_pairs, check_texts, check_weights, place
 from glassformer.data.splits import stratified_split
 from glassformer.data.text import TokenTable, encode
 from glassformer.errors import DataError
@@ -186,11 +187,24 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             ConfigError: a setting that cannot be.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
+        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
+        try:
+            self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
+        except BaseException:  # a fit that fails leaves the one before
+            for name in [name for name in vars(self) if name.endswith("_") and name not in before]:
+                delattr(self, name)
+            vars(self).update(before)
+            raise
+        return self
+
+    def _fit(self, X, y, validation, sample_weight, callbacks, checkpoints, resume) -> None:
         text, model, train = self._configs()
         set_threads(train.threads)
         device = choose_device(train.device)
-        texts, targets = self._check(X, y)
-        weights = None if sample_weight is None else _check_weights(sample_weight, len(texts))
+        texts, labels = check_pairs(X, y, "fit", "texts", "labels")
+        check_classes(labels)
+        self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
+        weights = None if sample_weight is None else check_weights(sample_weight, len(texts))
         if validation is None and train.validation_fraction > 0:
             kept, held = stratified_split(targets.tolist(), train.validation_fraction, train.seed)
             validation = [texts[i] for i in held], self.classes_[targets[held]].tolist()
@@ -209,9 +223,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
         stream = TextStream(table, settings, train.accumulate, train.seed, device)
         training = Training(network, optimizer, train, stream.count_steps(train.epochs))
-        training.fingerprint = self._fingerprint(table, targets)
+        held = self._validation(validation)
+        training.fingerprint = self._fingerprint(table, targets, weights, held)
         objective = self._objective(targets, weights, train)
-        judge = self._judge(validation, network, device) if validation is not None else None
+        judge = self._judge(*held, network, device) if held is not None else None
         self._run(training, stream, objective, judge, callbacks, checkpoints, resume)
         weights_now = training.final_weights()
         network.set_compute_dtype(torch.float32)
@@ -221,13 +236,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         self.best_step_ = training.best_step
         self.train_seconds_ = time.perf_counter() - started
         self._compute_model = None
-        return self
 
     def _run(self, training, stream, objective, judge, callbacks, checkpoints, resume) -> None:
         calls = list(callbacks)
         if checkpoints is not None:
             folder = Path(checkpoints)
-            if resume and folder.is_dir() and any(folder.iterdir()):
+            if resume and list_states(folder):
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
         if training.config.verbose:
@@ -242,16 +256,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             for call in calls:
                 call.end(training)
 
-    def _check(self, X, y) -> tuple[list[str], np.ndarray]:
-        if y is None:
-            raise DataError("requires y to be passed, but the target y is None", where="fit")
-        texts, labels = check_texts(X), check_labels(y)
-        if len(texts) != len(labels):
-            raise DataError(f"{len(texts)} texts but {len(labels)} labels", where="fit")
-        check_classes(labels)
-        self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
-        return texts, targets.astype(np.int64)
-
     def _objective(
         self, targets: np.ndarray, sample_weight: np.ndarray | None, train: TrainConfig
     ) -> Classification:
@@ -265,14 +269,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             hide = (train.word_dropout, next(i for i in ids if i is not None))
         return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
 
-    def _judge(self, validation, network, device):
-        texts, labels = (
-            check_texts(validation[0], "validation texts"),
-            check_labels(validation[1], "validation labels"),
-        )
-        targets = self._targets(labels, "validation labels")
-        table = self._encode(texts)
+    def _validation(self, validation) -> tuple[TokenTable, np.ndarray] | None:
+        if validation is None:
+            return None
+        texts, labels = check_pairs(*validation, "validation", "validation texts", "validation labels")
+        return self._encode(texts), self._targets(labels, "validation labels")
 
+    def _judge(self, table: TokenTable, targets: np.ndarray, network: Bert, device: torch.device):
         def judge() -> dict[str, float]:
             probabilities = softmax(
                 predict_rows(network, table, read_logits, batch_tokens=self._budget(), device=device)
@@ -299,11 +302,16 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
                 )
         return np.array([numbers[label] for label in labels], np.int64)
 
-    def _fingerprint(self, table: TokenTable, targets: np.ndarray) -> dict[str, Any]:
+    def _fingerprint(self, table: TokenTable, targets: np.ndarray, weights, held) -> dict[str, Any]:
         """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
         import hashlib
 
-        digest = hashlib.sha256(table.ids.tobytes() + table.starts.tobytes() + targets.tobytes())
+        arrays = [table.ids, table.starts, targets, weights]
+        if held is not None:
+            arrays += [held[0].ids, held[0].starts, held[1]]
+        digest = hashlib.sha256()
+        for array in arrays:
+            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         ignored = {"checkpoint_every", "verbose", "device"}
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ignored}
         return json.loads(json.dumps({**settings, "data_sha256": digest.hexdigest()}, default=str))
@@ -397,10 +405,3 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         return save_classifier(self, path, overwrite)
-
-
-def _check_weights(weights: Sequence[float], n: int) -> np.ndarray:
-    array = np.asarray(weights, dtype=np.float64)
-    if array.shape != (n,) or not np.isfinite(array).all() or (array < 0).any() or array.sum() == 0:
-        raise DataError(f"sample_weight must be {n} non-negative finite numbers, not all 0", where="fit")
-    return (array / array.mean()).astype(np.float32)

@@ -63,6 +63,8 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
 
 
 def _coerce(value: Any, hint: Any, where: str) -> Any:
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):  # a number from a grid
+        value = value.item()
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option
@@ -117,7 +119,7 @@ def to_toml(config: Any, header: str = "") -> str:
 def _write_table(values: Mapping[str, Any], prefix: str, lines: list[str]) -> None:
     for key, value in values.items():
         if not isinstance(value, Mapping):
-            lines.append(f"{_key(key)} = {_literal(value)}")
+            lines.append(f"{_key(str(key))} = {_literal(value)}")
     for key, value in values.items():
         if isinstance(value, Mapping):
             lines.extend(["", f"[{prefix}{_key(key)}]"])

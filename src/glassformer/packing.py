@@ -6,14 +6,26 @@ lengths are known on the host, so that no branch below ever waits for a device.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from glassformer.errors import ShapeError
+
+
+class kept_tensor(cached_property):
+    """A tensor that is made once. Made outside of inference mode, so that it also serves a later training step."""
+
+    def __init__(self, make: Callable[[Any], Tensor]):
+        def normally(owner: Any) -> Tensor:
+            with torch.inference_mode(False):
+                return make(owner)
+
+        super().__init__(normally)
 
 
 @dataclass(frozen=True)
@@ -80,29 +92,29 @@ class Packing:
             row += length
         return tuple(starts)
 
-    @cached_property
+    @kept_tensor
     def length_tensor(self) -> Tensor:  # [B] int64
         return torch.tensor(self.lengths, device=self.device)
 
-    @cached_property
+    @kept_tensor
     def first_rows(self) -> Tensor:  # [B] int64
         return torch.tensor(self.starts, device=self.device)
 
-    @cached_property
+    @kept_tensor
     def cu_seqlens(self) -> Tensor:  # [B + 1] int32, as the varlen kernels want it
         return torch.tensor((*self.starts, self.total), dtype=torch.int32, device=self.device)
 
-    @cached_property
+    @kept_tensor
     def sequence_ids(self) -> Tensor:  # [N] int64, the sequence of each row
         return torch.repeat_interleave(
             torch.arange(self.count, device=self.device), self.length_tensor, output_size=self.total
         )
 
-    @cached_property
+    @kept_tensor
     def positions(self) -> Tensor:  # [N] int64, the place of each row in its own sequence
         return torch.arange(self.total, device=self.device) - self.first_rows[self.sequence_ids]
 
-    @cached_property
+    @kept_tensor
     def padded_rows(self) -> Tensor:  # [N] int64, the place of each row in a right-padded [B * T]
         return self.sequence_ids * self.max_length + self.positions
 

@@ -44,6 +44,9 @@ class TextConfig:
     min_count: int = 2  # a word must be seen this often to enter a word vocabulary
     add_special_tokens: bool = True  # [CLS] ... [SEP] around each text
 
+    def __post_init__(self) -> None:
+        _check_ranges(self)
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -51,9 +54,7 @@ class ModelConfig:
 
     model: str = "all-minilm-l6-v2"  # a checkpoint (name, folder, Hub id) or a from-scratch architecture
     revision: str | None = None  # commit of a Hub checkpoint
-    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = (
-        "auto"  # what of the rows the head reads
-    )
+    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = "auto"  # what the head reads
     head: Literal["linear", "mlp"] = "linear"  # mlp: Linear, ReLU, Dropout, Linear
     head_hidden: int | None = None  # width of the mlp head; None: d_model
     head_dropout: float = 0.0  # before the last linear layer
@@ -71,6 +72,9 @@ class ModelConfig:
     embedding_norm: bool | None = None
     zero_init: bool | None = None  # residual branches start at 0: the encoder starts as the identity
     embedding_std: float | None = None  # of new token embeddings
+
+    def __post_init__(self) -> None:
+        _check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,11 @@ class TrainConfig:
     threads: int = 0  # 0: as torch has it
     verbose: int = 0  # 1: a progress bar
 
+    def __post_init__(self) -> None:
+        if len(self.betas) != 2:
+            raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
+        _check_ranges(self)
+
 
 @dataclass(frozen=True)
 class EvaluateConfig:
@@ -132,6 +141,32 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
+
+
+INF = float("inf")
+BELOW_1 = 1.0 - 1e-9
+RANGES: dict[str, tuple[float, float]] = {
+    "max_length": (3, INF), "vocab_size": (6, INF), "min_count": (0, INF),
+    "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
+    "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
+    "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
+    "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
+    "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
+    "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
+    "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
+    "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, INF), "threads": (0, INF),
+    "verbose": (0, INF),
+}  # fmt: skip
+
+
+def _check_ranges(config: Any) -> None:
+    """Raises ConfigError for a number outside its range; the key is named."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        low, high = RANGES.get(f.name, (-INF, INF))
+        if isinstance(value, int | float) and not low <= value <= high:
+            bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:g}"
+            raise ConfigError(f"{f.name} = {value} is out of range", where=f.name, fix=f"Use a value {bound}")
 
 
 FIT_SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TrainConfig}

@@ -36,6 +36,9 @@ def save_classifier(clf: TextClassifier, path: str | Path, overwrite: bool = Fal
             "temperature": clf.temperature_,
             "threshold": clf.threshold_,
             "weights_source": clf.weights_source_,
+            "truncated": clf.truncated_,
+            "best_step": clf.best_step_,
+            "train_seconds": clf.train_seconds_,
             "versions": versions(),
         }
         text = json.dumps(about, indent=2, default=str) + "\n"
@@ -77,5 +80,10 @@ def _fitted(folder: Path, about: dict[str, Any]) -> TextClassifier:
     clf.model_ = load_pretrained(folder)
     clf.temperature_, clf.threshold_ = about.get("temperature", 1.0), about.get("threshold")
     clf.weights_source_ = about.get("weights_source", "unknown")
+    clf.truncated_, clf.best_step_ = about.get("truncated", 0), about.get("best_step", 0)
+    clf.train_seconds_ = about.get("train_seconds", 0.0)
+    if isinstance(clf.class_weight, dict):  # JSON's keys are text
+        by_text = {str(label): label for label in about["classes"]}
+        clf.class_weight = {by_text.get(key, key): weight for key, weight in clf.class_weight.items()}
     clf.history_ = []
     return clf

@@ -177,6 +177,17 @@ def test_weights_pull_the_prediction(small):
         assert proba[["neg", "pos"].index(favourite)] == pytest.approx(0.9, abs=0.05)
 
 
+def test_weights_of_examples_and_of_classes_multiply(small, data):
+    rng = np.random.default_rng(1)
+    weights = rng.random(101)
+    product = weights * np.where(np.array(data[1]) == "pos", 3.0, 1.0)
+    both = small().fit(*data, sample_weight=product).predict_proba(data[0])
+    ours = small(class_weight={"pos": 3.0}).fit(*data, sample_weight=weights).predict_proba(data[0])
+    np.testing.assert_allclose(ours, both, atol=1e-3)
+    alone = small().fit(*data, sample_weight=weights).predict_proba(data[0])
+    assert np.abs(ours - alone).max() > 0.01
+
+
 def test_an_example_of_weight_0_teaches_nothing(small):
     texts, y = ["a film", "the film", "a film"] * 8, ["neg", "pos", "pos"] * 8
     clf = small(epochs=20).fit(texts, y, sample_weight=[1, 1, 0] * 8)

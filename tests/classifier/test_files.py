@@ -203,6 +203,7 @@ def test_fine_tuning_a_checkpoint(checkpoint, tmp_path, changes, new):
     assert str(checkpoint) in clf.weights_source_
     assert clf.weights_source_.endswith(new)
     assert clf.model_.config.encoder.dropout == changes.get("dropout", 0.0)  # none unless asked for
+    assert clf.model_.config.encoder.stochastic_depth == changes.get("stochastic_depth", 0.0)
     clf.save(tmp_path / "model")
     np.testing.assert_array_equal(gf.load(tmp_path / "model").predict_proba(TEXTS), clf.predict_proba(TEXTS))
 

@@ -147,7 +147,7 @@ def test_resume_refuses_other_validation_data_and_weights(begun, data, held, kin
     folder = tmp_path / "copy"
     shutil.copytree(begun.folder, folder)
     options = {
-        "other validation": {"validation": (held[0], held[1][::-1])},
+        "other validation": {"validation": (held[0], held[1][1:] + held[1][:1])},
         "no validation": {},
         "sample weights": {"validation": held, "sample_weight": np.linspace(0.1, 2, 101)},
     }[kind]

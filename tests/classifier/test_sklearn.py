@@ -163,7 +163,6 @@ def test_fit_refuses_what_cannot_be(small, data, changes, said):
         small(**changes).fit(*data)
 
 
-@pytest.mark.xfail(reason="the tokenizer is looked for first, and names checkpoints only")
 def test_fit_names_the_nearest_model(small, data):
     with pytest.raises(ConfigError, match=r"'encoder-smal'.*'encoder-small'"):
         small(model="encoder-smal").fit(*data)

@@ -28,6 +28,8 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
     """
     if isinstance(texts, str | bytes):
         raise DataError("one string where a list of texts is wanted", where=origin, fix="Put it into a list")
+    if hasattr(texts, "columns"):  # a data frame would give the names of its columns
+        raise DataError("a table where a list of texts is wanted", where=origin, fix="Give one column of it")
     checked = list(texts)
     if not checked:
         raise DataError("no texts", where=origin, fix="Give at least one")
@@ -124,3 +126,29 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
         what = f"one class only ({classes[0]!r})" if classes else "no labels"
         raise DataError(what, where=origin, fix="A classifier needs examples of at least two classes")
     return classes
+
+
+def check_pairs(X: Any, y: Any, where: str, texts: str, labels: str) -> tuple[list[str], list[Any]]:
+    """Texts and their labels, checked; ``texts`` and ``labels`` name them in messages.
+
+    Raises:
+        DataError: see ``check_texts`` and ``check_labels``; also different numbers of them.
+    """
+    if y is None:
+        raise DataError("requires y to be passed, but the target y is None", where=where)
+    checked, targets = check_texts(X, texts), check_labels(y, labels)
+    if len(checked) != len(targets):
+        raise DataError(f"{len(checked)} texts but {len(targets)} labels", where=where)
+    return checked, list(targets)
+
+
+def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
+    """Sample weights as fp32 with mean 1.
+
+    Raises:
+        DataError: not ``n`` non-negative finite numbers, or all of them 0.
+    """
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (n,) or not np.isfinite(array).all() or (array < 0).any() or array.sum() == 0:
+        raise DataError(f"sample_weight must be {n} non-negative finite numbers, not all 0", where="fit")
+    return (array / array.mean()).astype(np.float32)

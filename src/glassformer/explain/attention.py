@@ -38,10 +38,10 @@ def explain_text(clf, text: str, *, method: str = "attention", target: Any = Non
     with torch.inference_mode():
         packing = Packing((len(ids),), device)
         out = model(torch.tensor(ids, device=device), packing=packing, trace=Trace(attentions=True))
+        weights = rows_read(model.pooling, out, len(ids))  # [T], sums to 1
     maps = np.stack([layer[0].float().cpu().numpy() for layer in out.trace.attentions])  # [L, H, T, T]
     probabilities = torch.softmax(out.logits[0].double() / clf.temperature_, 0).cpu().numpy()
     best = clf.decide(probabilities[None])[0]
-    weights = rows_read(model.pooling, out, len(ids))  # [T], sums to 1
     flow = maps[-1].mean(0) if method == "attention" else rollout(maps)
     return Explanation(
         shown, tokens, offsets, weights @ flow, best,

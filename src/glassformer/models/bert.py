@@ -96,6 +96,11 @@ class Bert(nn.Module):
             raise ShapeError(
                 f"mask {tuple(attention_mask.shape)} for ids {tuple(input_ids.shape)}", where="attention_mask"
             )
+        if token_type_ids is not None and token_type_ids.shape != input_ids.shape:
+            raise ShapeError(
+                f"segments {tuple(token_type_ids.shape)} for ids {tuple(input_ids.shape)}",
+                where="token_type_ids",
+            )
         packing, real = Packing.from_mask(attention_mask)
         segments = None if token_type_ids is None else token_type_ids.flatten()[real]
         out = self._encode(input_ids.flatten()[real], segments, packing, trace, every_row=True)
@@ -157,6 +162,8 @@ class Bert(nn.Module):
             and other.pooling is not None
         ):
             other.pooling.load_state_dict(self.pooling.state_dict())
+        if self.mlm is not None and other.mlm is not None:
+            other.mlm.load_state_dict(self.mlm.state_dict())
         other.weights_source = self.weights_source
         return other
 

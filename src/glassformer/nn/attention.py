@@ -12,14 +12,18 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from glassformer.config import nearest
 from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.groups import Group, groups_of
 from glassformer.packing import Packing
 
 Branch = Literal["auto", "explicit", "grouped", "fused", "varlen"]
+BRANCHES = ("auto", "explicit", "grouped", "fused", "varlen")
 LONG = 1024  # from here on the weights of one group would not fit a cache, let alone be kept
 NOWHERE = float("-inf")
 
@@ -63,6 +67,10 @@ def attend(
     """
     v = k if v is None else v
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
+    if branch not in BRANCHES:
+        raise ConfigError(f"no branch {branch!r}", where="attend", fix=nearest(branch, BRANCHES))
+    if q_packing is None and kv_packing is not None:
+        raise ShapeError("a kv_packing without a q_packing", where="attend", fix="Give both, or neither")
     if q_packing is None:
         out, weights = _attend_padded(q, k, v, mask, causal, factor, dropout)
         return (out, weights) if return_weights else out
@@ -77,6 +85,8 @@ def attend(
         q, k, v = q[:, None], k[:, None], v[:, None]
     if branch == "auto":
         branch = choose_branch(q, q_packing, kv_packing, causal, dropout, return_weights)
+    if dropout > 0.0 and branch != "explicit":
+        raise ConfigError(f"the {branch} branch has no dropout", where="attend", fix="Use branch=explicit")
     weights = None
     if branch == "explicit":
         out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, factor, dropout)
@@ -127,7 +137,8 @@ def _check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packin
 def _attend_padded(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    if q.ndim not in (3, 4) or q.ndim != k.ndim or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+    fits = q.ndim in (3, 4) and q.ndim == k.ndim and q.shape[-1] == k.shape[-1]
+    if not fits or k.shape[:-1] != v.shape[:-1] or q.shape[:-2] != k.shape[:-2]:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Padded: [B, T, D] each")
     scores = scale * (q @ k.transpose(-2, -1))  # [B, (H,) T, S]
@@ -219,21 +230,23 @@ class _Grouped(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, q, k, v, groups: tuple[Group, ...], causal: bool, scale: float):  # type: ignore[override]
-        out = q.new_empty(q.shape)  # [N, H, K]
+        out = q.new_empty(*q.shape[:2], v.shape[2])  # [N, H, K]
         kept = []
         for group in groups:
             q_g, k_g, v_g = group.take_q(q, scale), group.take_k(k), group.take_k(v)  # [G*H, T, K]
             weights = group.bias(torch.bmm(q_g, k_g.transpose(1, 2)), causal).softmax(-1)  # [G*H, T, S]
+            if group.leaves_rows_blind(causal):
+                weights.nan_to_num_(0.0)
             group.put_q(torch.bmm(weights, v_g), out)
             kept += [q_g, k_g, v_g, weights]
         ctx.save_for_backward(*kept)
-        ctx.groups, ctx.scale, ctx.rows = groups, scale, (q.shape, k.shape)
+        ctx.groups, ctx.scale, ctx.shapes = groups, scale, (q.shape, k.shape, v.shape)
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx, grad):  # type: ignore[override]
-        q_shape, k_shape = ctx.rows
-        dq, dk, dv = grad.new_empty(q_shape), grad.new_empty(k_shape), grad.new_empty(k_shape)
+        dq, dk, dv = (grad.new_empty(shape) for shape in ctx.shapes)
         for i, group in enumerate(ctx.groups):
             q_g, k_g, v_g, weights = ctx.saved_tensors[4 * i : 4 * i + 4]
             do = group.take_q(grad, 1.0, zero_padding=True)
@@ -301,6 +314,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if num_heads < 1 or d_model % num_heads:
             raise ConfigError(f"d_model {d_model} is not a multiple of num_heads {num_heads}")
+        check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
         self.qkv = nn.Linear(d_model, 3 * d_model)  # queries, keys, values in one product
         self.out = nn.Linear(d_model, d_model)
@@ -334,12 +348,15 @@ class MultiHeadAttention(nn.Module):
         """Self-attention, or cross-attention when ``memory`` is given.
 
         Args:
-            rows: ``[B]`` one row per sequence that is wanted; the result then has only these rows.
+            rows: ``[B]`` one row per sequence that is wanted; the result then has only these rows. Not causal:
+                where such a row stands among its keys is not known.
             record: a ``trace.LayerRecord`` that wants this layer's weights, or None.
 
         Returns:
             ``[N, D]``, or ``[B, D]`` with ``rows``.
         """
+        if causal and rows is not None:
+            raise ConfigError("rows and causal do not go together", where="MultiHeadAttention")
         q, k, v = self.project(x, memory, rows)
         q_packing = packing if rows is None else packing.one_row_each
         kv_packing = memory_packing if memory is not None else packing
@@ -351,8 +368,12 @@ class MultiHeadAttention(nn.Module):
         else:
             out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p)
         if (
-            record is not None and record.rows == "first"
-        ):  # the first row of each sequence, beside whichever branch was taken
+            record is not None and record.rows == "first" and causal
+        ):  # the first row sees itself and nothing else
+            record.weights = tuple(
+                w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True)
+            )
+        elif record is not None and record.rows == "first":  # beside whichever branch was taken
             first = q if rows is not None else q[packing.first_rows]
             record.weights = attention_weights(first, k, packing.one_row_each, kv_packing or packing)
         return self.out(out.flatten(1))

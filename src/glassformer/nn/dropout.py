@@ -24,7 +24,7 @@ def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
     count = math.prod(shape)
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
     lots = draws.view(torch.int16)[:count]  # uniform on [-32768, 32767]
-    return (lots >= round(p * 65536) - 32768).view(shape)
+    return (lots >= min(round(p * 65536), 65535) - 32768).view(shape)
 
 
 class _DropElements(torch.autograd.Function):
@@ -43,6 +43,12 @@ class _DropElements(torch.autograd.Function):
         return (grad * keep).mul_(ctx.scale), None
 
 
+def check_rate(name: str, p: float) -> None:
+    """Raises ConfigError when ``p`` is outside [0, 1)."""
+    if not 0.0 <= p < 1.0:
+        raise ConfigError(f"{name} must lie in [0, 1), got {p}")
+
+
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Zero each element with probability ``p`` and scale the rest by 1/(1-p) (Srivastava et al., 2014)."""
     if p == 0.0 or not training:
@@ -59,8 +65,7 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float = 0.0):
         super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ConfigError(f"dropout must lie in [0, 1), got {p}")
+        check_rate("dropout", p)
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:

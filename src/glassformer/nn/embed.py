@@ -69,6 +69,21 @@ class TextEmbedding(nn.Module):
                 where="input_ids",
                 fix="Use the tokenizer that belongs to the model",
             )
+        kinds = self.config.segments
+        if segments is not None and segments.shape != ids.shape:
+            raise ShapeError(
+                f"{tuple(segments.shape)} segments for {tuple(ids.shape)} ids", where="token_type_ids"
+            )
+        if (
+            segments is not None
+            and kinds
+            and not ids.is_cuda
+            and not 0 <= int(segments.min()) <= int(segments.max()) < kinds
+        ):
+            raise ShapeError(
+                f"segments run from {int(segments.min())} to {int(segments.max())}, the model knows {kinds}",
+                where="token_type_ids",
+            )
         x = self.tokens(ids)
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))

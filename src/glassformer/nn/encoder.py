@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.dropout import Dropout, stochastic_depth
+from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
@@ -47,6 +47,8 @@ class EncoderConfig:
             raise ConfigError(
                 f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}", where="encoder"
             )
+        for name in ("dropout", "attention_dropout", "stochastic_depth"):
+            check_rate(name, getattr(self, name))
 
 
 class EncoderLayer(nn.Module):
@@ -88,7 +90,7 @@ class Encoder(nn.Module):
         self.config = config
         n = config.num_layers
         self.layers = nn.ModuleList(
-            EncoderLayer(config, config.stochastic_depth * i / max(n - 1, 1)) for i in range(n)
+            EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0)) for i in range(n)
         )
         self.final_norm = nn.LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
 

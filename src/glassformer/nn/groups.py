@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from glassformer.packing import Packing
+from glassformer.packing import Packing, kept_tensor
 
 TOLERANCE = 0.06  # a sequence may be this much shorter than the longest of its group
 STEP = 8  # ragged groups are padded to a multiple: each new length costs a CPU a freshly compiled product
@@ -43,22 +43,22 @@ class Side:
             return None
         return slice(self.starts[0], ends[-1])
 
-    @cached_property
+    @kept_tensor
     def real(self) -> Tensor:  # [G, T] boolean
         places = torch.arange(self.length, device=self.device)
         return places < torch.tensor(self.lengths, device=self.device)[:, None]
 
-    @cached_property
+    @kept_tensor
     def rows(self) -> Tensor:  # [G * T] int64; a padded place points at its sequence's first row
         starts = torch.tensor(self.starts, device=self.device)[:, None]
         places = torch.arange(self.length, device=self.device)
         return (starts + places * self.real).flatten()
 
-    @cached_property
+    @kept_tensor
     def slots(self) -> Tensor:  # the places in [G * T] that are real
         return self.real.flatten().nonzero().squeeze(1)
 
-    @cached_property
+    @kept_tensor
     def targets(self) -> Tensor:  # their rows in the packed matrix
         return self.rows[self.slots]
 
@@ -104,6 +104,10 @@ class Group:
 
     def put_k(self, x: Tensor, out: Tensor) -> None:
         self.k.put(x, out)
+
+    def leaves_rows_blind(self, causal: bool) -> bool:
+        """Whether some row may attend nowhere: causal, with more rows than keys."""
+        return causal and any(t > s for t, s in zip(self.q.lengths, self.k.lengths, strict=True))
 
     def bias(self, scores: Tensor, causal: bool) -> Tensor:
         """``scores`` ``[G * H, T, S]`` with -inf, in place, where a key is padding or lies ahead."""

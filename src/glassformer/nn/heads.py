@@ -34,6 +34,8 @@ class ClassificationHead(nn.Module):
         super().__init__()
         if num_labels < 1:
             raise ConfigError(f"a head needs at least one class, got {num_labels}", where="head")
+        if kind not in ("linear", "mlp"):
+            raise ConfigError(f"no kind of head {kind!r}", where="head", fix="Use linear or mlp")
         self.d_model = d_model
         self.dropout = Dropout(dropout)
         if kind == "linear":
@@ -68,5 +70,5 @@ class MaskedLMHead(nn.Module):
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
         """``[M, D]`` and the token table ``[V, D]`` -> ``[M, V]``."""
-        x = self.norm(ACTIVATIONS[self.activation](self.dense(x)))
+        x = self.norm(ACTIVATIONS[self.activation](self.dense(x.to(self.dense.weight.dtype))))
         return nn.functional.linear(x, table.to(x.dtype), self.bias.to(x.dtype))

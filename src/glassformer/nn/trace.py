@@ -25,6 +25,10 @@ class Trace:
     hidden_states: bool | Sequence[int] = False
     rows: Literal["all", "first"] = "all"
 
+    def __post_init__(self) -> None:
+        if self.rows not in ("all", "first"):
+            raise ConfigError(f"{self.rows!r} is no choice of rows", where="Trace", fix="Use all or first")
+
 
 @dataclass
 class LayerRecord:

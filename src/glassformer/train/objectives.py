@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from glassformer.config import nearest
 from glassformer.data.batching import TextBatch
 from glassformer.errors import ConfigError
 
@@ -71,6 +72,17 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         )
     else:
         by_text = {str(label): weight for label, weight in class_weight.items()}
+        for label, weight in by_text.items():
+            if label not in map(str, classes):
+                raise ConfigError(
+                    f"no label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
+                )
+            if isinstance(weight, str) or not 0.0 <= weight < float("inf"):
+                raise ConfigError(
+                    f"{weight!r} is no weight", where="class_weight", fix="Use numbers from 0 on"
+                )
+        if not any(float(by_text.get(str(label), 1.0)) for label in classes):
+            raise ConfigError("all weights are 0", where="class_weight")
         table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}
     weights = np.array([table[t] for t in targets.tolist()], dtype=np.float32)
     return weights / weights.mean()
