@@ -41,8 +41,8 @@ from glassformer.recipe import (
 )
 from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads
 from glassformer.saving import save_classifier
-from glassformer.train.callbacks import Callback, Checkpoints, Progress
-from glassformer.train.loop import TextStream, run
+from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
+from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, class_weights
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
@@ -246,15 +246,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
         if training.config.verbose:
             calls.append(Progress())
-        try:
-            for call in calls:
-                call.start(training)
-            for info in run(training, stream, objective, judge):
-                for call in calls:
-                    call.step(training, info)
-        finally:
-            for call in calls:
-                call.end(training)
+        run_with(calls, training, stream, objective, judge)
 
     def _objective(
         self, targets: np.ndarray, sample_weight: np.ndarray | None, train: TrainConfig

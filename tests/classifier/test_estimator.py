@@ -71,7 +71,6 @@ def test_kinds_of_input(small, data, fitted, held, kind):
     np.testing.assert_array_equal(clf.predict_proba(kind(held[0])), fitted.predict_proba(held[0]))
 
 
-@pytest.mark.xfail(reason="the names of the columns are taken for the texts")
 def test_a_table_is_not_a_list_of_texts(fitted):
     with pytest.raises(DataError, match="column"):
         fitted.predict(pd.DataFrame({"text": ["a film", "another"]}))
@@ -94,9 +93,6 @@ def test_a_second_fit_starts_anew(small, data, fitted):
     assert clf.history_[0]["step"] == 1
 
 
-@pytest.mark.xfail(
-    reason="classes_ and tokenizer_ are those of the fit that failed, model_ of the one before"
-)
 def test_a_fit_that_fails_leaves_the_one_before(small, data):
     clf = small().fit(*data)
     before = clf.predict_proba(data[0][:5])

@@ -100,14 +100,12 @@ def test_threshold_temperature_and_parameters_come_back(tmp_path):
     assert (again.threshold_, again.temperature_) == (None, 1.0)
 
 
-@pytest.mark.xfail(reason="JSON keys are text")
 def test_class_weights_by_number_come_back(tmp_path):
     clf = TextClassifier(**(TINY | {"model": "encoder-mini", "epochs": 1}), class_weight={3: 2.0})
     clf.fit(TEXTS, [3, 5] * 6).save(tmp_path / "model")
     assert gf.load(tmp_path / "model").class_weight == {3: 2.0}
 
 
-@pytest.mark.xfail(reason="left out by load")
 @pytest.mark.parametrize("name", ["truncated_", "train_seconds_", "best_step_"])
 def test_fitted_state_comes_back(clf, tmp_path, name):
     clf.save(tmp_path / "model")

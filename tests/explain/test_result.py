@@ -99,6 +99,17 @@ def test_markup_in_data_is_inert(field):
     assert 'onerror=alert(2)>"' not in html
 
 
+def test_markup_between_and_behind_the_tokens_is_inert():
+    """What no token covers is shown all the same, as text."""
+    n = len(NASTY)
+    html = explanation(
+        text=f"{NASTY}dull{NASTY}", tokens=["dull"], offsets=[(n, n + 4)], scores=np.ones(1)
+    )._repr_html_()
+    page = Reader(html)
+    assert page.text.endswith(f"{NASTY}dull{NASTY}")
+    assert set(page.tags) <= {"div", "b", "p", "span"}
+
+
 def test_files(tmp_path):
     e = explanation()
     assert e.save(tmp_path / "map.json") == tmp_path / "map.json"

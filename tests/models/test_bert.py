@@ -180,7 +180,6 @@ def test_with_head_keeps_the_same_pooling():
     assert "pooling.score.weight" in fresh.state_dict()
 
 
-@pytest.mark.xfail(reason="the checkpoint's own head of masked words is drawn anew")
 def test_with_head_keeps_the_head_of_masked_words():
     model = Bert(tiny(head="pretraining"))
     other = model.with_head(head="mlm")

@@ -103,7 +103,7 @@ def test_equal_and_nearly_equal_lengths(branch, lengths):
 
 CAUSAL_WITH_FEWER_KEYS = [
     "explicit",
-    pytest.param("grouped", marks=pytest.mark.xfail(reason="rows that may attend nowhere become NaN")),
+    "grouped",
     "fused",
 ]
 
@@ -124,7 +124,7 @@ def test_a_row_that_may_attend_nowhere_gives_zeros(branch):
     "branch",
     [
         "explicit",
-        pytest.param("grouped", marks=pytest.mark.xfail(reason="takes v to be as wide as q")),
+        "grouped",
         "fused",
     ],
 )
@@ -222,7 +222,6 @@ def test_inference_first_and_training_after():
     check("grouped", Packing(lengths), Packing(lengths))
 
 
-@pytest.mark.xfail(reason="_Grouped.backward is differentiated without an error and gives a wrong result")
 def test_second_derivatives_are_right_or_refused():
     packing = Packing((5, 3))
     q, k, v = make(packing, packing, 2, 3)
@@ -348,20 +347,17 @@ def test_a_mask_and_a_packing_exclude_each_other():
         attend(rows(8, 2, 3), rows(8, 2, 3), None, P, mask=torch.ones(2, 5, dtype=torch.bool))
 
 
-@pytest.mark.xfail(reason="taken for 'grouped'")
 def test_an_unknown_branch_is_an_error():
     with pytest.raises(ValueError, match="nonsense"):
         attend(rows(8, 2, 3), rows(8, 2, 3), None, P, branch="nonsense")
 
 
-@pytest.mark.xfail(reason="the dropout is silently left out")
 @pytest.mark.parametrize("branch", ["grouped", "fused"])
 def test_dropout_on_a_branch_without_it_is_an_error(branch):
     with pytest.raises(ValueError, match="dropout"):
         attend(rows(8, 2, 3), rows(8, 2, 3), None, P, dropout=0.5, branch=branch)
 
 
-@pytest.mark.xfail(reason="heads are taken for places of a padded batch")
 def test_a_key_packing_alone_is_an_error():
     with pytest.raises(ShapeError, match="q_packing"):
         attend(rows(8, 2, 3), rows(8, 2, 3), None, kv_packing=P)

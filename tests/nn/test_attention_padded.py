@@ -185,7 +185,6 @@ def test_shapes_that_do_not_fit(args, said):
         attend(*args)
 
 
-@pytest.mark.xfail(reason="torch's own message about broadcasting comes through")
 @pytest.mark.parametrize(
     "args",
     [

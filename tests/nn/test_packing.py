@@ -92,7 +92,6 @@ def test_masks_that_cannot_be():
         Packing.from_mask(torch.tensor([[1, 1], [0, 0]]))
 
 
-@pytest.mark.xfail(reason="what is computed once under inference_mode cannot be saved for a backward pass")
 def test_a_packing_seen_under_inference_serves_training():
     packing = Packing((3, 5))
     rows = torch.randn(8, 2, requires_grad=True)

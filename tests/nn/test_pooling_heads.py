@@ -144,7 +144,6 @@ def test_a_head_needs_a_class():
         ClassificationHead(D, 0)
 
 
-@pytest.mark.xfail(reason="taken for an mlp")
 def test_unknown_kind_of_head():
     with pytest.raises(ConfigError, match="lineer"):
         ClassificationHead(D, 3, "lineer")

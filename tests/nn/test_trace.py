@@ -166,7 +166,6 @@ def test_maps_on_a_fused_branch_are_never_empty(model):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.xfail(reason="anything but 'all' is taken for 'first'")
 def test_unknown_rows(model):
     with pytest.raises(ConfigError, match="frist"):
         model(IDS, packing=PACKING, trace=Trace(attentions=True, rows="frist"))

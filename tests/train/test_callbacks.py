@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import time
 
 import pytest
 import torch
@@ -45,6 +46,14 @@ class At(Callback):
     def step(self, training, info):
         if info.step == self.wanted:
             self.action()
+
+
+def send(number, stop):
+    """Send this process a signal and wait until ``stop`` has it, or until it interrupts us."""
+    os.kill(os.getpid(), number)
+    end = time.monotonic() + 10
+    while stop.received is None and time.monotonic() < end:
+        time.sleep(0.001)
 
 
 class Saves(Callback):
@@ -119,12 +128,12 @@ def test_history_file_is_cut_back_to_the_checkpoint(make_rig, tmp_path, without_
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_finishes_the_step_saves_and_says_so(make_rig, tmp_path, number, without_clock):
     before = signal.getsignal(number)
-    rig = make_rig(dropout=0.3)
+    rig, stop = make_rig(dropout=0.3), StopOnSignal(tmp_path)
     torch.manual_seed(9)
     with pytest.raises(
         Interrupted, match=r"stopped at step 4 of 10, saved in .*step-00000004; go on with --resume"
     ):
-        drive(rig, At(4, lambda: os.kill(os.getpid(), number)), StopOnSignal(tmp_path))
+        drive(rig, At(4, lambda: send(number, stop)), stop)
     assert signal.getsignal(number) == before
     assert Interrupted.exit_code == 130
     again = make_rig(dropout=0.3)
@@ -141,8 +150,9 @@ def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path):
     rig, stop = make_rig(), StopOnSignal(tmp_path)
 
     def twice():
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        send(signal.SIGINT, stop)
+        stop.received = None
+        send(signal.SIGINT, stop)
 
     with pytest.raises(KeyboardInterrupt):
         drive(rig, At(4, twice), stop)
@@ -150,9 +160,9 @@ def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path):
 
 
 def test_a_signal_at_the_very_end_lets_training_end(make_rig, tmp_path):
-    rig = make_rig()
+    rig, stop = make_rig(), StopOnSignal(tmp_path)
     before = signal.getsignal(signal.SIGINT)
-    drive(rig, At(10, lambda: os.kill(os.getpid(), signal.SIGINT)), StopOnSignal(tmp_path))
+    drive(rig, At(10, lambda: send(signal.SIGINT, stop)), stop)
     assert rig.training.finished
     assert signal.getsignal(signal.SIGINT) == before
 

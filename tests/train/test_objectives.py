@@ -139,9 +139,6 @@ def test_a_word_for_class_weights_that_is_not_known():
         class_weights(np.array([0, 1]), ["neg", "pos"], "balance")
 
 
-@pytest.mark.xfail(
-    reason="a wrong label is passed over; a wrong weight trains to nonsense or is a bare error"
-)
 @pytest.mark.parametrize(
     ("table", "said"),
     [

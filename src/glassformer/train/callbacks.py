@@ -6,11 +6,12 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import GlassformerError
-from glassformer.train.loop import StepInfo
+from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
 
 
@@ -31,6 +32,19 @@ class Callback:
 
     def end(self, training: Training) -> None:
         """After the last step, or when training fails or is interrupted."""
+
+
+def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> None:
+    """Run the loop to its end, telling every callback of each step; ``loop``: see ``loop.run``."""
+    try:
+        for callback in callbacks:
+            callback.start(training)
+        for info in run(training, *loop):
+            for callback in callbacks:
+                callback.step(training, info)
+    finally:
+        for callback in callbacks:
+            callback.end(training)
 
 
 class Checkpoints(Callback):
