@@ -30,7 +30,9 @@ def figures(folder: Path) -> dict[str, Any]:
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
         "peak_memory_mb", "sentences", "machine", "versions", "date",
     )  # fmt: skip
-    records = [json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+    records = [
+        json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     return {
         **{key: metrics[key] for key in keys if key in metrics},
         "test": {key: metrics["test"][key] for key in KEPT},
@@ -44,7 +46,9 @@ def figures(folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("recipe")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=Path("runs"))

@@ -73,9 +73,11 @@ def training() -> str:
     lines = ["| Contender | Real tokens/s (median, range) | glassformer is |", "|---|---|---|"]
     for c in result["contenders"]:
         speed = c["tokens_per_second"]
-        ratio = result["ratios"].get(c["name"])
+        ratio = result["glassformer_against"].get(c["name"])
         times = f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
-        lines.append(f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |")
+        lines.append(
+            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -87,8 +89,12 @@ def filled(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="change nothing, fail where a page is out of date")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing, fail where a page is out of date"
+    )
     args = parser.parse_args()
     stale = []
     for page in PAGES:

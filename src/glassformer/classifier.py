@@ -56,10 +56,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; ``glassformer.recipe``
     says what each means. Fitted state: ``classes_``, ``model_``, ``tokenizer_``, ``history_``,
     ``weights_source_``, ``truncated_`` (training texts that were cut), ``train_seconds_``.
-
-    Example:
-        >>> clf = TextClassifier("all-minilm-l6-v2", epochs=1).fit(texts, labels)  # doctest: +SKIP
-        >>> clf.predict(["A compelling story."])  # doctest: +SKIP
     """
 
     # Set by the loop in __init__; named here for readers and type checkers.
@@ -70,6 +66,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     device: str
     precision: str
     clean: str
+    class_weight: str | dict | None
 
     def __init__(
         self,
@@ -264,7 +261,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     def _validation(self, validation) -> tuple[TokenTable, np.ndarray] | None:
         if validation is None:
             return None
-        texts, labels = check_pairs(*validation, "validation", "validation texts", "validation labels")
+        texts, labels = check_pairs(
+            validation[0], validation[1], "validation", "validation texts", "validation labels"
+        )
         return self._encode(texts), self._targets(labels, "validation labels")
 
     def _judge(self, table: TokenTable, targets: np.ndarray, network: Bert, device: torch.device):

@@ -159,7 +159,7 @@ class _Announce(Callback):
 
     def start(self, training) -> None:
         parameters = sum(p.numel() for p in training.model.parameters())
-        weight = next(training.model.encoder.parameters())
+        weight = next(training.model.get_submodule("encoder").parameters())
         dtype = str(weight.dtype).removeprefix("torch.")
         self.say(f"weights: {self.clf.weights_source_}")
         self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
