@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from glassformer import TextClassifier
+from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, DataError
 from glassformer.recipe import fit_parameters
 from glassformer.train.callbacks import Callback
@@ -123,6 +124,19 @@ def test_validation_fraction_holds_out_a_stratified_part(small, data):
     assert same(clf, small(epochs=2, validation_fraction=0.2, seed=3).fit(*data))
     given = small(epochs=2, validation_fraction=0.2, seed=3).fit(*data, validation=(data[0][:9], data[1][:9]))
     assert len([r for r in given.history_ if r["kind"] == "step" and r["epoch"] == 0]) == 13
+
+
+def test_validation_fraction_is_a_split_made_by_hand(small, data):
+    """Texts, labels and weights go the same way."""
+    texts, labels = np.array(data[0]), np.array(data[1])
+    weights = np.random.default_rng(1).random(101)
+    kept, held = stratified_split(data[1], 0.2, seed=3)
+    clf = small(epochs=2, validation_fraction=0.2, seed=3).fit(*data, sample_weight=weights)
+    wanted = small(epochs=2, seed=3).fit(
+        texts[kept], labels[kept], validation=(texts[held], labels[held]), sample_weight=weights[kept]
+    )
+    assert [r["accuracy"] for r in judged(clf)] == [r["accuracy"] for r in judged(wanted)]
+    np.testing.assert_allclose(clf.predict_proba(data[0]), wanted.predict_proba(data[0]), atol=1e-4)
 
 
 def test_monitor(small, data, held):
