@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
 
 from glassformer import TextClassifier
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 
 
 def same(a, b):
@@ -108,6 +108,22 @@ def test_a_fit_that_fails_leaves_the_one_before(small, data):
         clf.fit(["one word", "two words", "three of them"] * 8, ["x", "y", "z"] * 8, callbacks=[Stop()])
     assert clf.classes_.tolist() == ["neg", "pos"]
     np.testing.assert_array_equal(clf.predict_proba(data[0][:5]), before)
+
+
+def test_a_first_fit_that_fails_leaves_it_unfitted(small):
+    clf = small(d_model=15)  # two heads do not divide it: found after the tokenizer was made
+    with pytest.raises(ConfigError, match="num_heads"):
+        clf.fit(["one word", "two words"] * 8, ["x", "y"] * 8)
+    assert not [name for name in vars(clf) if name.endswith("_")]
+    with pytest.raises(NotFittedError):
+        clf.predict(["one word"])
+
+
+def test_prediction_drops_nothing_whatever_the_mode(small, data):
+    clf = small(dropout=0.5).fit(*data)
+    wanted = clf.predict_proba(data[0])
+    clf.model_.train()
+    np.testing.assert_array_equal(clf.predict_proba(data[0]), wanted)
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "embed"])
