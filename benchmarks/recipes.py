@@ -18,7 +18,7 @@ from common import RESULTS, write_result
 from rich.console import Console
 
 from glassformer.recipe import load_recipe
-from glassformer.study.experiment import run_recipe
+from glassformer.study.tasks import run_task
 
 KEPT = ("n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss")
 
@@ -63,7 +63,7 @@ def main() -> None:
         folder = args.runs / f"{args.recipe}-seed{seed}"
         console.print(f"== {folder}")
         if not (folder / "metrics.json").is_file():
-            run_recipe(recipe, folder, resume=folder.exists(), say=console.print)
+            run_task(recipe, folder, resume=folder.exists(), say=console.print)
         results.append(figures(folder))
     scores = [r["test"]["accuracy"] for r in results]
     summary = {

@@ -42,7 +42,7 @@ from glassformer.recipe import (
 from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads
 from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
-from glassformer.train.loop import TextStream
+from glassformer.train.loop import TextStream, count_steps
 from glassformer.train.objectives import Classification, class_weights
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
@@ -145,7 +145,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     @classmethod
     def from_recipe(cls, recipe: str | Path | Recipe, **overrides: Any) -> TextClassifier:
         """The classifier that a recipe describes; keyword arguments replace its values."""
-        recipe = recipe if isinstance(recipe, Recipe) else load_recipe(recipe)
+        recipe = load_recipe(recipe) if isinstance(recipe, str | Path) else recipe
         values = {
             f.name: getattr(getattr(recipe, section), f.name)
             for section, config in FIT_SECTIONS.items()
@@ -219,7 +219,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         optimizer = MasterOptimizer(network, train, dtype)
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
         stream = TextStream(table, settings, train.accumulate, train.seed, device)
-        training = Training(network, optimizer, train, stream.count_steps(train.epochs))
+        training = Training(network, optimizer, train, count_steps(stream, train.epochs))
         held = self._validation(validation)
         training.fingerprint = self._fingerprint(table, targets, weights, held)
         objective = self._objective(targets, weights, train)

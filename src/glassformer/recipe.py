@@ -6,7 +6,7 @@ The keys of ``text``, ``model`` and ``train`` are the constructor parameters of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -182,7 +182,26 @@ def recipe_names() -> dict[str, Path]:
     return {path.stem: path for path in sorted(RECIPES.rglob("*.toml"))}
 
 
-def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def recipe_classes() -> dict[str, type]:
+    """Task -> the dataclass that holds its recipes. Each task has sections of its own beside ``TrainConfig``."""
+    return {"text-classification": Recipe}
+
+
+def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:
+    """A recipe from what a TOML file holds, of the class that its ``task`` names.
+
+    Raises:
+        ConfigError: an unknown task or key (the nearest is named), or a value of the wrong type.
+    """
+    classes = recipe_classes()
+    task = values.get("task", "text-classification")
+    if task not in classes:
+        raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(classes)))
+    cls = classes[task]
+    return build(cls, apply_overrides(dict(values), overrides, cls), where)
+
+
+def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:
     """A recipe by its name or from a TOML file, with ``KEY=VALUE`` overrides laid over it.
 
     Raises:
@@ -194,5 +213,4 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Reci
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
         raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known)))
-    values = apply_overrides({"name": path.stem} | read_toml(path), overrides, Recipe)
-    return build(Recipe, values, path.name)
+    return build_recipe({"name": path.stem} | read_toml(path), path.name, overrides)

@@ -14,7 +14,7 @@ from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
 from glassformer.models.bert import Bert, bert
 from glassformer.recipe import TrainConfig
-from glassformer.train.loop import StepInfo, TextStream, run
+from glassformer.train.loop import StepInfo, TextStream, count_steps, run
 from glassformer.train.objectives import Classification
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
@@ -70,7 +70,9 @@ def make_rig() -> Callable[..., Rig]:
         settings = BatchSettings(config.batch_size, config.batch_tokens, config.length_window)
         stream = TextStream(table, settings, config.accumulate, config.seed, torch.device("cpu"))
         targets = np.random.default_rng(7).integers(0, CLASSES, count)
-        training = Training(model, optimizer(model, config, dtype), config, stream.count_steps(config.epochs))
+        training = Training(
+            model, optimizer(model, config, dtype), config, count_steps(stream, config.epochs)
+        )
         rig = Rig(training, stream, Classification(targets, **(objective or {})), None)
         if evaluate is not None:
             rig.evaluate = lambda: evaluate(rig)

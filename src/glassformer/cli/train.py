@@ -28,16 +28,16 @@ def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Run:
     """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes again.
 
     Raises:
-        InputError: see ``run_recipe``.
+        InputError: see ``run_task``.
         Interrupted: on Ctrl-C, with everything saved.
     """
-    from glassformer.study.experiment import run_recipe
+    from glassformer.study.tasks import run_task
     from glassformer.train.callbacks import Interrupted, Progress
 
     folder = Path(folder)
     was_there, had_config = folder.is_dir(), (folder / "config.toml").exists()
     try:
-        return run_recipe(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
+        return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
     except BaseException as error:
         # Else the corrected command would meet "the output folder exists".
         if not had_config and folder.is_dir() and {p.name for p in folder.iterdir()} == {"config.toml"}:

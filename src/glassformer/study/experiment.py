@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.classifier import TextClassifier
-from glassformer.config import build, read_toml, to_dict, to_toml
+from glassformer.config import read_toml, to_dict, to_toml
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import place
 from glassformer.data.doctor import examine
@@ -32,7 +32,7 @@ from glassformer.evaluate.predictions import write_predictions
 from glassformer.explain.attention import explain_text, rollout
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
-from glassformer.recipe import Recipe
+from glassformer.recipe import Recipe, build_recipe
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
@@ -305,7 +305,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
 def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda line: None) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other data."""
     folder = Path(folder)
-    recipe = build(Recipe, read_toml(folder / "config.toml"), str(folder / "config.toml"))
+    recipe = read_run_recipe(folder)
     clf = load(folder)
     if data is None:
         splits = load_splits(recipe)
@@ -320,6 +320,12 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
     say(f"{len(split):,} texts of {split.origin}")
     return _figures(clf, split, recipe)[0]
+
+
+def read_run_recipe(folder: Path) -> Any:
+    """The resolved recipe of a run folder."""
+    config = folder / "config.toml"
+    return build_recipe(read_toml(config), str(config))
 
 
 def _check_unseen(splits: Splits) -> None:
@@ -350,7 +356,7 @@ def _check_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
             )
         if not config.is_file():
             raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
-    if config.is_file() and to_dict(build(Recipe, read_toml(config), str(config))) != to_dict(recipe):
+    if config.is_file() and to_dict(read_run_recipe(folder)) != to_dict(recipe):
         raise ConfigError(
             "holds a run of another recipe",
             where=str(config),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -30,6 +30,28 @@ class StepInfo:
     is_best: bool = False
 
 
+class Stream(Protocol):
+    """The batches of every epoch. The same epoch gives the same batches, whatever was drawn before."""
+
+    @property
+    def examples(self) -> int:
+        """Of one epoch."""
+        ...
+
+    def steps(self, epoch: int) -> list[list]:
+        """The optimiser steps of an epoch, each a list of micro-batches (indices of examples)."""
+        ...
+
+    def pack(self, index: Any) -> Any:
+        """One packed batch; it has a ``packing``."""
+        ...
+
+
+def count_steps(stream: Stream, epochs: int) -> int:
+    """Optimiser steps in so many epochs."""
+    return sum(len(stream.steps(epoch)) for epoch in range(epochs))
+
+
 @dataclass(frozen=True)
 class TextStream:
     """The batches of every epoch, from a ``TokenTable``; any step of any epoch can be asked for."""
@@ -40,6 +62,10 @@ class TextStream:
     seed: int
     device: torch.device
 
+    @property
+    def examples(self) -> int:
+        return len(self.table)
+
     def steps(self, epoch: int) -> list:
         batches = training_batches(self.table.lengths, self.settings, self.seed, epoch)
         return list(grouped(batches, self.accumulate))
@@ -47,13 +73,10 @@ class TextStream:
     def pack(self, index: np.ndarray) -> TextBatch:
         return pack_texts(self.table, index, self.device)
 
-    def count_steps(self, epochs: int) -> int:
-        return sum(len(self.steps(epoch)) for epoch in range(epochs))
-
 
 def run(
     training: Training,
-    stream: TextStream,
+    stream: Stream,
     objective: Callable,
     evaluate: Callable[[], dict[str, float]] | None = None,
 ) -> Iterator[StepInfo]:
@@ -66,7 +89,7 @@ def run(
         GlassformerError: the loss is no longer finite.
     """
     config, model, optimizer = training.config, training.model, training.optimizer
-    examples = len(stream.table)
+    examples = stream.examples
     while not training.finished:
         steps = stream.steps(training.epoch)
         # Batches may differ in size; dividing by the mean size gives every sequence the same weight.

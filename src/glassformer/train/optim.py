@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import torch
 from torch import Tensor, nn
@@ -44,7 +45,7 @@ class MasterOptimizer:
         }
         self.copied = [name for name, p in self.params.items() if p is not self.masters[name]]
         groups: dict[tuple[float, float], list[Tensor]] = {}
-        num_layers = len(model.encoder.layers)  # type: ignore[union-attr, arg-type]
+        num_layers = 1 + max((depth for n in self.params if (depth := _depth(n)) is not None), default=-1)
         for name, master in self.masters.items():
             key = (
                 _rate_factor(name, num_layers, config),
@@ -132,6 +133,11 @@ def _rate_factor(name: str, num_layers: int, config: TrainConfig) -> float:
     """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less."""
     if name.startswith("embeddings."):
         return config.layer_decay ** (num_layers + 1) * config.embedding_lr
-    if name.startswith("encoder.layers."):
-        return config.layer_decay ** (num_layers - int(name.split(".")[2]))
-    return 1.0
+    depth = _depth(name)
+    return 1.0 if depth is None else config.layer_decay ** (num_layers - depth)
+
+
+def _depth(name: str) -> int | None:
+    """The number of the layer that a weight belongs to, counted from the input; None above and below the stack."""
+    found = re.match(r"encoder\.layers\.(\d+)\.", name)
+    return int(found[1]) if found else None
