@@ -167,7 +167,10 @@ def test_the_real_layout_has_197_tokens(tmp_path):
     [
         (lambda t: t.pop("vit.layernorm.bias"), "missing tensors: encoder.final_norm.bias"),
         (lambda t: t.pop("vit.embeddings.cls_token"), "missing tensors: embeddings.cls"),
-        (lambda t: t.pop("vit.encoder.layer.1.attention.attention.key.weight"), "the key of encoder.layers.1"),
+        (
+            lambda t: t.pop("vit.encoder.layer.1.attention.attention.key.weight"),
+            "the key of encoder.layers.1",
+        ),
         (lambda t: t.update({"vit.extra.weight": torch.zeros(3)}), "unexplained tensors: vit.extra.weight"),
         (lambda t: t.update({"vit.layernorm.bias": torch.zeros(5)}), r"final_norm.bias is \(5,\)"),
     ],

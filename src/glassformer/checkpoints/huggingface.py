@@ -158,7 +158,10 @@ def _bert_config(settings: dict[str, Any], where: str) -> BertConfig:
         if settings.get(key, wanted) not in (wanted, None):
             raise CheckpointError(f"{key} = {settings[key]!r} is not supported", where=where)
     vocab, d = number(settings, "vocab_size", where), number(settings, "hidden_size", where)
-    layers, heads = number(settings, "num_hidden_layers", where), number(settings, "num_attention_heads", where)
+    layers, heads = (
+        number(settings, "num_hidden_layers", where),
+        number(settings, "num_attention_heads", where),
+    )
     d_ff = number(settings, "intermediate_size", where)
     eps, dropout = settings.get("layer_norm_eps", 1e-12), settings.get("hidden_dropout_prob", 0.1)
     positions, segments = settings.get("max_position_embeddings", 512), settings.get("type_vocab_size", 2)
@@ -184,7 +187,11 @@ def is_bert(config: BertConfig) -> bool:
 
 
 def save_pretrained(
-    model: Bert | ViT, folder: str | Path, *, label_names: tuple[str, ...] = (), max_shard_bytes: int | None = None
+    model: Bert | ViT,
+    folder: str | Path,
+    *,
+    label_names: tuple[str, ...] = (),
+    max_shard_bytes: int | None = None,
 ) -> None:
     """Write ``config.json`` and the weights into an existing folder.
 

@@ -127,7 +127,11 @@ class ViT(nn.Module):
         other = ViT(replace(self.config, **changes))
         kept = {k: v for k, v in self.state_dict().items() if k.startswith(("embeddings.", "encoder."))}
         other.load_state_dict(kept, strict=False)
-        if self.pooling is not None and other.pooling is not None and other.config.pooling == self.config.pooling:
+        if (
+            self.pooling is not None
+            and other.pooling is not None
+            and other.config.pooling == self.config.pooling
+        ):
             other.pooling.load_state_dict(self.pooling.state_dict())
         other.weights_source = self.weights_source
         return other
@@ -179,9 +183,7 @@ def vit(
     """ViT-B/16: L12 H768 A12, 86 M parameters."""
     return ViTConfig(
         PatchConfig(d_model, image_size, patch_size, channels, "learned", dropout=dropout),
-        EncoderConfig(
-            d_model, num_layers, num_heads, d_ff, "pre", "gelu", 1e-12, dropout, final_norm=True
-        ),
+        EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu", 1e-12, dropout, final_norm=True),
         **options,
     )
 
@@ -213,7 +215,13 @@ def vit_one(image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...
     d = 512
     return ViTConfig(
         PatchConfig(
-            d, image_size, patch_size, positions="learned", class_token=False, bias=False, position_std=d**-0.5
+            d,
+            image_size,
+            patch_size,
+            positions="learned",
+            class_token=False,
+            bias=False,
+            position_std=d**-0.5,
         ),
         EncoderConfig(d, 1, 8, 2048, "post", "relu", 1e-6, dropout=0.1),
         pooling="first",

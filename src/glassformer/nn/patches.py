@@ -89,7 +89,7 @@ def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Fixed positions on a grid ``[gh * gw, D]``: the first half of the features tells the row, the other the column."""
+    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, the others the column."""
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
