@@ -20,17 +20,20 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.checkpoints.native import list_states
 from glassformer.config import build, to_toml
 from glassformer.data.checks import check_classes, check_pairs, check_weights, place
 from glassformer.data.splits import stratified_split
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
+from glassformer.nn.lora import adapter, merge
 from glassformer.recipe import FitConfig, load_recipe
 from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads
 from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
+from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, count_steps
 from glassformer.train.objectives import class_weights
 from glassformer.train.optim import MasterOptimizer
@@ -136,6 +139,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         network = self._build(configs, len(self.classes_)).to(device)
         self.weights_source_ = network.weights_source
         self.temperature_, self.threshold_ = 1.0, None
+        freeze(network, train)
         dtype = choose_dtype(train.precision, device)
         optimizer = MasterOptimizer(network, train, dtype)
         stream = self._stream(table, train, device, network)
@@ -147,7 +151,9 @@ class Estimator(ClassifierMixin, BaseEstimator):
         self._run(training, stream, objective, judge, callbacks, checkpoints, resume)
         weights_now = training.final_weights()
         network.set_compute_dtype(torch.float32)
-        network.load_state_dict(weights_now, strict=False)
+        network.load_state_dict(optimizer.frozen | weights_now, strict=False)
+        self.adapter_ = adapter(network) or None
+        merge(network)
         self.model_ = network.eval()
         self.history_ = training.history
         self.best_step_ = training.best_step
@@ -161,6 +167,8 @@ class Estimator(ClassifierMixin, BaseEstimator):
             if resume and list_states(folder):
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
+        if training.config.unfreeze_every:
+            calls.insert(0, Unfreeze(training.config.train_layers, training.config.unfreeze_every))
         if training.config.verbose:
             calls.append(Progress())
         run_with(calls, training, stream, objective, judge)
@@ -289,6 +297,23 @@ class Estimator(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "model_")
         return save_classifier(self, path, overwrite)
+
+    def save_adapter(self, path: str | Path) -> Path:
+        """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
+
+        Raises:
+            ConfigError: the fit had none.
+        """
+        check_is_fitted(self, "model_")
+        if not getattr(self, "adapter_", None):
+            raise ConfigError(
+                "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
+            )
+        config = self._configs()["train"]
+        save_adapter(
+            Path(path), type(self.model_).__name__, self.adapter_, config.lora_rank, config.lora_alpha
+        )
+        return Path(path)
 
     # --- what each kind of example does in its own way ---------------------------------------------
 

@@ -83,7 +83,9 @@ class FitConfig:
 
     epochs: int = 3  # passes over the training examples
     lr: float = 5e-5  # the highest rate, reached at the end of the warm-up
-    optimizer: Literal["adamw", "adam"] = "adamw"  # adam: weight decay goes through the gradient
+    optimizer: Literal["adamw", "adam", "muon"] = (
+        "adamw"  # adam: decay goes through the gradient; muon: from scratch
+    )
     weight_decay: float = 0.01  # not on biases, norms and embeddings of position
     betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two running means of Adam
     schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warm-up
@@ -95,6 +97,14 @@ class FitConfig:
     clip: float = 1.0  # norm of the gradient; 0: none
     label_smoothing: float = 0.0  # share of the target spread over all classes
     class_weight: str | dict | None = None  # "balanced" or {label: weight}, as in scikit-learn
+    train_layers: int | None = (
+        None  # head and the last so many encoder layers learn; 0: the head alone; None: all
+    )
+    unfreeze_every: int = (
+        0  # epochs after which one more layer from the top begins to learn; 0: all from the start
+    )
+    lora_rank: int = 0  # of low-rank updates of queries and values, the encoder staying as it is; 0: none
+    lora_alpha: float = 16.0  # the updates are scaled by lora_alpha / lora_rank
     average: float = 0.0  # decay of the running mean of the weights (EMA); 0: none
     validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
     early_stopping: int = 0  # evaluations without improvement before the end; 0: off
@@ -159,6 +169,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
+    "train_layers": (0, INF), "unfreeze_every": (0, INF), "lora_rank": (0, INF), "lora_alpha": (0, INF),
     "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
     "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, INF), "threads": (0, INF),
     "verbose": (0, INF),
