@@ -305,14 +305,13 @@ class Estimator(ClassifierMixin, BaseEstimator):
             ConfigError: the fit had none.
         """
         check_is_fitted(self, "model_")
-        if not getattr(self, "adapter_", None):
+        updates = getattr(self, "adapter_", None)
+        if not updates:
             raise ConfigError(
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
         config = self._configs()["train"]
-        save_adapter(
-            Path(path), type(self.model_).__name__, self.adapter_, config.lora_rank, config.lora_alpha
-        )
+        save_adapter(Path(path), type(self.model_).__name__, updates, config.lora_rank, config.lora_alpha)
         return Path(path)
 
     # --- what each kind of example does in its own way ---------------------------------------------

@@ -79,7 +79,7 @@ def check_pictures(
             "a table where a list of pictures is wanted", where=origin, fix="Give one column of it"
         )
     shape = getattr(pictures, "shape", None)
-    if shape is not None and len(shape) in (2, 3) and getattr(pictures, "dtype", None) != object:
+    if shape is not None and len(shape) in (2, 3) and str(getattr(pictures, "dtype", "")) != "object":
         batch = "[n, H, W, C]" if isinstance(pictures, np.ndarray) else "[n, C, H, W]"
         if not (isinstance(pictures, np.ndarray) and len(shape) == 3 and shape[2] not in (1, 3, 4)):
             raise DataError(

@@ -1,4 +1,4 @@
-"""AdamW or Muon with fp32 master weights, decay groups, layer-wise rates, schedules, and a running mean of the weights."""
+"""AdamW or Muon with fp32 masters, decay groups, layer-wise rates, schedules, and a running mean of the weights."""
 
 from __future__ import annotations
 
