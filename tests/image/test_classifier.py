@@ -95,7 +95,8 @@ def test_fine_tuning_a_checkpoint_keeps_its_transform(tmp_path):
     )
     transformers.ViTModel(config).save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(
-        '{"size": {"height": 12, "width": 12}, "resample": 3, "image_mean": [0.1, 0.2, 0.3], "image_std": [0.7, 0.8, 0.9]}'
+        '{"size": {"height": 12, "width": 12}, "resample": 3, "image_mean": [0.1, 0.2, 0.3], '
+        '"image_std": [0.7, 0.8, 0.9]}'
     )
     clf = ImageClassifier(str(tmp_path), epochs=1, precision="fp32").fit(*quarters(16, 3))
     assert clf.transform_.size == (12, 12)
