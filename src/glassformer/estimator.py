@@ -25,12 +25,12 @@ from glassformer.checkpoints.native import list_states
 from glassformer.config import build, to_toml
 from glassformer.data.checks import check_classes, check_pairs, check_weights, place
 from glassformer.data.splits import stratified_split
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
 from glassformer.nn.lora import adapter, merge
 from glassformer.recipe import FitConfig, load_recipe
-from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads
+from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads
 from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.freezing import Unfreeze, freeze
@@ -100,7 +100,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         Args:
             validation: (examples, labels) judged after each epoch; the best weights are kept by it.
             sample_weight: ``[n]``, non-negative; scaled to mean 1.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it must have none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
@@ -110,7 +110,8 @@ class Estimator(ClassifierMixin, BaseEstimator):
         """
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         try:
-            self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
+            with own_generators():
+                self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
         except BaseException:  # a fit that fails leaves the one before
             for name in [name for name in vars(self) if name.endswith("_") and name not in before]:
                 delattr(self, name)
@@ -121,8 +122,8 @@ class Estimator(ClassifierMixin, BaseEstimator):
     def _fit(self, X, y, validation, sample_weight, callbacks, checkpoints, resume) -> None:
         configs = self._configs()
         train: FitConfig = configs["train"]
-        set_threads(train.threads)
         device = choose_device(train.device)
+        set_threads(train.threads)
         examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self._check)
         check_classes(labels)
         self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
@@ -164,7 +165,9 @@ class Estimator(ClassifierMixin, BaseEstimator):
         calls = list(callbacks)
         if checkpoints is not None:
             folder = Path(checkpoints)
-            if resume and list_states(folder):
+            if states := list_states(folder):
+                if not resume:
+                    raise CheckpointError("has checkpoints", where=str(states[-1][1]), fix="Use resume=True")
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
         if training.config.unfreeze_every:
@@ -234,17 +237,18 @@ class Estimator(ClassifierMixin, BaseEstimator):
     # --- prediction ------------------------------------------------------------------------------
 
     def _predictor(self) -> Any:
-        """The model in the number format of prediction, made once after each fit or load."""
-        model = getattr(self, "_compute_model", None)
-        if model is None:
+        """The model in the number format of prediction, made anew after a fit, a load or other settings."""
+        settings = (self.threads, self.device, self.precision)
+        made = getattr(self, "_compute_model", None)
+        if made is None or made[0] != settings:
             set_threads(self.threads)
             device = choose_device(self.device)
             dtype = choose_dtype(self.precision, device)
             model = self.model_.to(device)
             if dtype != torch.float32:
                 model = copy.deepcopy(model).set_compute_dtype(dtype)
-            self._compute_model = model
-        return model
+            made = self._compute_model = settings, model
+        return made[1]
 
     def _rows(self, X: Sequence[Any], what: str, progress=None) -> np.ndarray:
         check_is_fitted(self, "model_")
