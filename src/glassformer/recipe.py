@@ -15,6 +15,7 @@ from glassformer.config import apply_overrides, build, nearest, read_toml
 from glassformer.errors import ConfigError
 
 RECIPES = Path(__file__).parent / "recipes"
+STUDIES = "study"  # the folder in it that holds comparisons of recipes, read by study/grid.py
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,12 @@ def fit_parameters() -> dict[str, Any]:
 
 def recipe_names() -> dict[str, Path]:
     """Name -> file of every recipe that ships with the package."""
-    return {path.stem: path for path in sorted(RECIPES.rglob("*.toml"))}
+    return {path.stem: path for path in sorted(RECIPES.rglob("*.toml")) if path.parent.name != STUDIES}
+
+
+def study_names() -> dict[str, Path]:
+    """Name -> file of every study that ships with the package."""
+    return {path.stem: path for path in sorted((RECIPES / STUDIES).glob("*.toml"))}
 
 
 def recipe_classes() -> dict[str, type]:
