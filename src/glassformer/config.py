@@ -153,16 +153,25 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
     Raises:
         ConfigError: no ``=``, or a key that no section has.
     """
+    return lay_over(values, parse_settings(overrides), cls, "--set")
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` strings as key -> value. A value is read as TOML and, failing that, as text.
+
+    Raises:
+        ConfigError: no ``=``.
+    """
     changes: dict[str, Any] = {}
-    for override in overrides:
-        key, sign, text = override.partition("=")
+    for setting in settings:
+        key, sign, text = setting.partition("=")
         if not sign:
-            raise ConfigError(f"{override!r} has no '='", where="--set", fix="Write --set key=value")
+            raise ConfigError(f"{setting!r} has no '='", where="--set", fix="Write --set key=value")
         try:
             changes[key.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
             changes[key.strip()] = text.strip()
-    return lay_over(values, changes, cls, "--set")
+    return changes
 
 
 def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:

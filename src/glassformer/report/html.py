@@ -37,10 +37,14 @@ def write_report(run_folder: str | Path) -> Path:
         ConfigError: config.toml is not TOML.
     """
     run = read_run(run_folder)
-    path = run.folder / "report.html"
+    return write_page(run.folder / "report.html", render(run))
+
+
+def write_page(path: Path, html: str) -> Path:
+    """Write a page; an old one is replaced in one move."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(render(run), encoding="utf-8")
+        temporary.write_text(html, encoding="utf-8")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -68,6 +72,13 @@ def render(run: Run) -> str:
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
         times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
     )  # fmt: skip
+
+
+def render_page(template: str, **values: object) -> str:
+    """Any page that needs no script: its style sheet, its policy, and what the template prints."""
+    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    page = _environment().get_template(template)
+    return page.render(css=Markup(css), policy=_policy(css, ""), **values)
 
 
 @cache

@@ -85,6 +85,10 @@ def load_splits(recipe: Recipe) -> Splits:
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
     name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
     judged = splits.get(name, validation)
+    if judged is None and recipe.evaluate.split == "validation":
+        raise DataError(
+            "no validation split to judge on", where=d.source, fix="Set validation_size, such as 0.1"
+        )
     return Splits(dataset, train, validation, judged, name)
 
 
