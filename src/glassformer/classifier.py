@@ -7,7 +7,6 @@ that ``transformers`` opens, and can be looked into with ``explain``.
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import fields
@@ -23,13 +22,14 @@ from glassformer.checkpoints.native import list_states
 from glassformer.config import build, to_toml
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_classes, check_pairs, check_texts, check_weights, place
+from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.splits import stratified_split
 from glassformer.data.text import TokenTable, encode
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import ClassificationMeter
-from glassformer.evaluate.predict import predict_rows, read_logits, read_pooled, softmax
+from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled, softmax
 from glassformer.models.bert import Bert
-from glassformer.pipeline import build_model, build_tokenizer
+from glassformer.pipeline import build_model, build_tokenizer, fingerprint
 from glassformer.recipe import (
     FIT_SECTIONS,
     ModelConfig,
@@ -61,6 +61,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     # Set by the loop in __init__; named here for readers and type checkers.
     max_length: int
     add_special_tokens: bool
+    long_texts: str
+    window_stride: int | None
     batch_tokens: int
     threads: int
     device: str
@@ -80,6 +82,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         vocab_size: int = 30_000,
         min_count: int = 2,
         add_special_tokens: bool = True,
+        long_texts: str = "cut",
+        window_stride: int | None = None,
         revision: str | None = None,
         pooling: str = "auto",
         head: str = "linear",
@@ -221,7 +225,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         stream = TextStream(table, settings, train.accumulate, train.seed, device)
         training = Training(network, optimizer, train, count_steps(stream, train.epochs))
         held = self._validation(validation)
-        training.fingerprint = self._fingerprint(table, targets, weights, held)
+        data = [table.ids, table.starts, targets, weights]
+        data += [] if held is None else [held[0].table.ids, held[0].table.starts, held[1]]
+        training.fingerprint = fingerprint(self.get_params(deep=False), data)
         objective = self._objective(targets, weights, train)
         judge = self._judge(*held, network, device) if held is not None else None
         self._run(training, stream, objective, judge, callbacks, checkpoints, resume)
@@ -258,19 +264,17 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             hide = (train.word_dropout, next(i for i in ids if i is not None))
         return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
 
-    def _validation(self, validation) -> tuple[TokenTable, np.ndarray] | None:
+    def _validation(self, validation) -> tuple[Windows, np.ndarray] | None:
         if validation is None:
             return None
         texts, labels = check_pairs(
             validation[0], validation[1], "validation", "validation texts", "validation labels"
         )
-        return self._encode(texts), self._targets(labels, "validation labels")
+        return self._windows(texts), self._targets(labels, "validation labels")
 
-    def _judge(self, table: TokenTable, targets: np.ndarray, network: Bert, device: torch.device):
+    def _judge(self, windows: Windows, targets: np.ndarray, network: Bert, device: torch.device):
         def judge() -> dict[str, float]:
-            probabilities = softmax(
-                predict_rows(network, table, read_logits, batch_tokens=self._budget(), device=device)
-            )
+            probabilities = softmax(self._read(network, windows, read_logits, device))
             meter = ClassificationMeter(self.classes_.tolist())
             meter.update(probabilities, targets)
             result = meter.result(bootstrap=0)
@@ -293,20 +297,6 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
                 )
         return np.array([numbers[label] for label in labels], np.int64)
 
-    def _fingerprint(self, table: TokenTable, targets: np.ndarray, weights, held) -> dict[str, Any]:
-        """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
-        import hashlib
-
-        arrays = [table.ids, table.starts, targets, weights]
-        if held is not None:
-            arrays += [held[0].ids, held[0].starts, held[1]]
-        digest = hashlib.sha256()
-        for array in arrays:
-            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-        ignored = {"checkpoint_every", "verbose", "device"}
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ignored}
-        return json.loads(json.dumps({**settings, "data_sha256": digest.hexdigest()}, default=str))
-
     # --- prediction ------------------------------------------------------------------------------
 
     def _encode(self, texts: Sequence[str]) -> TokenTable:
@@ -315,8 +305,20 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             add_special_tokens=self.add_special_tokens,
         )  # fmt: skip
 
-    def _budget(self) -> int:
-        return max(self.batch_tokens, self.max_length) or 8192
+    def _windows(self, texts: Sequence[str]) -> Windows:
+        """The texts as prediction reads them: cut, or in windows."""
+        if self.long_texts == "cut":
+            return Windows(self._encode(texts), len(texts))
+        return encode_windows(
+            self.tokenizer_, texts, max_length=self.max_length, stride=self.window_stride,
+            clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def _read(self, model, windows: Windows, read, device, progress=None) -> np.ndarray:
+        budget = max(self.batch_tokens, self.max_length) or 8192
+        return predict_windows(
+            model, windows, read, how=self.long_texts, batch_tokens=budget, device=device, progress=progress
+        )
 
     def _predictor(self) -> Bert:
         """The model in the number format of prediction, made once after each fit or load."""
@@ -337,17 +339,14 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         model = self._predictor()
         device = next(model.parameters()).device
         parts = [
-            predict_rows(
-                model,
-                self._encode(texts[i : i + CHUNK]),
-                read,
-                batch_tokens=self._budget(),
-                device=device,
-                progress=progress,
-            )
+            self._read(model, self._windows(texts[i : i + CHUNK]), read, device, progress)
             for i in range(0, len(texts), CHUNK)
         ]
         return np.concatenate(parts)
+
+    def logits(self, X: Sequence[str]) -> np.ndarray:
+        """What the head gives before temperature and threshold, ``[n, C]``, fp32."""
+        return self._rows(X, read_logits)
 
     def predict_proba(self, X: Sequence[str], *, progress=None) -> np.ndarray:
         """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""

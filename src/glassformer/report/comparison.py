@@ -1,4 +1,4 @@
-"""A study's figures: bars with intervals, differences from the baseline, and a small chart for each arm's curve."""
+"""Figures that compare: a study's arms, their differences and curves; a model before and after calibration."""
 
 from __future__ import annotations
 
@@ -80,6 +80,24 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
         return _svg(
             figure, f"curves-{key}", f"Validation {key} of each arm over the evaluations, mean over seeds"
         )
+
+
+def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> str:
+    """Accuracy against stated probability, before and after the temperature; the size of a dot is its share."""
+    total = max(sum(b["n"] for b in before), 1)
+    with rc_context(STYLE):
+        figure = Figure((5.2, 3.4), layout="constrained")
+        axes = figure.subplots()
+        left = min([b["low"] for b in [*before, *after]], default=0.5)
+        axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
+        for curve, colour in ((before, TRAIN), (after, HELD)):
+            x, y = [b["confidence"] for b in curve], [b["accuracy"] for b in curve]
+            axes.plot(x, y, color=colour, linewidth=1.4)
+            axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=colour, linewidths=0)
+        axes.set(xlabel="probability the model states", ylabel="right", xlim=(left, 1.01), ylim=(None, 1.03))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        return _svg(figure, "reliability", f"Share of right {cut(name, 20)} answers by stated probability")
 
 
 def spread_in_words(arms: Sequence[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from glassformer.report import figures, maps, tables, wording
+from glassformer.report import comparison, figures, maps, tables, wording
 from glassformer.report.run import Run, read_run
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -109,4 +109,8 @@ def _figures(run: Run) -> dict[str, Markup]:
         drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations))
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not
         drawn["certainty"] = Markup(figures.certainty_chart(run.certainty.total, run.certainty.right))
+    for name, split in (run.calibration.get("splits") or {}).items():  # the last one is the judged one
+        drawn["reliability"] = Markup(
+            comparison.reliability(split["before"]["curve"], split["after"]["curve"], name)
+        )
     return drawn

@@ -51,6 +51,7 @@ class Run:
     certainty: Certainty
     doctor: dict[str, Any]
     maps: list[dict[str, Any]]
+    calibration: dict[str, Any]  # from calibration.json, where the run was calibrated
 
 
 def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
@@ -58,7 +59,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
 
     Args:
         folder: holds metrics.json and, optionally, config.toml, history.jsonl, predictions.csv,
-            doctor.json and maps.json.
+            doctor.json, maps.json and calibration.json.
         mistakes: how many of the wrong answers to keep.
 
     Raises:
@@ -91,6 +92,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
         certainty=certainty,
         doctor=_json(folder / "doctor.json", dict),
         maps=_json(folder / "maps.json", dict).get("examples", []),
+        calibration=_json(folder / "calibration.json", dict),
     )
 
 

@@ -229,13 +229,14 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
 
 def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
     """How many texts were cut to max_length, of how many."""
-    return [int(clf._encode(split.texts).truncated.sum()), len(split)]
+    return [int(clf._windows(split.texts).table.truncated.sum()), len(split)]
 
 
 def _figures(clf: TextClassifier, split: TextSplit, recipe: Recipe) -> tuple[dict[str, Any], np.ndarray]:
     probabilities = clf.predict_proba(split.texts)
     meter = ClassificationMeter(clf.classes_.tolist())
-    meter.update(probabilities, clf._targets(split.labels or [], split.origin, split.rows))
+    targets = clf._targets(split.labels or [], split.origin, split.rows)
+    meter.update(probabilities, targets, predicted=np.searchsorted(clf.classes_, clf.decide(probabilities)))
     return meter.result(recipe.evaluate.bootstrap), probabilities
 
 
