@@ -69,6 +69,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
     precision: str
     clean: str
     class_weight: str | dict | None
+    temperature_: float
+    threshold_: float | None  # on the second of two classes; None: the most probable class
 
     def __init__(
         self,

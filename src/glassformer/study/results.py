@@ -234,7 +234,7 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
 
 # --- writing --------------------------------------------------------------------------------------
 
-COLUMNS = (
+COLUMNS: tuple[str, ...] = (
     "arm", "seeds", "accuracy", "accuracy_sd", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_sd", "log_loss",
     "difference", "difference_low", "difference_high", "p", "p_holm", "test", "best_epoch", "seconds_per_epoch",
     "parameters", "peak_memory_mb",
