@@ -25,7 +25,7 @@ from glassformer.data.checks import check_classes, check_pairs, check_texts, che
 from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.splits import stratified_split
 from glassformer.data.text import TokenTable, encode
-from glassformer.errors import DataError
+from glassformer.errors import CheckpointError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled, softmax
 from glassformer.models.bert import Bert
@@ -39,7 +39,7 @@ from glassformer.recipe import (
     fit_parameters,
     load_recipe,
 )
-from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads
+from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads
 from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.loop import TextStream, count_steps
@@ -182,7 +182,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Args:
             validation: (texts, labels) judged after each epoch; the best weights are kept by it.
             sample_weight: ``[n]``, non-negative; scaled to mean 1.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it must have none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
@@ -192,7 +192,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         try:
-            self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
+            with own_generators():
+                self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
         except BaseException:  # a fit that fails leaves the one before
             for name in [name for name in vars(self) if name.endswith("_") and name not in before]:
                 delattr(self, name)
@@ -202,8 +203,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X, y, validation, sample_weight, callbacks, checkpoints, resume) -> None:
         text, model, train = self._configs()
-        set_threads(train.threads)
         device = choose_device(train.device)
+        set_threads(train.threads)
         texts, labels = check_pairs(X, y, "fit", "texts", "labels")
         check_classes(labels)
         self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
@@ -237,8 +238,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         network.set_compute_dtype(torch.float32)
         network.load_state_dict(weights_now, strict=False)
         self.model_ = network.eval()
-        self.history_ = training.history
-        self.best_step_ = training.best_step
+        self.history_, self.best_step_ = training.history, training.best_step
         self.train_seconds_ = time.perf_counter() - started
         self._compute_model = None
 
@@ -246,7 +246,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         calls = list(callbacks)
         if checkpoints is not None:
             folder = Path(checkpoints)
-            if resume and list_states(folder):
+            if states := list_states(folder):
+                if not resume:
+                    raise CheckpointError("has checkpoints", where=str(states[-1][1]), fix="Use resume=True")
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
         if training.config.verbose:
@@ -279,12 +281,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
             probabilities = softmax(self._read(network, windows, read_logits, device))
             meter = ClassificationMeter(self.classes_.tolist())
             meter.update(probabilities, targets)
-            result = meter.result(bootstrap=0)
-            return {
-                "loss": result["log_loss"],
-                "accuracy": result["accuracy"],
-                "macro_f1": result["macro_f1"],
-            }
+            out = meter.result(bootstrap=0)
+            return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
         return judge
 
@@ -323,17 +321,18 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _predictor(self) -> Bert:
-        """The model in the number format of prediction, made once after each fit or load."""
-        model = getattr(self, "_compute_model", None)
-        if model is None:
+        """The model in the number format of prediction, made anew after a fit, a load or other settings."""
+        settings = (self.threads, self.device, self.precision)
+        made = getattr(self, "_compute_model", None)
+        if made is None or made[0] != settings:
             set_threads(self.threads)
             device = choose_device(self.device)
             dtype = choose_dtype(self.precision, device)
             model = self.model_.to(device)
             if dtype != torch.float32:
                 model = copy.deepcopy(model).set_compute_dtype(dtype)
-            self._compute_model = model
-        return model
+            made = self._compute_model = settings, model
+        return made[1]
 
     def _rows(self, X: Sequence[str], read, progress=None) -> np.ndarray:
         check_is_fitted(self, "model_")

@@ -137,7 +137,7 @@ def test_an_arm_that_fails_leaves_the_others(study, tmp_path, monkeypatch):
     assert results["failed"] == {"lr=1e-06, seed 1": "the loss is nan"}
     assert results["unfinished"] == ["lr=1e-06, seed 1"]
     assert [arm["seeds"] for arm in results["arms"]] == [[0, 1], [0]]
-    assert "1 runs are missing" in results["verdict"]
+    assert "1 run is missing" in results["verdict"]
     assert "the loss is nan" in (tmp_path / "s" / "report.html").read_text()
 
 
@@ -183,7 +183,9 @@ def test_equal_arms_differ_by_nothing(base, tmp_path):
     """A key that changes no bit: the sentence must say so."""
     same = Study(name="same", recipe=str(base), bootstrap=200, grid={"checkpoint_every": [0, 3]})
     results = compare(same, tmp_path / "s", workers=0)
-    assert results["verdict"].startswith("No significant difference: none of the 1 arms differs")
+    assert results["verdict"].startswith(
+        "No significant difference between checkpoint_every=3 and checkpoint_every=0."
+    )
     assert results["arms"][1]["p_holm"] == 1.0
     assert "as accurate as checkpoint_every=0" in results["sentences"]["checkpoint_every=3"]
 

@@ -17,8 +17,8 @@ RUNS = Path("runs")
 
 def show_study(results: dict[str, Any], folder: Path) -> None:
     """A study on the terminal: a row an arm, the verdict, a sentence each, and where it lies."""
-    from glassformer.report.wording import NONE, digits_for, duration, percent
-    from glassformer.study.verdict import p_value, signed
+    from glassformer.report.wording import NONE, digits_for, duration, p_value, percent
+    from glassformer.study.verdict import signed
 
     digits = digits_for(results["n"])
     columns = ("arm", "accuracy", "SD", "points from baseline", "p (Holm)", "an epoch")

@@ -23,7 +23,7 @@ MAX_ROWS = 200  # of one table
 FILTERS = {
     f.__name__: f
     for f in (
-        wording.percent, wording.interval, wording.count, wording.decimal, wording.duration,
+        wording.percent, wording.interval, wording.count, wording.decimal, wording.duration, wording.p_value,
         wording.plain, wording.cut, wording.faint_tags, wording.bounds,
     )
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def compare(
         raise ConfigError(
             f"{workers} processes", where="workers", fix="Use 1 or more, or 0 for none of their own"
         )
-    arms = expand(study, settings)
+    study = replace(study, set=study.set | dict(settings or {}))
+    arms = expand(study)
     jobs = jobs_of(study, arms, folder)
     (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")

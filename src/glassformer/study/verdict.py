@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glassformer.report.wording import NONE, count, decimal, digits_for, interval, percent
+from glassformer.report.wording import NONE, count, decimal, digits_for, interval, p_value, percent
 
 
 def points(share: float, digits: int) -> str:
     """A difference of shares in percentage points, without its sign."""
     return f"{100 * abs(share):.{digits}f} points"
-
-
-def p_value(p: float | None) -> str:
-    """A p-value as "0.031", or "< 0.001"."""
-    return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def signed(figures: dict[str, Any], digits: int) -> str:
@@ -39,15 +34,18 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
         parts.append(f"Significantly better than {baseline}: {'; '.join(better)}.")
     if worse:
         parts.append(f"Significantly worse than {baseline}: {'; '.join(worse)}.")
-    rest = len(others) - len(better) - len(worse)
-    if others and rest == len(others):
-        parts.append(
-            f"No significant difference: none of the {len(others)} arms differs from {baseline} beyond chance."
-        )
+    rest = [a["name"] for a in others if not a["significant"]]
+    if len(rest) == 1:
+        parts.append(f"No significant difference between {rest[0]} and {baseline}.")
     elif rest:
-        parts.append(f"No significant difference between {baseline} and the other {rest}.")
-    if results["unfinished"]:
-        parts.append(f"{len(results['unfinished'])} runs are missing.")
+        which = (
+            f"none of the {len(rest)} arms differs"
+            if len(rest) == len(others)
+            else f"{len(rest)} arms do not differ"
+        )
+        parts.append(f"No significant difference: {which} from {baseline} beyond chance.")
+    if missing := len(results["unfinished"]):
+        parts.append(f"{missing} {'run is' if missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
         parts.append("One seed an arm: what another seed would change is not known.")
     return {"verdict": " ".join(parts), "sentences": told}
