@@ -141,6 +141,15 @@ def test_an_arm_that_fails_leaves_the_others(study, tmp_path, monkeypatch):
     assert "the loss is nan" in (tmp_path / "s" / "report.html").read_text()
 
 
+def test_without_the_baseline_there_is_nothing_to_say(study, tmp_path, monkeypatch):
+    def fails(recipe, folder, **options):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(arms_module, "run_task", fails)
+    with pytest.raises(GlassformerError, match=r"no run of the baseline 'lr=0.03' has ended.*out of memory"):
+        compare(study, tmp_path / "s", workers=0)
+
+
 def test_wrong_input_stops_at_the_first_arm(study, tmp_path):
     calls: list[str] = []
     with pytest.raises(DataError, match="no file, folder or named data set"):

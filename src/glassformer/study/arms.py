@@ -31,6 +31,7 @@ from glassformer.study.tasks import run_task
 from glassformer.train.callbacks import Callback, Interrupted, Progress
 
 MARKER = "arm.json"  # written last
+STOPPED = "interrupted; finished arms are kept, give the same command to go on"
 Say = Callable[[str], None]
 
 
@@ -146,7 +147,7 @@ def run_jobs(
     def settle(job: Job, error: BaseException | None, seconds: float) -> None:
         nonlocal done, alone
         if isinstance(error, Interrupted | KeyboardInterrupt):
-            raise Interrupted("interrupted; finished arms are kept, give the same command to go on") from None
+            raise Interrupted(STOPPED) from None
         if isinstance(error, InputError) and alone:
             raise error
         alone = False
@@ -160,7 +161,7 @@ def run_jobs(
             started, error = time.perf_counter(), None
             try:
                 run_arm(job, say=say, progress=progress)
-            except Exception as caught:
+            except (Exception, KeyboardInterrupt) as caught:
                 error = caught
             settle(job, error, time.perf_counter() - started)
         return failed
@@ -171,10 +172,12 @@ def run_jobs(
             waiting = {pool.submit(_run_apart, job, say, show, running): job for job in todo}
             for future in as_completed(waiting):
                 settle(waiting[future], *future.result())
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:  # each saves its state before it ends
+            for process in list(running):  # each saves its state before it ends
                 process.terminate()
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(STOPPED) from None
             raise
     return failed
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import to_toml
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.compare import (
     accuracy_of,
     bootstrap_means,
@@ -80,7 +80,8 @@ def collect(
     """The results of the finished jobs, ready for JSON.
 
     Raises:
-        DataError: nothing of the baseline is finished, or a run folder cannot be read.
+        GlassformerError: nothing of the baseline is finished.
+        DataError: a run folder cannot be read.
         ConfigError: two runs were judged on different examples.
     """
     baseline, changes = baseline_of(study, arms_asked), {arm.name: arm.changes for arm in arms_asked}
@@ -90,9 +91,11 @@ def collect(
         if (job.folder / MARKER).is_file():
             runs[job.arm][job.seed] = job, read_answers(job.folder)
     if not runs.get(baseline):
-        reasons = "; ".join(f"{k}: {v}" for k, v in (failed or {}).items())
+        if failed:
+            title, reason = next(iter(failed.items()))
+            raise GlassformerError(f"no run of the baseline {baseline!r} has ended; {title}: {reason}")
         raise DataError(
-            f"the baseline {baseline!r} has no finished run", where=study.name, fix=reasons or "Run it first"
+            f"the baseline {baseline!r} has no finished run", where=study.name, fix="Run it first"
         )
     first_job, first = next(iter(runs[baseline].values()))
     for finished in runs.values():
