@@ -115,9 +115,8 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
     temporary = job.folder / f".{MARKER}.{os.getpid()}.tmp"
     temporary.write_text(json.dumps(marker) + "\n", encoding="utf-8")
     os.replace(temporary, job.folder / MARKER)
-    shutil.rmtree(
-        job.folder / "checkpoints", ignore_errors=True
-    )  # the model stays; there is nothing to resume
+    # The model stays, and there is nothing left to resume.
+    shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return job.folder
 
 
