@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
@@ -173,3 +175,13 @@ def save_tokenizer(
         **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def fingerprint(settings: Mapping[str, Any], arrays: Iterable[np.ndarray | None]) -> dict[str, Any]:
+    """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    ignored = {"checkpoint_every", "verbose", "device"}
+    kept = {k: v for k, v in settings.items() if k not in ignored}
+    return json.loads(json.dumps({**kept, "data_sha256": digest.hexdigest()}, default=str))

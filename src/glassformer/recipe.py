@@ -15,6 +15,7 @@ from glassformer.config import apply_overrides, build, nearest, read_toml
 from glassformer.errors import ConfigError
 
 RECIPES = Path(__file__).parent / "recipes"
+STUDIES = "study"  # the folder in it that holds comparisons of recipes, read by study/grid.py
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class TextConfig:
     vocab_size: int = 30_000  # for tokenizers trained here
     min_count: int = 2  # a word must be seen this often to enter a word vocabulary
     add_special_tokens: bool = True  # [CLS] ... [SEP] around each text
+    long_texts: Literal["cut", "mean", "max"] = "cut"  # in prediction; mean, max: over the logits of windows
+    window_stride: int | None = None  # tokens from window to window; None: half a window
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -162,7 +165,7 @@ class Recipe:
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
 RANGES: dict[str, tuple[float, float]] = {
-    "max_length": (3, INF), "vocab_size": (6, INF), "min_count": (0, INF),
+    "max_length": (3, INF), "vocab_size": (6, INF), "min_count": (0, INF), "window_stride": (1, INF),
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
@@ -196,7 +199,12 @@ def fit_parameters() -> dict[str, Any]:
 
 def recipe_names() -> dict[str, Path]:
     """Name -> file of every recipe that ships with the package."""
-    return {path.stem: path for path in sorted(RECIPES.rglob("*.toml"))}
+    return {path.stem: path for path in sorted(RECIPES.rglob("*.toml")) if path.parent.name != STUDIES}
+
+
+def study_names() -> dict[str, Path]:
+    """Name -> file of every study that ships with the package."""
+    return {path.stem: path for path in sorted((RECIPES / STUDIES).glob("*.toml"))}
 
 
 def recipe_classes() -> dict[str, type]:

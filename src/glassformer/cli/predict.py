@@ -147,17 +147,8 @@ def _text_column(table: Any, wanted: str | None) -> str:
 
 
 def truncated(clf: Any, texts: Sequence[str]) -> int:
-    """How many of the texts are longer than the model reads."""
-    from glassformer.data.text import encode
-
-    table = encode(
-        clf.tokenizer_,
-        texts,
-        max_length=clf.max_length,
-        clean=clf.clean,
-        add_special_tokens=clf.add_special_tokens,
-    )
-    return int(table.truncated.sum())
+    """How many of the texts are longer than the model reads; none where it reads them in windows."""
+    return int(clf._windows(texts).table.truncated.sum())
 
 
 def check_output(path: Path) -> None:
