@@ -184,7 +184,9 @@ def recipe_names() -> dict[str, Path]:
 
 def recipe_classes() -> dict[str, type]:
     """Task -> the dataclass that holds its recipes. Each task has sections of its own beside ``TrainConfig``."""
-    return {"text-classification": Recipe}
+    from glassformer.recipe_vectors import VectorsRecipe
+
+    return {"text-classification": Recipe, "word2vec": VectorsRecipe}
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:

@@ -40,6 +40,7 @@ class VectorsConfig:
     positives: int = 2  # of each centre, with adam; sgd takes the whole window
     batch_size: int = 256  # centres, with adam
     lr: float | None = None  # at the start; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)
+    add_contexts: bool = False  # a word's vector is the sum of its two: what stands together is alike too
     epochs: int = 5  # passes over the corpus
     checkpoint_every: int = (
         0  # rounds of about half a million words (sgd) or steps (adam); 0: after each epoch
@@ -67,7 +68,11 @@ RANGES: dict[str, tuple[float, float]] = {
 class JudgeConfig:
     """What the vectors are judged by."""
 
-    tests: tuple[str, ...] = ("wordsim353", "simlex999", "google")  # or europe: analogies of that corpus
+    tests: tuple[str, ...] = (
+        "wordsim353",
+        "simlex999",
+        "google",
+    )  # or countries, europe: analogies of those corpora
     neighbours: tuple[str, ...] = ()  # words whose nearest words the run states
     analogies: tuple[str, ...] = ()  # "king man woman": king - man + woman
 

@@ -78,6 +78,7 @@ class Word2Vec:
         positives: int = 2,
         batch_size: int = 256,
         lr: float | None = None,
+        add_contexts: bool = False,
         epochs: int = 5,
         checkpoint_every: int = 0,
         seed: int = 0,
@@ -130,6 +131,8 @@ class Word2Vec:
             self._fit_fast(corpus, config, fingerprint, folder, resume, tell)
         else:
             self._fit_adam(corpus, config, fingerprint, folder, resume, callbacks)
+        if config.add_contexts:
+            self.vectors_ = self.vectors_ + self.contexts_
         before = norms(first_vectors(len(corpus.words), config.dim, config.seed))
         self.words_, self.counts_ = corpus.words, corpus.counts
         self.norms_ = {"before": before, "after": norms(self.vectors_)}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import say, say_json, show_figures
+from glassformer.cli.vectors import show_tests
 from glassformer.errors import ConfigError
 
 
@@ -20,8 +21,13 @@ def evaluate(
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
     """
-    from glassformer.study.experiment import evaluate_run
+    from glassformer.study.experiment import evaluate_run, read_run_recipe
 
+    recipe = read_run_recipe(check_run(folder))
+    if recipe.task == "word2vec":
+        from glassformer.study.vectors import evaluate_vectors
+
+        return evaluate_vectors(Path(folder), recipe, [data] if data else None)
     return evaluate_run(check_run(folder), data, tell)
 
 
@@ -58,4 +64,8 @@ def evaluate_command(
     if json:
         say_json(evaluate(run, data, tell=lambda line: None))
         return
-    show_figures(str(run), evaluate(run, data))
+    figures = evaluate(run, data)
+    if "per_class" in figures:
+        show_figures(str(run), figures)
+    else:
+        show_tests(str(run), figures)

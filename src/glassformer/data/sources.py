@@ -16,7 +16,7 @@ from typing import Any
 
 from glassformer.config import nearest
 from glassformer.data.checks import check_labels, check_texts
-from glassformer.data.corpus import LABELS, europe_splits
+from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import load_text_folder
 from glassformer.data.splits import stratified_subset
@@ -275,6 +275,18 @@ def _download(source: NamedSource, path: str) -> Path:
         ) from error
 
 
+def _load_countries(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    splits = {"train": TextSplit(countries_sentences(), None, "countries/train")}
+    return TextDataset(
+        "countries",
+        choose_splits(splits, wanted, "countries"),
+        (),
+        source.description,
+        source.licence,
+        source.notes,
+    )
+
+
 def _load_europe(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
     parts = choose_splits(europe_splits(), wanted, "europe")
     splits = {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts.items()}
@@ -288,6 +300,13 @@ NAMED_SOURCES = {
         licence="as this package",
         load=_load_europe,
         notes=("split by distinct sentence: no sentence stands in two splits",),
+    ),
+    "countries": NamedSource(
+        description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and families: "
+        "for word vectors, without labels",
+        licence="as this package",
+        load=_load_countries,
+        notes=("every sentence is true; there are no traps",),
     ),
     "imdb": NamedSource(
         description="Large Movie Review Dataset (Maas et al. 2011): 25,000 + 25,000 film reviews, "

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.corpus import COUNTRIES, FAMILY
+from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.errors import DataError
 
 MOST_FREQUENT = 30_000  # words that may answer an analogy, as usual in the field
@@ -96,23 +96,23 @@ def judge_analogies(
 # --- tests ------------------------------------------------------------------------------------
 
 
-def europe_questions(lowercase: bool = True) -> dict[str, list[Question]]:
-    """Analogies of the corpus in ``data/corpus.py``: every ordered pair of countries, for capitals and for currencies
+def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
+    """Analogies of the corpora in ``data/corpus.py``: every ordered pair of countries, for capitals and for currencies
     (two countries with one currency make no question), and man : king = woman : queen with the other families.
     """
-    capitals, currencies = [], []
-    for a, (capital_a, _, money_a, _) in COUNTRIES.items():
-        for c, (capital_c, _, money_c, _) in COUNTRIES.items():
-            if a != c:
-                capitals.append((a, capital_a, c, capital_c))
-            if money_a != money_c:
-                currencies.append((a, money_a, c, money_c))
-    royal = [("man", "king", "woman", "queen")]
-    families = [(m, w, other_m, other_w) for m, w in FAMILY for other_m, other_w in FAMILY if m != other_m]
-    found = {"country : capital": capitals, "country : currency": currencies, "king - man + woman": royal, "family": families}  # fmt: skip
+    facts = {name: COUNTRIES[name] for name in countries}
+    ordered = [(a, c) for a in facts for c in facts if a != c]
+    found: dict[str, list[Question]] = {
+        "country : capital": [(a, facts[a][0], c, facts[c][0]) for a, c in ordered],
+        "country : currency": [
+            (a, facts[a][2], c, facts[c][2]) for a, c in ordered if facts[a][2] != facts[c][2]
+        ],
+        "king - man + woman": [("man", "king", "woman", "queen")],
+        "family": [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other],
+    }
     if not lowercase:
         return found
-    return {k: [tuple(w.lower() for w in q) for q in v] for k, v in found.items()}  # type: ignore[misc]
+    return {k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in found.items()}
 
 
 def read_pairs(path: str | Path) -> list[Pair]:
@@ -176,7 +176,7 @@ TESTS = {"wordsim353": "wordsim353.tab", "simlex999": "SimLex-999.txt", "google"
 def judge_vectors(
     words: Sequence[str], vectors: np.ndarray, tests: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
-    """Every test by name: ``europe``, one of ``TESTS`` in ``folder``, or a file of pairs (.tab, .txt) or questions.
+    """Every test by name: ``countries`` or ``europe`` (analogies of those corpora), one of ``TESTS`` in ``folder``, or a file of pairs (.tab, .txt) or questions.
 
     Words of the tests are looked up as they are, in lower case where the vocabulary has no capital.
 
@@ -187,8 +187,9 @@ def judge_vectors(
     lowercase = all(w == w.lower() for w in words)
     out: dict[str, Any] = {}
     for test in tests:
-        if test == "europe":
-            out[test] = judge_analogies(numbers, units, europe_questions(lowercase))
+        if test in ("countries", "europe"):
+            asked = country_questions(TEN if test == "countries" else tuple(COUNTRIES), lowercase)
+            out[test] = judge_analogies(numbers, units, asked)
             continue
         if test in TESTS and folder is None:
             out[test] = None

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.study.experiment import Run, run_recipe
+from glassformer.study.vectors import run_vectors
 
-RUNNERS: dict[str, Callable[..., Run]] = {"text-classification": run_recipe}
+RUNNERS: dict[str, Callable[..., Run]] = {"text-classification": run_recipe, "word2vec": run_vectors}
 
 
 def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:

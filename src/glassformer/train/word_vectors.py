@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ class FastTraining:
                 self.kernel.sentences, self.centres, self.contexts, self.corpus.ids, starts, int(a), int(b),
                 *self.sampler, c.window, c.negative, rate, fall * self.threads, random_state(c.seed, self.round, i),
             )
-            for i, (a, b) in enumerate(zip(shares, shares[1:]))
+            for i, (a, b) in enumerate(pairwise(shares))
             if b > a
         ]  # fmt: skip
         results = [future.result() for future in work]
@@ -132,8 +133,9 @@ class FastTraining:
         if not np.isfinite(loss):
             raise GlassformerError(f"the loss is {loss} in round {self.round + 1}: lower lr (now {top})")
         return {
-            "kind": "round", "round": self.round + 1, "epoch": epoch, "words": int(starts[last] - starts[first]),
-            "pairs": int(pairs), "loss": loss / judged if judged else None, "lr": rate,
+            "kind": "step", "step": self.round + 1, "of": self.total_rounds, "epoch": epoch,
+            "loss": loss / judged if judged else 0.0, "lr": rate, "tokens": int(starts[last] - starts[first]),
+            "pairs": int(pairs),
         }  # fmt: skip
 
     def save(self, folder: Path) -> Path:
