@@ -100,6 +100,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         embedding_norm: bool | None = None,
         zero_init: bool | None = None,
         embedding_std: float | None = None,
+        bidirectional: bool | None = None,
+        embedding_dim: int | None = None,
+        vectors: str | None = None,
+        freeze_vectors: bool = False,
         epochs: int = 3,
         lr: float = 5e-5,
         optimizer: str = "adamw",
@@ -214,7 +218,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         table = self._encode(texts)
         self.truncated_ = int(table.truncated.sum())
         set_seed(train.seed)
-        network = build_model(model, text, self.tokenizer_, len(self.classes_)).to(device)
+        network = build_model(model, text, self.tokenizer_, len(self.classes_), table, train.seed).to(device)
         self.weights_source_ = network.weights_source
         self.temperature_, self.threshold_ = 1.0, None
         dtype = choose_dtype(train.precision, device)

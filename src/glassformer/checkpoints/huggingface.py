@@ -17,12 +17,14 @@ from typing import Any
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.folder_baselines import KINDS, load_baseline, save_baseline
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.names_bert import from_hub, to_hub
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
 from glassformer.models.bert import Bert, BertConfig
+from glassformer.models.packed import PackedClassifier
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.types import HeadKind
@@ -63,6 +65,8 @@ def load_pretrained(
     where = str(folder)
     settings = read_json(folder / "config.json")
     kind = settings.get("model_type")
+    if kind in KINDS:
+        return load_baseline(settings, folder, source)  # type: ignore[return-value]
     if kind == OWN_TYPE:
         model = _load_own(settings, folder)
     elif kind == "bert":
@@ -194,7 +198,7 @@ def is_bert(config: BertConfig) -> bool:
     e, c = config.embedding, config.encoder
     return (
         e.positions == "learned" and e.segments > 0 and e.norm and e.eps == c.eps
-        and c.norm == "post" and not c.final_norm
+        and c.norm == "post" and not c.final_norm and e.token_width is None and not e.frozen
     )  # fmt: skip
 
 
@@ -206,6 +210,9 @@ def save_pretrained(
     Args:
         label_names: of a classification head, in the order of the logits (``id2label``).
     """
+    if isinstance(model, PackedClassifier):
+        save_baseline(model, Path(folder), label_names)
+        return
     folder, config = Path(folder), model.config
     tensors = dict(model.state_dict())
     if not is_bert(config):

@@ -35,7 +35,11 @@ def whereabouts() -> dict[str, str]:
             continue
         found = [root / source.folder for root in data_folders() if (root / source.folder).is_dir()]
         places[name] = (
-            str(found[0]) if found else f"not here; fetched from {source.hub} on the Hub when first used"
+            str(found[0])
+            if found
+            else "not here"
+            if not source.hub
+            else f"not here; fetched from {source.hub} on the Hub when first used"
         )
     return places
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from glassformer.config import nearest
 from glassformer.data.checks import check_labels, check_texts
@@ -251,6 +252,13 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
                 )
             break
     else:
+        if not source.hub:
+            raise DataError(
+                f"the data set {source.folder!r} is not on this machine, and no copy is known that could be fetched",
+                where=source.folder,
+                fix=f"Put train, validation and test.parquet into a folder {source.folder!r} and set GLASSFORMER_DATA to "
+                "the folder around it",
+            )
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     tables = {k: list(map(read_table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
@@ -273,6 +281,13 @@ def _download(source: NamedSource, path: str) -> Path:
             fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
             "folder around it, or go online",
         ) from error
+
+
+def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    """As ``_load_downloadable``, every text in Unicode's composed form: one letter, one spelling."""
+    dataset = _load_downloadable(source, columns, wanted)
+    splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
+    return replace(dataset, splits=splits)
 
 
 def _load_countries(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -322,5 +337,17 @@ NAMED_SOURCES = {
             ("test", "plain_text/test-00000-of-00001.parquet"),
             ("unsupervised", "plain_text/unsupervised-00000-of-00001.parquet"),
         ),
+    ),
+    "ntc-scv": NamedSource(
+        description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or positive (1)",
+        licence="Apache-2.0 (congnghia0609/ntc-scv)",
+        load=_load_composed,
+        notes=(
+            "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' undoes that, so that plain "
+            "text is served too",
+            "every text is brought to Unicode's composed form (NFC)",
+            "16 distinct texts stand in two splits",
+        ),
+        folder="ntc-scv",
     ),
 }

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glassformer.models.bert import BertConfig, encoder_base, encoder_mini, encoder_small
+from glassformer.models.rnn import RnnConfig, gru, lstm
+from glassformer.models.textcnn import TextCnnConfig, textcnn
 
-TEXT_ARCHITECTURES: dict[str, Callable[[int], BertConfig]] = {
+TEXT_ARCHITECTURES: dict[str, Callable[[int], BertConfig | RnnConfig | TextCnnConfig]] = {
     "encoder-mini": encoder_mini,
     "encoder-small": encoder_small,
     "encoder-base": encoder_base,
+    "lstm": lstm,
+    "gru": gru,
+    "textcnn": textcnn,
 }
