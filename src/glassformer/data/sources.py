@@ -254,10 +254,10 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
     else:
         if not source.hub:
             raise DataError(
-                f"the data set {source.folder!r} is not on this machine, and no copy is known that could be fetched",
+                f"the data set {source.folder!r} is not on this machine, and none can be fetched",
                 where=source.folder,
-                fix=f"Put train, validation and test.parquet into a folder {source.folder!r} and set GLASSFORMER_DATA to "
-                "the folder around it",
+                fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
+                "folder around it",
             )
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}

@@ -176,7 +176,12 @@ TESTS = {"wordsim353": "wordsim353.tab", "simlex999": "SimLex-999.txt", "google"
 def judge_vectors(
     words: Sequence[str], vectors: np.ndarray, tests: Sequence[str], folder: Path | None
 ) -> dict[str, Any]:
-    """Every test by name: ``countries`` or ``europe`` (analogies of those corpora), one of ``TESTS`` in ``folder``, or a file of pairs (.tab, .txt) or questions.
+    """Every test by name.
+
+    Args:
+        tests: ``countries`` or ``europe`` (analogies of those corpora), a key of ``TESTS``, or a file of one's own, of
+            pairs or of questions.
+        folder: where the files of ``TESTS`` lie.
 
     Words of the tests are looked up as they are, in lower case where the vocabulary has no capital.
 

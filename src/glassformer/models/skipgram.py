@@ -85,7 +85,7 @@ def draw_positives(
     ids: np.ndarray, first: np.ndarray, last: np.ndarray, places: np.ndarray, window: int, count: int,
     rng: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
-    """``count`` distinct places around each centre, drawn without replacement: the words there, NONE where none is left.
+    """``count`` words around each centre, drawn without replacement from its window; NONE where none is left.
 
     The window is dynamic: its half-width is drawn from 1 ... ``window`` for each centre, so near words count more.
 
