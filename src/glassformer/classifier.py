@@ -344,15 +344,11 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         device = next(model.parameters()).device
         parts = [
             predict_rows(
-                model,
-                self._encode(texts[i : i + CHUNK]),
-                read,
-                batch_tokens=self._budget(),
-                device=device,
+                model, self._encode(texts[i : i + CHUNK]), read, batch_tokens=self._budget(), device=device,
                 progress=progress,
             )
             for i in range(0, len(texts), CHUNK)
-        ]
+        ]  # fmt: skip
         return np.concatenate(parts)
 
     def predict_proba(self, X: Sequence[str], *, progress=None) -> np.ndarray:

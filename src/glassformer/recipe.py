@@ -158,7 +158,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
-    "embedding_dim": (1, 10_000),
+    "embedding_dim": (1, INF),
     "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),

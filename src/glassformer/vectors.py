@@ -211,12 +211,14 @@ class Word2Vec:
 
     def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
         """The vector of a word ``[D]``, or of several ``[n, D]``; a copy."""
+        self._check_fitted()
         if isinstance(word, str):
             return self.vectors_[self.number(word)].copy()
         return self.vectors_[[self.number(w) for w in word]]
 
     def similarity(self, first: str, second: str) -> float:
         """The cosine between two words."""
+        self._check_fitted()
         return float(self.units_[self.number(first)] @ self.units_[self.number(second)])
 
     def most_similar(self, word: str | np.ndarray, count: int = 10) -> list[tuple[str, float]]:

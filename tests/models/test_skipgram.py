@@ -84,7 +84,7 @@ def test_one_centre_has_autograds_gradient_exactly():
     # A context that is also drawn is moved before it serves as a negative; keep those out of the exact comparison.
     exact = [n for n in negatives if n not in (7, 11)] + [2, 30, 19]
     before_a, before_b = a.copy(), b.copy()
-    assert compiled_step(a, b, centres, around, negatives, lr) == pytest.approx(float(loss), abs=0.02)
+    assert compiled_step(a, b, centres, around, negatives, lr) == pytest.approx(loss.item(), abs=0.02)
     moved = (before_b - b)[:, :D] / lr
     np.testing.assert_allclose(moved[exact], model.contexts.weight.grad.numpy()[exact], atol=2e-5)
     others = np.setdiff1d(np.arange(V), [*negatives, *around[0]])
@@ -110,7 +110,7 @@ def test_a_block_has_autograds_gradient_as_the_rate_goes_to_zero():
         wanted = torch.cat([model.centres.weight.grad, model.contexts.weight.grad]).numpy()
         found = np.concatenate([before_a - a, before_b - b])[:, :D] / lr
         errors.append(np.abs(found - wanted).max() / np.abs(wanted).max())
-        assert judged == pytest.approx(float(loss), rel=0.5 * lr)
+        assert judged == pytest.approx(loss.item(), rel=0.5 * lr)
     assert errors[0] < 0.02
     assert errors[1] < 0.003
 

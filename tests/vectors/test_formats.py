@@ -60,7 +60,7 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         (TEXT.replace(b" 6", b" nan"), "'queen' holds something that is no number"),
         (
             b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5,
-            "is too short for 2 words",
+            "ends in word 2 of 2",
         ),
         (b"999999999 1000\n" + b"a " + b"\0" * 50, "is too short for 999,999,999 words"),
         (b"1 1\n\xff\xfe " + b"\0" * 9, "word 1 is not UTF-8"),

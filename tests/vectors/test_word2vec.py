@@ -32,12 +32,14 @@ def test_constructor_and_recipe_have_the_same_keys():
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_one_thread_gives_the_same_vectors_and_the_loss_falls(optimizer):
-    one, two = (gf.Word2Vec(**SMALL, optimizer=optimizer).fit(SENTENCES) for _ in range(2))
-    other = gf.Word2Vec(**SMALL, optimizer=optimizer, seed=1).fit(SENTENCES)
+    settings = SMALL | {"optimizer": optimizer, "lr": 0.01 if optimizer == "adam" else None, "epochs": 2}
+    one, two = (gf.Word2Vec(**settings).fit(SENTENCES) for _ in range(2))
+    other = gf.Word2Vec(**settings, seed=1).fit(SENTENCES)
     assert np.array_equal(one.vectors_, two.vectors_)
     assert not np.array_equal(one.vectors_, other.vectors_)
     losses = [r["loss"] for r in one.history_ if r["kind"] == "step"]
-    assert np.mean(losses[-len(losses) // 3 :]) < np.mean(losses[: len(losses) // 3])
+    third = max(1, len(losses) // 3)
+    assert np.mean(losses[-third:]) < np.mean(losses[:third])
     assert one.norms_["before"]["max"] < 0.5 < one.norms_["after"]["mean"]
 
 
@@ -59,7 +61,7 @@ def test_resuming_gives_the_same_bits(optimizer, tmp_path, monkeypatch):
     again = gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, resume=True)
     assert np.array_equal(again.vectors_, whole.vectors_)
     assert np.array_equal(again.contexts_, whole.contexts_)
-    assert [r["loss"] for r in again.history_] == [r["loss"] for r in whole.history_] or optimizer == "adam"
+    assert [r.get("loss") for r in again.history_] == [r.get("loss") for r in whole.history_]
     with pytest.raises(CheckpointError, match="window = 5, now it is 3"):
         gf.Word2Vec(**settings, window=3).fit(SENTENCES, checkpoints=tmp_path, resume=True)
     with pytest.raises(CheckpointError, match="corpus_sha256"):

@@ -28,7 +28,11 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
         fix = "Give one word, or three for an analogy: king man woman is king - man + woman"
         raise ConfigError(f"{len(words)} words", where="vectors", fix=fix)
     vectors = Word2Vec.load(source)
-    return vectors.most_similar(words[0], count) if len(words) == 1 else vectors.analogy(*words, count)
+    return (
+        vectors.most_similar(words[0], count)
+        if len(words) == 1
+        else vectors.analogy(words[0], words[1], words[2], count)
+    )
 
 
 def convert(source: str | Path, out: Path) -> None:

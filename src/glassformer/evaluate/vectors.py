@@ -55,7 +55,8 @@ def judge_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[P
     out: dict[str, Any] = {"pairs": len(pairs), "known": len(known), "spearman": None}
     if len(known) >= 3:
         cosines = [float(units[numbers[p.first]] @ units[numbers[p.second]]) for p in known]
-        value = float(spearmanr(cosines, [p.score for p in known]).statistic)
+        result: Any = spearmanr(cosines, [p.score for p in known])
+        value = float(result.statistic)
         out["spearman"] = value if np.isfinite(value) else None
     return out
 
@@ -121,7 +122,8 @@ def read_pairs(path: str | Path) -> list[Pair]:
     Raises:
         DataError: no such file, or a line without two words and a score.
     """
-    path, lines = Path(path), _lines(path)
+    path = Path(path)
+    lines = _lines(path)
     header = lines[0][1].lower().split("\t")
     column = header.index("simlex999") if "simlex999" in header else 2
     pairs = []

@@ -79,7 +79,7 @@ class TextCnn(PackedClassifier):
         gap = max(self.config.widths) - 1  # wide enough that no filter sees two sequences
         places = torch.arange(packing.total, device=x.device) + gap * packing.sequence_ids
         length = packing.total + gap * packing.count
-        found = [convolution(x, places, length) for convolution in self.encoder]
+        found = [convolution(x, places, length) for convolution in self.encoder.children()]
         states = torch.cat(found, 1).relu()  # [N, F * widths]
         return states, self.dropout(max_rows(states, packing).float())
 
