@@ -86,9 +86,9 @@ def test_verbs(run, tmp_path):
     with pytest.raises(ConfigError, match="exists"):
         convert(run, tmp_path / "v.bin")
     assert evaluate(run, tell=lambda line: None)["countries"]["questions"] == 325
+    folder = tmp_path / "clf"
+    gf.TextClassifier("textcnn", epochs=1, min_count=1).fit(["a b c", "d e f"], [0, 1]).save(folder)
     with pytest.raises(InputError, match="not word vectors"):
-        folder = tmp_path / "clf"
-        gf.TextClassifier("textcnn", epochs=1, min_count=1).fit(["a b c", "d e f"], [0, 1]).save(folder)
         gf.Word2Vec.load(folder)
 
 
