@@ -195,7 +195,7 @@ def test_capitals_currencies_and_the_queen():
     """The recipe countries-word2vec over seeds: seconds each."""
     sentences = [s.lower().replace(" ,", "").replace(" .", "") for s in countries_sentences()]
     for seed in range(3):
-        settings = dict(dim=50, window=10, min_count=1, add_contexts=True, epochs=30, threads=1)
+        settings = dict(dim=50, negative=15, min_count=1, add_contexts=True, epochs=30, threads=1)
         vectors = gf.Word2Vec(**settings, seed=seed).fit(sentences)
         sections = vectors.judge(["countries"])["countries"]["sections"]
         for name in ("country : capital", "country : currency"):
