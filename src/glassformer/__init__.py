@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "TextClassifier": "glassformer.classifier",
     "Word2Vec": "glassformer.vectors",
+    "ImageClassifier": "glassformer.image_classifier",
     "load": "glassformer.saving",
     "load_pretrained": "glassformer.checkpoints.huggingface",
     "save_pretrained": "glassformer.checkpoints.huggingface",

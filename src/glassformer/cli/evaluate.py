@@ -21,14 +21,9 @@ def evaluate(
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
     """
-    from glassformer.study.experiment import evaluate_run, read_run_recipe
+    from glassformer.study.tasks import evaluate_task
 
-    recipe = read_run_recipe(check_run(folder))
-    if recipe.task == "word2vec":
-        from glassformer.study.vectors import evaluate_vectors
-
-        return evaluate_vectors(Path(folder), recipe, [data] if data else None)
-    return evaluate_run(check_run(folder), data, tell)
+    return evaluate_task(check_run(folder), data, tell)
 
 
 def check_run(folder: str | Path) -> Path:
@@ -54,7 +49,9 @@ def evaluate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     data: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Other labelled texts: a named data set, a table or a folder."),
+        typer.Option(
+            metavar="PATH", help="Other labelled texts or pictures: a named data set, a table or a folder."
+        ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from glassformer.models.bert import BertConfig, encoder_base, encoder_mini, encoder_small
 from glassformer.models.rnn import RnnConfig, gru, lstm
 from glassformer.models.textcnn import TextCnnConfig, textcnn
+from glassformer.models.vit import ViTConfig, vit_base, vit_large, vit_one, vit_small, vit_tiny
 
 TEXT_ARCHITECTURES: dict[str, Callable[[int], BertConfig | RnnConfig | TextCnnConfig]] = {
     "encoder-mini": encoder_mini,
@@ -15,4 +16,12 @@ TEXT_ARCHITECTURES: dict[str, Callable[[int], BertConfig | RnnConfig | TextCnnCo
     "lstm": lstm,
     "gru": gru,
     "textcnn": textcnn,
+}
+
+IMAGE_ARCHITECTURES: dict[str, Callable[..., ViTConfig]] = {
+    "vit-tiny": vit_tiny,
+    "vit-small": vit_small,
+    "vit-base": vit_base,
+    "vit-large": vit_large,
+    "vit-one": vit_one,
 }

@@ -7,6 +7,7 @@ from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
 from glassformer.nn.feedforward import FeedForward
 from glassformer.nn.groups import padding_share
 from glassformer.nn.heads import ClassificationHead, MaskedLMHead
+from glassformer.nn.patches import PatchConfig, PatchEmbedding, interpolate_positions, sinusoidal_2d
 from glassformer.nn.pooling import (
     AttentionPooling,
     FirstPooling,
@@ -19,9 +20,35 @@ from glassformer.nn.positions import LearnedPositions, SinusoidalPositions, sinu
 from glassformer.nn.trace import Trace, TraceRecord
 
 __all__ = [
-    "AttentionPooling", "ClassificationHead", "Dropout", "EmbeddingConfig", "Encoder", "EncoderConfig",
-    "EncoderLayer", "FeedForward", "FirstPooling", "LearnedPositions", "MaskedLMHead", "MaxPooling",
-    "MeanPooling", "MultiHeadAttention", "Pooler", "SinusoidalPositions", "TextEmbedding", "Trace",
-    "TraceRecord", "attend", "attention_weights", "causal_mask", "dropout", "make_pooling", "padding_share",
-    "sinusoidal", "stochastic_depth",
+    "AttentionPooling",
+    "ClassificationHead",
+    "Dropout",
+    "EmbeddingConfig",
+    "Encoder",
+    "EncoderConfig",
+    "EncoderLayer",
+    "FeedForward",
+    "FirstPooling",
+    "LearnedPositions",
+    "MaskedLMHead",
+    "MaxPooling",
+    "MeanPooling",
+    "MultiHeadAttention",
+    "PatchConfig",
+    "PatchEmbedding",
+    "Pooler",
+    "SinusoidalPositions",
+    "TextEmbedding",
+    "Trace",
+    "TraceRecord",
+    "attend",
+    "attention_weights",
+    "causal_mask",
+    "dropout",
+    "interpolate_positions",
+    "make_pooling",
+    "padding_share",
+    "sinusoidal",
+    "sinusoidal_2d",
+    "stochastic_depth",
 ]  # fmt: skip

@@ -120,11 +120,12 @@ def judge(vectors: Word2Vec, recipe: VectorsRecipe) -> dict[str, Any]:
     }
 
 
-def evaluate_vectors(
-    folder: Path, recipe: VectorsRecipe, tests: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Judge the saved vectors of a run again, by the recipe's tests or others."""
-    return Word2Vec.load(folder).judge(tests or recipe.judge.tests, tests_folder(data_folders()))
+def evaluate_vectors(folder: Path, data: str | None = None, say: Say = lambda line: None) -> dict[str, Any]:
+    """Judge the saved vectors of a run again, by the recipe's tests or by another (``data``: a name or a file)."""
+    recipe = build_recipe(read_toml(Path(folder) / "config.toml"), str(Path(folder) / "config.toml"))
+    vectors = Word2Vec.load(folder)
+    say(f"{len(vectors):,} words")
+    return vectors.judge([data] if data else recipe.judge.tests, tests_folder(data_folders()))
 
 
 def _check_folder(folder: Path, recipe: VectorsRecipe, resume: bool) -> None:
