@@ -83,6 +83,10 @@ class TextClassifier(Estimator):
         embedding_norm: bool | None = None,
         zero_init: bool | None = None,
         embedding_std: float | None = None,
+        bidirectional: bool | None = None,
+        embedding_dim: int | None = None,
+        vectors: str | None = None,
+        freeze_vectors: bool = False,
         epochs: int = 3,
         lr: float = 5e-5,
         optimizer: str = "adamw",
@@ -162,8 +166,10 @@ class TextClassifier(Estimator):
         self.truncated_ = int(table.truncated.sum())
         return table
 
-    def _build(self, configs: dict[str, Any], num_labels: int) -> Bert:
-        return build_model(configs["model"], configs["text"], self.tokenizer_, num_labels)
+    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> Bert:
+        return build_model(
+            configs["model"], configs["text"], self.tokenizer_, num_labels, table, configs["train"].seed
+        )
 
     def _stream(self, table: TokenTable, train: TrainConfig, device: torch.device, model: Bert) -> TextStream:  # type: ignore[override]
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)

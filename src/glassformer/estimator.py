@@ -138,7 +138,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         self._prepare(configs, examples)
         table = self._training_table(examples)
         set_seed(train.seed)
-        network = self._build(configs, len(self.classes_)).to(device)
+        network = self._build(configs, len(self.classes_), table).to(device)
         self.weights_source_ = network.weights_source
         self.temperature_, self.threshold_ = 1.0, None
         freeze(network, train)
@@ -337,7 +337,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         """Raw examples as a table for training."""
         return self._encode(examples)
 
-    def _build(self, configs: dict[str, Any], num_labels: int) -> Any:
+    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> Any:
         """The model; ``weights_source`` says where its weights come from."""
         raise NotImplementedError
 

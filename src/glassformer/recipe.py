@@ -38,7 +38,9 @@ class TextConfig:
 
     max_length: int = 256  # tokens, special ones included; longer texts are cut and counted
     tokenizer: str = "auto"  # auto: the checkpoint's own, else word | word | wordpiece | a tokenizer.json
-    clean: Literal["none", "html", "words"] = "none"  # html: tags out; words: also all but letters, digits
+    clean: Literal["none", "html", "words", "syllables"] = (
+        "none"  # tags out; letters, digits only; no underscores
+    )
     lowercase: bool = True  # for tokenizers trained here
     strip_accents: bool = False  # for tokenizers trained here; True destroys Vietnamese
     vocab_size: int = 30_000  # for tokenizers trained here
@@ -75,6 +77,12 @@ class ModelConfig:
     embedding_norm: bool | None = None
     zero_init: bool | None = None  # residual branches start at 0: the encoder starts as the identity
     embedding_std: float | None = None  # of new token embeddings
+    bidirectional: bool | None = None  # lstm and gru: read backwards too
+    embedding_dim: int | None = None  # numbers a token; where it is not d_model, an encoder projects them
+    vectors: str | None = (
+        None  # word2vec: trained on the training texts; or a run, or a file in word2vec's format
+    )
+    freeze_vectors: bool = False  # word vectors stay as they are; special tokens are trained
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -169,6 +177,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
+    "embedding_dim": (1, INF),
     "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
@@ -210,8 +219,9 @@ def study_names() -> dict[str, Path]:
 def recipe_classes() -> dict[str, type]:
     """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
     from glassformer.recipe_image import ImageRecipe
+    from glassformer.recipe_vectors import VectorsRecipe
 
-    return {"text-classification": Recipe, "image-classification": ImageRecipe}
+    return {"text-classification": Recipe, "image-classification": ImageRecipe, "word2vec": VectorsRecipe}
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:

@@ -32,6 +32,7 @@ OPTIONS = {
     ],
     "evaluate": ["--data", "--json", "run"],
     "predict": ["--out", "--text-column", "given...", "run"],
+    "vectors": ["--count", "--json", "--out", "[words...]", "source"],
     "data": [],
     "data list": [],
     "data show": ["--json", "--label-column", "--text-column", "name"],

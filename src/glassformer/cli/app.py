@@ -27,6 +27,7 @@ from glassformer.cli import (
     reproduce,
     review_labels,
     train,
+    vectors,
 )
 from glassformer.cli.output import one_line
 from glassformer.errors import GlassformerError
@@ -50,6 +51,7 @@ app.command("cross-validate")(cross_validate.cross_validate_command)
 app.command("review-labels")(review_labels.review_labels_command)
 app.command("report")(report.report_command)
 app.command("reproduce")(reproduce.reproduce_command)
+app.command("vectors")(vectors.vectors_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import say, say_json, show_figures
+from glassformer.cli.vectors import show_tests
 from glassformer.errors import ConfigError
 
 
@@ -60,4 +61,8 @@ def evaluate_command(
     if json:
         say_json(evaluate(run, data, tell=lambda line: None))
         return
-    show_figures(str(run), evaluate(run, data))
+    figures = evaluate(run, data)
+    if "per_class" in figures:
+        show_figures(str(run), figures)
+    else:
+        show_tests(str(run), figures)

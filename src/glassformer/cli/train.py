@@ -12,6 +12,7 @@ import typer
 
 from glassformer.cli.keys import recipe_keys
 from glassformer.cli.output import excerpt, say, show_scores, show_table
+from glassformer.cli.vectors import show_vectors_run
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
@@ -92,6 +93,8 @@ def choose_recipe(
             )
         name = str(begun / "config.toml")
     recipe = load_recipe(name, settings)
+    if model and not hasattr(recipe, "model"):
+        raise ConfigError(f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out")
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if data:
@@ -177,6 +180,9 @@ def _whole_path(source: str) -> str:
 
 def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: scores beside the baselines, cut texts, own sentences, where it lies."""
+    if recipe.task == "word2vec":
+        show_vectors_run(run, recipe)
+        return
     metrics = run.metrics
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"

@@ -19,7 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from glassformer.data.wordpiece import PREFIX, learn_pieces
 from glassformer.errors import CheckpointError, DataError
 
-Clean = Literal["none", "html", "words"]
+Clean = Literal["none", "html", "words", "syllables"]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_TOKENIZER_BYTES = 256 << 20
 
@@ -33,16 +33,24 @@ def clean_text(text: str, mode: Clean) -> str:
 
     ``none``: as it is. ``html``: tags become a space, entities their character. ``words``: also
     everything but letters, digits and the marks on them becomes a space (``don't`` -> ``don t``);
-    letters of every script are kept. Both collapse white space.
+    letters of every script are kept. ``syllables``: as ``html``, and the underscores by which segmented Vietnamese
+    joins the syllables of a word become spaces, so that segmented and plain text are the same to the model. The
+    last three collapse white space.
     """
     if mode == "none":
         return text
-    if mode not in ("html", "words"):
-        raise DataError(f"cleaning {mode!r} is not known", where="clean", fix="Known: none, html, words")
+    if mode not in ("html", "words", "syllables"):
+        fix = "Known: none, html, words, syllables"
+        raise DataError(f"cleaning {mode!r} is not known", where="clean", fix=fix)
     text = html.unescape(_TAG.sub(" ", text))
+    if mode == "syllables":
+        text = _JOINT.sub(" ", text)
     if mode == "words":
         text = unicodedata.normalize("NFC", text).translate(_WORDS_ONLY)
     return " ".join(text.split())
+
+
+_JOINT = re.compile(r"(?<=\w)_+(?=\w)")
 
 
 class _WordsOnly(dict[int, int]):

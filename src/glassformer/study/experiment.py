@@ -298,6 +298,7 @@ def attention_padding(lengths: np.ndarray, recipe: Recipe) -> dict[str, float]:
 def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:
     """A few judged texts of readable length with their maps: the rows that the head reads, per layer and head."""
     split = splits.judged or splits.train
+    count = count if getattr(clf.model_, "has_attention", True) else 0
     lengths = clf._encode(split.texts[:2000]).lengths
     chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
