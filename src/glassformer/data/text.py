@@ -161,6 +161,12 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
     return tokenizer
 
 
+def frame_texts(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokenizer with [CLS] ... [SEP] around each text."""
+    _add_bert_frame(tokenizer, "[CLS]", "[SEP]")
+    return tokenizer
+
+
 def _add_bert_frame(tokenizer: Tokenizer, cls: str, sep: str) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
         single=f"{cls} $A {sep}",

@@ -323,16 +323,27 @@ class MultiHeadAttention(nn.Module):
         self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from ``x`` (or only from its ``rows``), keys and values from ``memory`` (None: from ``x``)."""
-        heads = (self.num_heads, self.d_model // self.num_heads)
         if memory is None and rows is None:
-            q, k, v = self.qkv(x).view(-1, 3, *heads).unbind(1)  # 3 x [N, H, K]
+            q, k, v = self.qkv(x).view(-1, 3, *self._heads).unbind(1)  # 3 x [N, H, K]
             return q, k, v
+        return self.queries(x if rows is None else x[rows]), *self.keys_values(
+            x if memory is None else memory
+        )
+
+    @property
+    def _heads(self) -> tuple[int, int]:
+        return self.num_heads, self.d_model // self.num_heads
+
+    def queries(self, x: Tensor) -> Tensor:
+        """``[N, D]`` -> ``[N, H, K]``, with the first third of the joint projection."""
         d = self.d_model
-        weight, bias = self.qkv.weight, self.qkv.bias
-        q = F.linear(x if rows is None else x[rows], weight[:d], bias[:d]).view(-1, *heads)
-        kv = F.linear(x if memory is None else memory, weight[d:], bias[d:])
-        k, v = kv.view(-1, 2, *heads).unbind(1)
-        return q, k, v
+        return F.linear(x, self.qkv.weight[:d], self.qkv.bias[:d]).view(-1, *self._heads)
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """``[N, D]`` -> 2 x ``[N, H, K]``, with the other two thirds."""
+        d = self.d_model
+        k, v = F.linear(x, self.qkv.weight[d:], self.qkv.bias[d:]).view(-1, 2, *self._heads).unbind(1)
+        return k, v
 
     def forward(
         self,

@@ -26,6 +26,9 @@ class EmbeddingConfig:
     norm: bool = True
     eps: float = 1e-12
     dropout: float = 0.0
+    scale: float = (
+        1.0  # of the token's row; sqrt(d_model) in Vaswani et al., whose table is also the output's
+    )
 
 
 class TextEmbedding(nn.Module):
@@ -85,6 +88,8 @@ class TextEmbedding(nn.Module):
                 where="token_type_ids",
             )
         x = self.tokens(ids)
+        if self.config.scale != 1.0:
+            x = x * self.config.scale
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:
