@@ -45,7 +45,7 @@ class TextConfig:
     add_special_tokens: bool = True  # [CLS] ... [SEP] around each text
 
     def __post_init__(self) -> None:
-        _check_ranges(self)
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class ModelConfig:
     embedding_std: float | None = None  # of new token embeddings
 
     def __post_init__(self) -> None:
-        _check_ranges(self)
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
             raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
-        _check_ranges(self)
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Recipe:
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
 RANGES: dict[str, tuple[float, float]] = {
-    "max_length": (3, INF), "vocab_size": (6, INF), "min_count": (0, INF),
+    "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
@@ -159,7 +159,7 @@ RANGES: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 
-def _check_ranges(config: Any) -> None:
+def check_ranges(config: Any) -> None:
     """Raises ConfigError for a number outside its range; the key is named."""
     for f in fields(config):
         value = getattr(config, f.name)
@@ -184,7 +184,10 @@ def recipe_names() -> dict[str, Path]:
 
 def recipe_classes() -> dict[str, type]:
     """Task -> the dataclass that holds its recipes. Each task has sections of its own beside ``TrainConfig``."""
-    return {"text-classification": Recipe}
+    from glassformer.recipe_pretraining import PretrainRecipe
+    from glassformer.recipe_translation import TranslationRecipe
+
+    return {"text-classification": Recipe, "translation": TranslationRecipe, "masked-lm": PretrainRecipe}
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:

@@ -47,8 +47,8 @@ def save_classifier(clf: TextClassifier, path: str | Path, overwrite: bool = Fal
     return write_folder(path, write, overwrite=overwrite)
 
 
-def load(path: str | Path) -> TextClassifier:
-    """A saved classifier, every byte checked against its manifest.
+def load(path: str | Path) -> Any:
+    """A saved estimator of any kind, every byte checked against its manifest.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
@@ -66,6 +66,15 @@ def load(path: str | Path) -> TextClassifier:
     if about.get("format", 0) > FORMAT:
         what = f"format {about['format']} is newer than this version reads ({FORMAT})"
         raise CheckpointError(what, where=str(folder), fix="Update glassformer")
+    kind = about.get("kind", "TextClassifier")
+    if kind == "Translator":
+        from glassformer.translator import load_translator
+
+        return load_translator(folder, about)
+    if kind == "MaskedLM":
+        from glassformer.masked_lm import load_masked_lm
+
+        return load_masked_lm(folder, about)
     return _fitted(folder, about)
 
 

@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.data.batching import TextBatch
+from glassformer.data.pair_batches import PairBatch
 from glassformer.errors import ConfigError
+from glassformer.nn.cross_entropy import linear_cross_entropy
 
 
 @dataclass
@@ -86,3 +88,17 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}
     weights = np.array([table[t] for t in targets.tolist()], dtype=np.float32)
     return weights / weights.mean()
+
+
+@dataclass
+class Translation:
+    """Cross-entropy of every target token under teacher forcing, with label smoothing; a sum over tokens."""
+
+    label_smoothing: float = 0.0
+
+    def __call__(self, model: nn.Module, batch: PairBatch) -> StepLoss:
+        memory = model.encode(batch.source, batch.source_packing)  # type: ignore[operator]
+        states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # [N, D]
+        weight, bias = model.output_layer()  # type: ignore[operator]
+        losses, said = linear_cross_entropy(states, weight, bias, batch.labels, self.label_smoothing)
+        return StepLoss(losses.sum(), int((said == batch.labels).sum()), len(losses))
