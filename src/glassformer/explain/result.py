@@ -31,7 +31,7 @@ class Explanation:
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """The tokens with the highest scores."""
-        order = np.argsort(-self.scores)[:count]
+        order = np.argsort(-self.scores, kind="stable")[:count]  # of equals, the earlier one
         return [(self.tokens[i], float(self.scores[i])) for i in order]
 
     def to_dict(self) -> dict[str, Any]:

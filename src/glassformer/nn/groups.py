@@ -1,7 +1,7 @@
 """Sequences of nearly equal length side by side, so that ragged attention becomes a few large products.
 
-Padding appears here and nowhere else: inside attention, between a group's shortest and longest
-sequence, at most ``TOLERANCE`` of a row, or ``SLACK`` rows where that is more.
+Padding appears here and nowhere else: inside attention, up to the length of a group. A sequence is at most
+``TOLERANCE`` shorter than the longest of its group, whose length is rounded up by at most 4 %.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from torch import Tensor
 from glassformer.packing import Packing, kept_tensor
 
 TOLERANCE = 0.06  # a sequence may be this much shorter than the longest of its group
-SLACK = 8  # or by so many rows: among short sequences few large products beat many small ones
-STEP = 8  # ragged groups are padded to a multiple: each new length costs a CPU a freshly compiled product
+STEPS = ((192, 8), (96, 4), (48, 2))  # from this length on, ragged groups are padded to such a multiple
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,11 @@ class Side:
     @cached_property
     def length(self) -> int:
         longest = max(self.lengths)
-        return longest if min(self.lengths) == longest else -(-longest // STEP) * STEP
+        if min(self.lengths) == longest:
+            return longest
+        # Each new length costs a CPU a freshly compiled product, so there are few of them.
+        step = next((step for start, step in STEPS if longest >= start), 1)
+        return -(-longest // step) * step
 
     @cached_property
     def is_uniform(self) -> bool:
@@ -135,7 +138,7 @@ def groups_of(q_packing: Packing, kv_packing: Packing) -> tuple[Group, ...]:
     groups: list[list[int]] = []
     for i in order:
         longest = kv_packing.lengths[groups[-1][0]] if groups else 0
-        if not groups or kv_packing.lengths[i] < longest - max(TOLERANCE * longest, SLACK):
+        if not groups or kv_packing.lengths[i] < longest * (1 - TOLERANCE):
             groups.append([])
         groups[-1].append(i)
     return tuple(Group(_side(q_packing, g), _side(kv_packing, g)) for g in groups)
