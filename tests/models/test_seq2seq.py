@@ -30,7 +30,9 @@ MODELS = {
         name: lambda name=name: RecurrentSeq2Seq(RecurrentConfig(VS, VT, 14, attention=name, dropout=0.0))
         for name in ("none", "dot", "multiplicative", "additive")
     },
-    "lstm, 2 layers": lambda: RecurrentSeq2Seq(RecurrentConfig(VS, VT, 14, 2, "lstm", "dot", 0.0, tied=False)),
+    "lstm, 2 layers": lambda: RecurrentSeq2Seq(
+        RecurrentConfig(VS, VT, 14, 2, "lstm", "dot", 0.0, tied=False)
+    ),
 }
 
 
@@ -58,6 +60,7 @@ def packed(model, x=X, y=Y, **options):
 def test_packed_equals_padded_on_either_side_and_one_by_one(model):
     whole = packed(model)
     for flip in (False, True):  # padding on the right, then on the left
+
         def pad(packing, rows, flip=flip):
             mask = packing.mask().flip(1) if flip else packing.mask()
             out = torch.full(mask.shape, 6)
@@ -127,7 +130,7 @@ def test_beam_scores_are_those_of_the_model_and_no_worse_than_greedy(model):
         for i, source in enumerate(S.split(X)):
             scores = [h.log_probability for h in found[i]]
             assert scores == sorted(scores, reverse=True)
-            assert len({tuple(h.tokens) + (h.ended,) for h in found[i]}) == len(found[i])
+            assert len({(*h.tokens, h.ended) for h in found[i]}) == len(found[i])
             for hypothesis in found[i]:
                 assert len(hypothesis.tokens) + hypothesis.ended <= 9
                 assert abs(log_probability(model, source, hypothesis) - hypothesis.log_probability) < 1e-3

@@ -80,7 +80,9 @@ def test_equals_torch_transformer_with_copied_weights(norm):
     (ours * weights).sum().backward()
     (theirs[TARGETS.mask()] * weights).sum().backward()
     for a, b in zip(decoder.layers, peer.decoder.layers, strict=True):
-        torch.testing.assert_close(a.cross.qkv.weight.grad, b.multihead_attn.in_proj_weight.grad, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            a.cross.qkv.weight.grad, b.multihead_attn.in_proj_weight.grad, atol=1e-4, rtol=1e-4
+        )
         torch.testing.assert_close(a.norm3.weight.grad, b.norm3.weight.grad, atol=1e-4, rtol=1e-4)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import say, say_json, show_figures
+from glassformer.cli.output import say, say_json, show_figures, show_table, show_translation_scores
 from glassformer.errors import ConfigError
 
 
@@ -20,9 +20,9 @@ def evaluate(
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
     """
-    from glassformer.study.experiment import evaluate_run
+    from glassformer.study.tasks import evaluate_task
 
-    return evaluate_run(check_run(folder), data, tell)
+    return evaluate_task(check_run(folder), data, say=tell)
 
 
 def check_run(folder: str | Path) -> Path:
@@ -54,8 +54,15 @@ def evaluate_command(
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
     ] = False,
 ) -> None:
-    """Judge a trained model: accuracy with its interval, and precision, recall and F1 of every class."""
+    """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
     if json:
         say_json(evaluate(run, data, tell=lambda line: None))
         return
-    show_figures(str(run), evaluate(run, data))
+    figures = evaluate(run, data)
+    if "greedy" in figures:
+        show_translation_scores(str(run), {"": figures})
+        return
+    if "masked" in figures:
+        show_table(str(run), ("", "value"), list(figures["masked"].items()), right=("value",))
+        return
+    show_figures(str(run), figures)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from glassformer.recipe import Recipe
+from glassformer.recipe import Recipe, recipe_classes
 from glassformer.report import wording
 from glassformer.report.run import Run
 
@@ -77,7 +77,7 @@ Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
 
 def settings(config: dict[str, Any]) -> Settings:
     """Sections of the recipe: key, value and whether it differs from the default."""
-    defaults = _defaults(Recipe())
+    defaults = _defaults(recipe_classes().get(config.get("task") or "", Recipe)())
     plain = {k: v for k, v in config.items() if not isinstance(v, dict)}
     sections = {"recipe": plain} | {k: v for k, v in config.items() if isinstance(v, dict)}
     return [
@@ -93,7 +93,7 @@ def changed(sections: Settings) -> Settings:
     return [(name, values) for name, values in kept if values]
 
 
-def _defaults(recipe: Recipe) -> dict[str, dict[str, Any]]:
+def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
     def value(owner: Any, name: str) -> Any:
         found = getattr(owner, name)
         return list(found) if isinstance(found, tuple) else found

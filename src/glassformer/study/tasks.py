@@ -1,4 +1,4 @@
-"""Task -> the function that runs its recipes. A recipe of any task becomes a run folder through here."""
+"""Task -> the functions that run its recipes and judge its models: every run folder is made through here."""
 
 from __future__ import annotations
 
@@ -6,11 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from glassformer.study.experiment import Run, run_recipe
+from glassformer.study.experiment import Run, evaluate_run, read_run_recipe, run_recipe
+from glassformer.study.translation import evaluate_translation, run_translation
 
-RUNNERS: dict[str, Callable[..., Run]] = {"text-classification": run_recipe}
+RUNNERS: dict[str, Callable[..., Run]] = {"text-classification": run_recipe, "translation": run_translation}
+JUDGES: dict[str, Callable[..., dict[str, Any]]] = {
+    "text-classification": evaluate_run,
+    "translation": evaluate_translation,
+}
 
 
 def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
     """Run a recipe of any task in ``folder``; options and errors as in ``experiment.run_recipe``."""
     return RUNNERS[recipe.task](recipe, folder, **options)
+
+
+def evaluate_task(folder: str | Path, data: str | None = None, **options: Any) -> dict[str, Any]:
+    """Judge the model of a run of any task again; arguments and errors as in ``experiment.evaluate_run``."""
+    return JUDGES[read_run_recipe(Path(folder)).task](folder, data, **options)

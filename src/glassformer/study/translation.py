@@ -1,6 +1,6 @@
 """A translation recipe, from pairs to report, in one run folder.
 
-    config.toml  history.jsonl  checkpoints/  model/  metrics.json  translations.csv  alignments.json  report.html
+config.toml  history.jsonl  checkpoints/  model/  metrics.json  translations.csv  alignments.json  report.html
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from glassformer.config import to_toml
 from glassformer.data.pairs import PairDataset, PairSplit, load_pairs
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.predictions import safe_cell
+from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.translation import translation_scores
 from glassformer.recipe_translation import TranslationRecipe
-from glassformer.report.translation import write_translation_report
+from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.experiment import Announce, Run, Say, check_run_folder, read_run_recipe, write_json
+from glassformer.study.experiment import Run, Say, _Announce, _check_folder, _write_json, read_run_recipe
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 from glassformer.translator import Translator
 
@@ -50,7 +50,11 @@ def load_splits(recipe: TranslationRecipe) -> Pairs:
     """
     d = recipe.data
     dataset = load_pairs(
-        d.source, source_column=d.source_column, target_column=d.target_column, limit=d.limit, seed=d.split_seed
+        d.source,
+        source_column=d.source_column,
+        target_column=d.target_column,
+        limit=d.limit,
+        seed=d.split_seed,
     )
     splits = dict(dataset.splits)
     if "train" not in splits:
@@ -89,7 +93,7 @@ def run_translation(
 ) -> Run:
     """Run a recipe in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
     folder, started = Path(folder), time.perf_counter()
-    check_run_folder(folder, recipe, resume)
+    _check_folder(folder, recipe, resume)
     need_sacrebleu()
     pairs = load_splits(recipe)
     translator = Translator.from_recipe(recipe)
@@ -106,16 +110,16 @@ def run_translation(
         checkpoints=checkpoints,
         resume=resume,
         callbacks=[
-            HistoryFile(folder / "history.jsonl"), Announce(say, translator), *callbacks, StopOnSignal(checkpoints)
+            HistoryFile(folder / "history.jsonl"), _Announce(say, translator), *callbacks, StopOnSignal(checkpoints)
         ],
     )  # fmt: skip
     translator.save(folder / "model", overwrite=True)
     say("translating")
     metrics = judge(translator, recipe, pairs, folder)
     metrics["seconds"] |= {"train": translator.train_seconds_, "total": time.perf_counter() - started}
-    write_json(folder / "metrics.json", metrics)
-    write_json(folder / "alignments.json", {"examples": alignments(translator, recipe, pairs)})
-    return Run(folder, metrics, write_translation_report(folder))
+    _write_json(folder / "metrics.json", metrics)
+    _write_json(folder / "alignments.json", {"examples": alignments(translator, recipe, pairs)})
+    return Run(folder, metrics, write_sequence_report(folder))
 
 
 def need_sacrebleu() -> None:
@@ -137,7 +141,9 @@ def judge(translator: Translator, recipe: TranslationRecipe, pairs: Pairs, folde
         "scores": {},
         "weights_source": translator.weights_source_,
         "parameters": sum(p.numel() for p in translator.model_.parameters()),
-        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9) if steps else None,
+        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
+        if steps
+        else None,
         "truncated": {"train": [translator.truncated_, len(pairs.train)]},
         "machine": machine_facts(),
         "versions": versions("tokenizers", "safetensors", "sacrebleu"),
@@ -154,14 +160,19 @@ def judge(translator: Translator, recipe: TranslationRecipe, pairs: Pairs, folde
                 write_translations(folder / "translations.csv", split, translations)
     if recipe.evaluate.sentences:
         sentences = list(recipe.evaluate.sentences)
-        said = translator.translate(sentences, recipe.evaluate.beam, length_penalty=recipe.evaluate.length_penalty)
+        said = translator.translate(
+            sentences, recipe.evaluate.beam, length_penalty=recipe.evaluate.length_penalty
+        )
         out["sentences"] = [{"text": t, "translation": s} for t, s in zip(sentences, said, strict=True)]
     out["peak_memory_mb"] = peak_memory_mb()
     return out
 
 
 def search(
-    translator: Translator, recipe: TranslationRecipe, split: PairSplit, seconds: dict[str, float] | None = None
+    translator: Translator,
+    recipe: TranslationRecipe,
+    split: PairSplit,
+    seconds: dict[str, float] | None = None,
 ) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Scores and translations of both searches."""
     e = recipe.evaluate
@@ -169,7 +180,11 @@ def search(
     for name, width in SEARCHES:
         started = time.perf_counter()
         translations[name] = translator.translate(
-            split.source, width or e.beam, length_penalty=e.length_penalty, rows=split.rows, origin=split.origin
+            split.source,
+            width or e.beam,
+            length_penalty=e.length_penalty,
+            rows=split.rows,
+            origin=split.origin,
         )
         spent = time.perf_counter() - started
         scores[name] = translation_scores(translations[name], split.target) | {
@@ -187,7 +202,7 @@ def write_translations(path: Path, split: PairSplit, translations: dict[str, lis
         writer = csv.writer(file)
         writer.writerow(["source", "reference", *translations])
         for row in zip(split.source, split.target, *translations.values(), strict=True):
-            writer.writerow([safe_cell(cell) for cell in row])
+            writer.writerow([csv_safe(cell) for cell in row])
 
 
 def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Pairs) -> list[dict[str, Any]]:
@@ -228,5 +243,3 @@ def evaluate_translation(
         raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)
     say(f"{len(split):,} pairs of {split.origin}")
     return search(translator, recipe, split)[0]
-
-
