@@ -21,6 +21,7 @@ OPTIONS = {
     "demo": [],
     "train": ["--data", "--help-keys", "--model", "--out", "--resume", "--set", "--text", "[recipe]"],
     "evaluate": ["--data", "--json", "run"],
+    "fill": ["--top", "given...", "run"],
     "translate": ["--beam", "--out", "--text-column", "given...", "run"],
     "predict": ["--out", "--text-column", "given...", "run"],
     "data": [],

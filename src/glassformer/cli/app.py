@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer import __version__
-from glassformer.cli import data, demo, doctor, evaluate, predict, train, translate
+from glassformer.cli import data, demo, doctor, evaluate, fill, predict, train, translate
 from glassformer.cli.output import one_line
 from glassformer.errors import GlassformerError
 
@@ -32,6 +32,7 @@ app.command("train")(train.train_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("predict")(predict.predict_command)
 app.command("translate")(translate.translate_command)
+app.command("fill")(fill.fill_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 

@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.study.experiment import Run, evaluate_run, read_run_recipe, run_recipe
+from glassformer.study.pretraining import evaluate_pretraining, run_pretraining
 from glassformer.study.translation import evaluate_translation, run_translation
 
-RUNNERS: dict[str, Callable[..., Run]] = {"text-classification": run_recipe, "translation": run_translation}
+RUNNERS: dict[str, Callable[..., Run]] = {
+    "text-classification": run_recipe,
+    "translation": run_translation,
+    "masked-lm": run_pretraining,
+}
 JUDGES: dict[str, Callable[..., dict[str, Any]]] = {
     "text-classification": evaluate_run,
     "translation": evaluate_translation,
+    "masked-lm": evaluate_pretraining,
 }
 
 
