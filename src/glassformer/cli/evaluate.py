@@ -63,6 +63,7 @@ def evaluate_command(
         show_translation_scores(str(run), {"": figures})
         return
     if "masked" in figures:
-        show_table(str(run), ("", "value"), list(figures["masked"].items()), right=("value",))
+        rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
+        show_table(str(run), ("", "value"), rows, right=("value",))
         return
     show_figures(str(run), figures)
