@@ -114,7 +114,7 @@ class SequenceEstimator(BaseEstimator):
     ) -> None:
         """Train ``network`` to its end and keep it in ``model_``; ``arrays`` are the data, for the fingerprint."""
         started = time.perf_counter()
-        self.weights_source_ = network.weights_source
+        self.weights_source_ = network.weights_source  # type: ignore[assignment]
         dtype = choose_dtype(train.precision, choose_device(train.device))
         optimizer = MasterOptimizer(network, train, dtype)
         training = Training(network, optimizer, train, count_steps(stream, train.epochs))
@@ -131,7 +131,7 @@ class SequenceEstimator(BaseEstimator):
         weights = training.final_weights()
         network.set_compute_dtype(torch.float32)  # type: ignore[operator]
         network.load_state_dict(weights, strict=False)
-        self.model_ = network.eval()
+        self.model_: Any = network.eval()
         self.history_ = training.history
         self.best_step_ = training.best_step
         self.train_seconds_ = time.perf_counter() - started

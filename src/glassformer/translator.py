@@ -258,7 +258,7 @@ class Translator(SequenceEstimator):
         return found
 
     def _limits(self) -> Limits:
-        numbers = {token: self.target_tokenizer_.token_to_id(token) for token in SPECIAL_TOKENS}
+        numbers = {token: int(self.target_tokenizer_.token_to_id(token) or 0) for token in SPECIAL_TOKENS}
         banned = tuple(numbers[token] for token in SPECIAL_TOKENS if token != "[SEP]")
         return Limits(numbers["[CLS]"], numbers["[SEP]"], banned=banned)
 

@@ -217,9 +217,9 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
             found = [name or free[0] for name in found]
     if found[0] is None or found[1] is None or found[0] == found[1]:
         raise DataError(
-            "which two columns are a text and its translation?"
+            "two columns are wanted, a text and its translation"
             if len(table.names) > 1
-            else "a side is missing: one column",
+            else "a side is missing: the table has one column",
             where=table.origin,
             fix=f"Name them with source_column and target_column: {', '.join(table.names)}",
         )

@@ -27,7 +27,8 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         GlassformerError: sacrebleu is not installed.
     """
     try:
-        from sacrebleu.metrics import BLEU, CHRF
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise GlassformerError(
             "judging translations needs sacrebleu: pip install 'glassformer[translate]'"

@@ -195,6 +195,7 @@ def run_seq2seq(
         source_packing, source_real = Packing.from_mask(source_mask)
         target_packing, real = Packing.from_mask(target_mask)
         source_ids, target_ids = source_ids.flatten()[source_real], target_ids.flatten()[real]
+    assert target_packing is not None
     encoder = decoder = cross = None
     if request is not None:
         enc, dec = model.depths

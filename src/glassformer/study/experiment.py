@@ -154,7 +154,7 @@ def run_recipe(
 
 
 class _Announce(Callback):
-    def __init__(self, say: Say, clf: TextClassifier):
+    def __init__(self, say: Say, clf: Any):
         self.say, self.clf = say, clf
 
     def start(self, training) -> None:
@@ -343,7 +343,7 @@ def _check_unseen(splits: Splits) -> None:
                 )
 
 
-def _check_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
+def _check_folder(folder: Path, recipe: Any, resume: bool) -> None:
     config = folder / "config.toml"
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
