@@ -14,7 +14,7 @@ from glassformer.cli.keys import recipe_keys
 from glassformer.cli.output import excerpt, say, show_scores, show_table, show_translation_scores
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
-from glassformer.recipe import Recipe, load_recipe, recipe_names
+from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
 
 if TYPE_CHECKING:
     from glassformer.study.experiment import Run
@@ -192,11 +192,13 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
 def _show_keys(wanted: bool) -> None:
     if not wanted:
         return
-    sections: dict[str, list[tuple[str, str, str]]] = {}
-    for key in recipe_keys():
-        sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
-    for section, rows in sections.items():
-        show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
+    for task, kind in recipe_classes().items():
+        sections: dict[str, list[tuple[str, str, str]]] = {}
+        for key in recipe_keys(kind):
+            sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
+        for section, rows in sections.items():
+            where = f"[{section}]" if section else "at the top"
+            show_table(f"{task}: {where}", ("key", "default", "meaning"), rows)
     raise typer.Exit
 
 
