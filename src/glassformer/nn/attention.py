@@ -331,6 +331,7 @@ class MultiHeadAttention(nn.Module):
             raise ConfigError(f"d_model {d_model} is not a multiple of num_heads {num_heads}")
         check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
+        self.heads = num_heads, d_model // num_heads  # [H, K]
         self.qkv = nn.Linear(d_model, 3 * d_model)  # queries, keys, values in one product
         self.out = nn.Linear(d_model, d_model)
 
@@ -339,25 +340,21 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from ``x`` (or only from its ``rows``), keys and values from ``memory`` (None: from ``x``)."""
         if memory is None and rows is None:
-            q, k, v = self.qkv(x).view(-1, 3, *self._heads).unbind(1)  # 3 x [N, H, K]
+            q, k, v = self.qkv(x).view(-1, 3, *self.heads).unbind(1)  # 3 x [N, H, K]
             return q, k, v
-        return self.queries(x if rows is None else x[rows]), *self.keys_values(
-            x if memory is None else memory
-        )
-
-    @property
-    def _heads(self) -> tuple[int, int]:
-        return self.num_heads, self.d_model // self.num_heads
+        asked, read = x if rows is None else x[rows], x if memory is None else memory
+        return self.queries(asked), *self.keys_values(read)
 
     def queries(self, x: Tensor) -> Tensor:
         """``[N, D]`` -> ``[N, H, K]``, with the first third of the joint projection."""
-        d = self.d_model
-        return F.linear(x, self.qkv.weight[:d], self.qkv.bias[:d]).view(-1, *self._heads)
+        return F.linear(x, self.qkv.weight[: self.d_model], self.qkv.bias[: self.d_model]).view(
+            -1, *self.heads
+        )
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """``[N, D]`` -> 2 x ``[N, H, K]``, with the other two thirds."""
         d = self.d_model
-        k, v = F.linear(x, self.qkv.weight[d:], self.qkv.bias[d:]).view(-1, 2, *self._heads).unbind(1)
+        k, v = F.linear(x, self.qkv.weight[d:], self.qkv.bias[d:]).view(-1, 2, *self.heads).unbind(1)
         return k, v
 
     def forward(
@@ -393,9 +390,7 @@ class MultiHeadAttention(nn.Module):
             )
         else:
             out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p)
-        if (
-            record is not None and record.rows == "first" and causal
-        ):  # the first row sees itself and nothing else
+        if record is not None and record.rows == "first" and causal:  # it sees itself and nothing else
             record.weights = tuple(
                 w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True)
             )
