@@ -112,6 +112,7 @@ def test_what_is_wrong_is_one_line(translated, masked, capsys, tmp_path):
     )
     assert "holds a MaskedLM, which cannot translate" in refused(capsys, "translate", masked, "a")
     assert "holds a Translator, which cannot fill" in refused(capsys, "fill", translated, "a [MASK]")
+    assert "Use glassformer translate" in refused(capsys, "predict", translated, "a")
     assert "no [MASK]" in refused(capsys, "fill", masked, "paris")
     assert "no such run folder" in refused(capsys, "fill", tmp_path / "nowhere", "[MASK]")
     bad = tmp_path / "bad.csv"

@@ -49,6 +49,12 @@ def predict(
         )
     found = gather(given, text_column)
     clf = load(folder)
+    if verb := {"Translator": "translate", "MaskedLM": "fill"}.get(type(clf).__name__):
+        raise ConfigError(
+            f"holds a {type(clf).__name__}, which gives no labels",
+            where=str(folder),
+            fix=f"Use glassformer {verb}",
+        )
     return clf, found, clf.predict_proba(found.texts)
 
 
