@@ -128,7 +128,7 @@ class MaskedLM(SequenceEstimator):
 
         Args:
             validation: texts to judge on after each epoch, under masks that stay the same.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it has none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
@@ -140,8 +140,8 @@ class MaskedLM(SequenceEstimator):
 
     def _fit(self, texts, validation, callbacks, checkpoints, resume) -> None:
         text, model, train = self._configs()
-        set_threads(train.threads)
         device = choose_device(train.device)
+        set_threads(train.threads)
         texts = check_texts(texts)
         held = None if validation is None else check_texts(validation, "validation")
         self.tokenizer_ = build_tokenizer(text, model, texts)

@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from glassformer.checkpoints.native import list_states
 from glassformer.config import build, to_toml
-from glassformer.errors import ConfigError
+from glassformer.errors import CheckpointError, ConfigError
 from glassformer.recipe import TrainConfig, load_recipe
-from glassformer.runtime import choose_device, choose_dtype, set_threads
+from glassformer.runtime import choose_device, choose_dtype, own_generators, set_threads
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.loop import Stream, count_steps
 from glassformer.train.optim import MasterOptimizer
@@ -92,7 +92,8 @@ class SequenceEstimator(BaseEstimator):
         """Run ``fit``; one that fails leaves the fitted state as it was before."""
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         try:
-            fit(*arguments)
+            with own_generators():
+                fit(*arguments)
         except BaseException:
             for name in [name for name in vars(self) if name.endswith("_") and name not in before]:
                 delattr(self, name)
@@ -122,7 +123,9 @@ class SequenceEstimator(BaseEstimator):
         calls = list(callbacks)
         if checkpoints is not None:
             folder = Path(checkpoints)
-            if resume and list_states(folder):
+            if states := list_states(folder):
+                if not resume:
+                    raise CheckpointError("has checkpoints", where=str(states[-1][1]), fix="Use resume=True")
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, train.checkpoint_every))
         if train.verbose:

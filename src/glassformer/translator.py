@@ -146,7 +146,7 @@ class Translator(SequenceEstimator):
         Args:
             validation: (source, target) judged after each epoch by the share of tokens guessed right under
                 teacher forcing; the best weights are kept by it.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it has none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
@@ -158,8 +158,8 @@ class Translator(SequenceEstimator):
 
     def _fit(self, source, target, validation, callbacks, checkpoints, resume) -> None:
         text, model, train = self._configs()
-        set_threads(train.threads)
         device = choose_device(train.device)
+        set_threads(train.threads)
         left, right = check_both(source, target)
         held = None if validation is None else check_both(*validation, where="validation")
         self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(text, left, right)

@@ -93,6 +93,14 @@ def test_validation_keeps_the_best_and_is_judged_per_token():
     assert translator.best_step_ in {r["step"] for r in records}
 
 
+def test_fit_leaves_the_callers_generators_alone():
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    fitted(epochs=1, dropout=0.2)
+    assert torch.equal(torch.rand(3), wanted)
+
+
 class StopAt(Callback):
     def __init__(self, step):
         self.at = step
@@ -111,6 +119,8 @@ def test_resume_gives_the_same_bits(options, tmp_path):
     again = gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path, resume=True)
     for a, b in zip(whole.model_.state_dict().values(), again.model_.state_dict().values(), strict=True):
         assert torch.equal(a, b)
+    with pytest.raises(CheckpointError, match="has checkpoints"):
+        gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path)
     with pytest.raises(CheckpointError, match="was made with lr"):
         gf.Translator(**(settings | {"lr": 1e-4})).fit(SOURCE, TARGET, checkpoints=tmp_path, resume=True)
 
