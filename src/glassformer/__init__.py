@@ -20,6 +20,7 @@ _PUBLIC = {
     "TextClassifier": "glassformer.classifier",
     "Translator": "glassformer.translator",
     "MaskedLM": "glassformer.masked_lm",
+    "ImageClassifier": "glassformer.image_classifier",
     "load": "glassformer.saving",
     "load_pretrained": "glassformer.checkpoints.huggingface",
     "save_pretrained": "glassformer.checkpoints.huggingface",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from glassformer.errors import ConfigError
 from glassformer.recipe import TrainConfig, check_ranges
+from glassformer.recipe_translation import refuse_foreign
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,7 @@ class PretrainTrainConfig(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key, plain in (("class_weight", None), ("word_dropout", 0.0), ("validation_fraction", 0.0)):
-            if getattr(self, key) != plain:
-                raise ConfigError(f"{key} belongs to classification", where=key, fix="Leave it out")
-        if self.monitor == "macro_f1":
-            raise ConfigError(
-                "macro_f1 belongs to classification", where="monitor", fix="Use accuracy or loss"
-            )
+        refuse_foreign(self)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,20 @@ from typing import Literal
 from glassformer.errors import ConfigError
 from glassformer.recipe import TrainConfig, check_ranges
 
+FOREIGN = {
+    "class_weight": None, "word_dropout": 0.0, "validation_fraction": 0.0, "train_layers": None, "unfreeze_every": 0,
+    "lora_rank": 0,
+}  # fmt: skip
+
+
+def refuse_foreign(config: TrainConfig) -> None:
+    """Raises ConfigError for a key of every fit that means nothing for sequences."""
+    for key, plain in FOREIGN.items():
+        if getattr(config, key) != plain:
+            raise ConfigError(f"{key} belongs to classification", where=key, fix="Leave it out")
+    if config.monitor == "macro_f1":
+        raise ConfigError("macro_f1 belongs to classification", where="monitor", fix="Use accuracy or loss")
+
 
 @dataclass(frozen=True)
 class PairDataConfig:
@@ -75,13 +89,7 @@ class TranslationTrainConfig(TrainConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key, plain in (("class_weight", None), ("word_dropout", 0.0), ("validation_fraction", 0.0)):
-            if getattr(self, key) != plain:
-                raise ConfigError(f"{key} belongs to classification", where=key, fix="Leave it out")
-        if self.monitor == "macro_f1":
-            raise ConfigError(
-                "macro_f1 belongs to classification", where="monitor", fix="Use accuracy or loss"
-            )
+        refuse_foreign(self)
 
 
 @dataclass(frozen=True)

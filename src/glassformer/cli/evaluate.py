@@ -22,7 +22,7 @@ def evaluate(
     """
     from glassformer.study.tasks import evaluate_task
 
-    return evaluate_task(check_run(folder), data, say=tell)
+    return evaluate_task(check_run(folder), data, tell)
 
 
 def check_run(folder: str | Path) -> Path:
@@ -48,7 +48,9 @@ def evaluate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     data: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Other labelled texts: a named data set, a table or a folder."),
+        typer.Option(
+            metavar="PATH", help="Other labelled texts or pictures: a named data set, a table or a folder."
+        ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")

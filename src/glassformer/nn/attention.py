@@ -239,8 +239,8 @@ def attention_weights(
 class _Grouped(torch.autograd.Function):
     """Batched products over groups of (nearly) equal lengths, with a backward that keeps the weights.
 
-    The library's fused CPU kernel recomputes the weights in its backward, which was 45 % of a training
-    step; keeping them costs one ``[G, H, T, T]`` tensor per layer and group and takes about half the time.
+    torch's fused CPU kernel recomputes the weights in its backward; keeping them costs one ``[G, H, T, T]``
+    tensor per layer and group and less time (``benchmarks/results/attention.json``).
     """
 
     @staticmethod

@@ -25,7 +25,7 @@ from glassformer.recipe_pretraining import PretrainRecipe
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.experiment import Run, Say, _Announce, _check_folder, _write_json, read_run_recipe
+from glassformer.study.experiment import Announce, Run, Say, check_folder, read_run_recipe, write_json
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 COUNTED = 2000  # texts whose masks are counted for the report
@@ -100,7 +100,7 @@ def run_pretraining(
 ) -> Run:
     """Run a recipe in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
     folder, started = Path(folder), time.perf_counter()
-    _check_folder(folder, recipe, resume)
+    check_folder(folder, recipe, resume)
     for sentence in recipe.evaluate.sentences:  # found before the training, not after it
         if MASK not in sentence:
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")
@@ -119,13 +119,13 @@ def run_pretraining(
         checkpoints=checkpoints,
         resume=resume,
         callbacks=[
-            HistoryFile(folder / "history.jsonl"), _Announce(say, learner), *callbacks, StopOnSignal(checkpoints)
+            HistoryFile(folder / "history.jsonl"), Announce(say, learner), *callbacks, StopOnSignal(checkpoints)
         ],
     )  # fmt: skip
     learner.save(folder / "model", overwrite=True)
     metrics = figures(learner, recipe, corpus)
     metrics["seconds"] = {"train": learner.train_seconds_, "total": time.perf_counter() - started}
-    _write_json(folder / "metrics.json", metrics)
+    write_json(folder / "metrics.json", metrics)
     return Run(folder, metrics, write_sequence_report(folder))
 
 

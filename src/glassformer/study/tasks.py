@@ -1,4 +1,4 @@
-"""Task -> the functions that run its recipes and judge its models: every run folder is made through here."""
+"""Task -> the functions that run its recipes and judge its runs. A recipe of any task goes through here."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.study.experiment import Run, evaluate_run, read_run_recipe, run_recipe
+from glassformer.study.image_experiment import evaluate_image_run, run_image_recipe
 from glassformer.study.pretraining import evaluate_pretraining, run_pretraining
 from glassformer.study.translation import evaluate_translation, run_translation
 
 RUNNERS: dict[str, Callable[..., Run]] = {
     "text-classification": run_recipe,
+    "image-classification": run_image_recipe,
     "translation": run_translation,
     "masked-lm": run_pretraining,
 }
-JUDGES: dict[str, Callable[..., dict[str, Any]]] = {
+EVALUATORS: dict[str, Callable[..., dict[str, Any]]] = {
     "text-classification": evaluate_run,
+    "image-classification": evaluate_image_run,
     "translation": evaluate_translation,
     "masked-lm": evaluate_pretraining,
 }
@@ -27,6 +30,6 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
     return RUNNERS[recipe.task](recipe, folder, **options)
 
 
-def evaluate_task(folder: str | Path, data: str | None = None, **options: Any) -> dict[str, Any]:
-    """Judge the model of a run of any task again; arguments and errors as in ``experiment.evaluate_run``."""
-    return JUDGES[read_run_recipe(Path(folder)).task](folder, data, **options)
+def evaluate_task(folder: str | Path, *arguments: Any) -> dict[str, Any]:
+    """Judge a run of any task again; arguments as in ``experiment.evaluate_run``."""
+    return EVALUATORS[read_run_recipe(Path(folder)).task](folder, *arguments)

@@ -24,7 +24,7 @@ from glassformer.recipe_translation import TranslationRecipe
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.experiment import Run, Say, _Announce, _check_folder, _write_json, read_run_recipe
+from glassformer.study.experiment import Announce, Run, Say, check_folder, read_run_recipe, write_json
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 from glassformer.translator import Translator
 
@@ -93,7 +93,7 @@ def run_translation(
 ) -> Run:
     """Run a recipe in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
     folder, started = Path(folder), time.perf_counter()
-    _check_folder(folder, recipe, resume)
+    check_folder(folder, recipe, resume)
     need_sacrebleu()
     pairs = load_splits(recipe)
     translator = Translator.from_recipe(recipe)
@@ -110,15 +110,15 @@ def run_translation(
         checkpoints=checkpoints,
         resume=resume,
         callbacks=[
-            HistoryFile(folder / "history.jsonl"), _Announce(say, translator), *callbacks, StopOnSignal(checkpoints)
+            HistoryFile(folder / "history.jsonl"), Announce(say, translator), *callbacks, StopOnSignal(checkpoints)
         ],
     )  # fmt: skip
     translator.save(folder / "model", overwrite=True)
     say("translating")
     metrics = judge(translator, recipe, pairs, folder)
     metrics["seconds"] |= {"train": translator.train_seconds_, "total": time.perf_counter() - started}
-    _write_json(folder / "metrics.json", metrics)
-    _write_json(folder / "alignments.json", {"examples": alignments(translator, recipe, pairs)})
+    write_json(folder / "metrics.json", metrics)
+    write_json(folder / "alignments.json", {"examples": alignments(translator, recipe, pairs)})
     return Run(folder, metrics, write_sequence_report(folder))
 
 
