@@ -19,6 +19,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "TextClassifier": "glassformer.classifier",
     "Word2Vec": "glassformer.vectors",
+    "Translator": "glassformer.translator",
+    "MaskedLM": "glassformer.masked_lm",
     "ImageClassifier": "glassformer.image_classifier",
     "load": "glassformer.saving",
     "load_pretrained": "glassformer.checkpoints.huggingface",

@@ -173,7 +173,8 @@ class Recipe:
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
 RANGES: dict[str, tuple[float, float]] = {
-    "max_length": (3, INF), "vocab_size": (6, INF), "min_count": (0, INF), "window_stride": (1, INF),
+    "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
+    "window_stride": (1, INF),
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
@@ -219,9 +220,17 @@ def study_names() -> dict[str, Path]:
 def recipe_classes() -> dict[str, type]:
     """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
     from glassformer.recipe_image import ImageRecipe
+    from glassformer.recipe_pretraining import PretrainRecipe
+    from glassformer.recipe_translation import TranslationRecipe
     from glassformer.recipe_vectors import VectorsRecipe
 
-    return {"text-classification": Recipe, "image-classification": ImageRecipe, "word2vec": VectorsRecipe}
+    return {
+        "text-classification": Recipe,
+        "image-classification": ImageRecipe,
+        "word2vec": VectorsRecipe,
+        "translation": TranslationRecipe,
+        "masked-lm": PretrainRecipe,
+    }
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:

@@ -31,6 +31,8 @@ OPTIONS = {
         "[recipe]",
     ],
     "evaluate": ["--data", "--json", "run"],
+    "fill": ["--top", "given...", "run"],
+    "translate": ["--beam", "--out", "--text-column", "given...", "run"],
     "predict": ["--out", "--text-column", "given...", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
     "data": [],

@@ -22,11 +22,13 @@ from glassformer.cli import (
     demo,
     doctor,
     evaluate,
+    fill,
     predict,
     report,
     reproduce,
     review_labels,
     train,
+    translate,
     vectors,
 )
 from glassformer.cli.output import one_line
@@ -52,6 +54,8 @@ app.command("review-labels")(review_labels.review_labels_command)
 app.command("report")(report.report_command)
 app.command("reproduce")(reproduce.reproduce_command)
 app.command("vectors")(vectors.vectors_command)
+app.command("translate")(translate.translate_command)
+app.command("fill")(fill.fill_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 

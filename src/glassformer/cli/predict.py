@@ -48,6 +48,12 @@ def predict(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     clf = load(folder)
+    if verb := {"Translator": "translate", "MaskedLM": "fill"}.get(type(clf).__name__):
+        raise ConfigError(
+            f"holds a {type(clf).__name__}, which gives no labels",
+            where=str(folder),
+            fix=f"Use glassformer {verb}",
+        )
     if clf.NOUN == "pictures":
         found = pictures(given)
         return clf, found, clf.predict_proba(found.texts)

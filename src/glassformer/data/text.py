@@ -169,6 +169,12 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
     return tokenizer
 
 
+def frame_texts(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokenizer with [CLS] ... [SEP] around each text."""
+    _add_bert_frame(tokenizer, "[CLS]", "[SEP]")
+    return tokenizer
+
+
 def _add_bert_frame(tokenizer: Tokenizer, cls: str, sep: str) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
         single=f"{cls} $A {sep}",
@@ -290,14 +296,14 @@ class TokenTable:
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
         lengths = self.lengths[chosen]  # raises IndexError for what is not there
         chosen = np.where(chosen < 0, chosen + len(self), chosen)
-        starts = _starts(lengths)
+        starts = starts_of(lengths)
         # Token j of the result lies as far behind its text's old start as behind its new one.
         where = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
         segments = None if self.segments is None else self.segments[where]
         return TokenTable(self.ids[where], starts, segments, self.truncated[chosen])
 
 
-def _starts(lengths: np.ndarray) -> np.ndarray:
+def starts_of(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
@@ -358,7 +364,7 @@ def encode(
         ids_parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
     ids = np.concatenate(ids_parts) if ids_parts else np.zeros(0, np.int32)
     return TokenTable(
-        ids, _starts(np.asarray(lengths, dtype=np.int64)), None, np.asarray(truncated, dtype=bool)
+        ids, starts_of(np.asarray(lengths, dtype=np.int64)), None, np.asarray(truncated, dtype=bool)
     )
 
 

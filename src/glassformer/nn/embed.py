@@ -28,12 +28,12 @@ class EmbeddingConfig:
     norm: bool = True
     eps: float = 1e-12
     dropout: float = 0.0
-    token_width: int | None = (
-        None  # of the token table, where it is not d_model: a linear layer brings it there
-    )
-    frozen: bool = (
-        False  # the token table stays as given; only the first rows, of special tokens, are trained
-    )
+    # Of the token table, where it is not d_model: a linear layer brings it there.
+    token_width: int | None = None
+    # The token table stays as given; only the first rows, of special tokens, are trained.
+    frozen: bool = False
+    # Of the token's row; sqrt(d_model) in Vaswani et al., whose table is also the output's.
+    scale: float = 1.0
 
 
 class TextEmbedding(nn.Module):
@@ -103,6 +103,8 @@ class TextEmbedding(nn.Module):
             x = torch.where(is_special[:, None], own, x)
         if self.project is not None:
             x = self.project(x)
+        if self.config.scale != 1.0:
+            x = x * self.config.scale
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:

@@ -15,17 +15,23 @@ from glassformer.errors import ConfigError
 from glassformer.image_classifier import ImageClassifier
 from glassformer.study.experiment import Run, evaluate_run, load_splits, read_run_recipe, run_recipe
 from glassformer.study.image_experiment import evaluate_image_run, load_image_splits, run_image_recipe
+from glassformer.study.pretraining import evaluate_pretraining, run_pretraining
+from glassformer.study.translation import evaluate_translation, run_translation
 from glassformer.study.vectors import evaluate_vectors, run_vectors
 
 RUNNERS: dict[str, Callable[..., Run]] = {
     "text-classification": run_recipe,
     "image-classification": run_image_recipe,
     "word2vec": run_vectors,
+    "translation": run_translation,
+    "masked-lm": run_pretraining,
 }
 EVALUATORS: dict[str, Callable[..., dict[str, Any]]] = {
     "text-classification": evaluate_run,
     "image-classification": evaluate_image_run,
     "word2vec": evaluate_vectors,
+    "translation": evaluate_translation,
+    "masked-lm": evaluate_pretraining,
 }
 
 
