@@ -367,12 +367,12 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """What the head reads of each text, ``[n, D]``, fp32."""
         return self._rows(X, read_pooled)
 
-    def explain(self, X: str, *, method: str = "attention", target: Any = None):
-        """Where the model looks in one text; see ``glassformer.explain``."""
-        from glassformer.explain.attention import explain_text
+    def explain(self, X: str, *, method: str = "attention", target: Any = None, **options: Any):
+        """Scores for the tokens of one text; methods and their options are in ``glassformer.explain.methods``."""
+        from glassformer.explain.methods import explain_text
 
         check_is_fitted(self, "model_")
-        return explain_text(self, check_texts([X])[0], method=method, target=target)
+        return explain_text(self, check_texts([X])[0], method=method, target=target, **options)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

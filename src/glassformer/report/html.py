@@ -6,15 +6,15 @@ browser run and style only what is shipped here, so that a review cannot bring a
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
+from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
+from glassformer.explain.render import asset, environment, policy
 from glassformer.report import figures, maps, tables, wording
 from glassformer.report.run import Run, read_run
 
@@ -49,12 +49,12 @@ def write_report(run_folder: str | Path) -> Path:
 
 def render(run: Run) -> str:
     """The page's HTML."""
-    css, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "attention.js"))
+    css, script = asset("page.css"), asset("attention.js")
     scores, metrics = run.scores, run.metrics
     examples, left_out = maps.prepare(run.maps)
     settings = tables.settings(run.config)
     return _environment().get_template("report.html.j2").render(
-        css=Markup(css), script=Markup(script), policy=_policy(css, script),
+        css=Markup(css), script=Markup(script), policy=policy(css, script),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
         title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
         verdict=wording.verdict(scores, run.judged),
@@ -72,21 +72,9 @@ def render(run: Run) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters.update(FILTERS)
-    return environment
-
-
-def _policy(css: str, script: str) -> str:
-    """A content security policy that admits this style sheet and this script and nothing else."""
-    style, code = (
-        "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
-        for text in (css, script)
-    )
-    return f"default-src 'none'; style-src {style}; script-src {code}; base-uri 'none'; form-action 'none'"
+    made = environment(TEMPLATES, EXPLAIN_TEMPLATES)
+    made.filters.update(FILTERS)
+    return made
 
 
 def _figures(run: Run) -> dict[str, Markup]:

@@ -29,11 +29,13 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
-from glassformer.explain.attention import explain_text, rollout
+from glassformer.explain.attention import rollout
+from glassformer.explain.methods import explain_text
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
 from glassformer.recipe import Recipe, build_recipe
 from glassformer.report.html import write_report
+from glassformer.report.maps import encode as encode_maps
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
@@ -297,6 +299,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
                 "probability": e.probability, "tokens": e.tokens, "offsets": [list(o) for o in e.offsets],
                 "cls_rows": np.round(rows, 4).tolist(),
                 "rollout": np.round(flow[0] if first else flow.mean(0), 4).tolist(),
+                "maps": encode_maps(e.maps),
             }
         )  # fmt: skip
     return examples
