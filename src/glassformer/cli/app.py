@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer import __version__
-from glassformer.cli import data, demo, doctor, evaluate, predict, train
+from glassformer.cli import data, demo, doctor, evaluate, explain, predict, train
 from glassformer.cli.output import one_line
 from glassformer.errors import GlassformerError
 
@@ -31,6 +31,7 @@ app.command("demo")(demo.demo_command)
 app.command("train")(train.train_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("predict")(predict.predict_command)
+app.command("explain")(explain.explain_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 
