@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_classes, check_pairs, check_texts, check_weights, place
 from glassformer.data.splits import stratified_split
 from glassformer.data.text import TokenTable, encode
-from glassformer.errors import DataError
+from glassformer.errors import CheckpointError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import predict_rows, read_logits, read_pooled, softmax
 from glassformer.models.bert import Bert
@@ -39,7 +40,7 @@ from glassformer.recipe import (
     fit_parameters,
     load_recipe,
 )
-from glassformer.runtime import choose_device, choose_dtype, set_seed, set_threads
+from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads
 from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.loop import TextStream, count_steps
@@ -176,7 +177,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         Args:
             validation: (texts, labels) judged after each epoch; the best weights are kept by it.
             sample_weight: ``[n]``, non-negative; scaled to mean 1.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it must have none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
@@ -186,7 +187,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         """
         before = {name: value for name, value in vars(self).items() if name.endswith("_")}
         try:
-            self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
+            with own_generators():
+                self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
         except BaseException:  # a fit that fails leaves the one before
             for name in [name for name in vars(self) if name.endswith("_") and name not in before]:
                 delattr(self, name)
@@ -196,8 +198,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit(self, X, y, validation, sample_weight, callbacks, checkpoints, resume) -> None:
         text, model, train = self._configs()
-        set_threads(train.threads)
         device = choose_device(train.device)
+        set_threads(train.threads)
         texts, labels = check_pairs(X, y, "fit", "texts", "labels")
         check_classes(labels)
         self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
@@ -229,8 +231,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         network.set_compute_dtype(torch.float32)
         network.load_state_dict(weights_now, strict=False)
         self.model_ = network.eval()
-        self.history_ = training.history
-        self.best_step_ = training.best_step
+        self.history_, self.best_step_ = training.history, training.best_step
         self.train_seconds_ = time.perf_counter() - started
         self._compute_model = None
 
@@ -238,7 +239,9 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         calls = list(callbacks)
         if checkpoints is not None:
             folder = Path(checkpoints)
-            if resume and list_states(folder):
+            if states := list_states(folder):
+                if not resume:
+                    raise CheckpointError("has checkpoints", where=str(states[-1][1]), fix="Use resume=True")
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
         if training.config.verbose:
@@ -295,12 +298,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     def _fingerprint(self, table: TokenTable, targets: np.ndarray, weights, held) -> dict[str, Any]:
         """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
-        import hashlib
-
         arrays = [table.ids, table.starts, targets, weights]
         if held is not None:
             arrays += [held[0].ids, held[0].starts, held[1]]
-        digest = hashlib.sha256()
+        digest = sha256()
         for array in arrays:
             digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         ignored = {"checkpoint_every", "verbose", "device"}
@@ -319,17 +320,18 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         return max(self.batch_tokens, self.max_length) or 8192
 
     def _predictor(self) -> Bert:
-        """The model in the number format of prediction, made once after each fit or load."""
-        model = getattr(self, "_compute_model", None)
-        if model is None:
+        """The model in the number format of prediction, made anew after a fit, a load or other settings."""
+        settings = (self.threads, self.device, self.precision)
+        made = getattr(self, "_compute_model", None)
+        if made is None or made[0] != settings:
             set_threads(self.threads)
             device = choose_device(self.device)
             dtype = choose_dtype(self.precision, device)
             model = self.model_.to(device)
             if dtype != torch.float32:
                 model = copy.deepcopy(model).set_compute_dtype(dtype)
-            self._compute_model = model
-        return model
+            made = self._compute_model = settings, model
+        return made[1]
 
     def _rows(self, X: Sequence[str], read, progress=None) -> np.ndarray:
         check_is_fitted(self, "model_")

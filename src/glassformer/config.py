@@ -63,8 +63,8 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
 
 
 def _coerce(value: Any, hint: Any, where: str) -> Any:
-    if type(value).__module__ == "numpy" and hasattr(value, "item"):  # a number from a grid
-        value = value.item()
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # a number or an array from a grid
+        value = value.tolist()
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option

@@ -103,7 +103,7 @@ class TrainConfig:
     early_stopping: int = 0  # evaluations without improvement before the end; 0: off
     monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"  # what decides which weights are best
     keep_best: bool = True  # end with the best evaluated weights (needs a validation set)
-    evaluate_every: int = 0  # steps; 0: after each epoch
+    evaluate_every: int = 0  # steps, and at the end; 0: after each epoch
     checkpoint_every: int = 0  # steps; 0: after each epoch
     seed: int = 0  # of the weights, the order of the texts and dropout
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it

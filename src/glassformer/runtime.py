@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -48,6 +50,8 @@ def choose_device(name: str = "auto") -> torch.device:
         raise ConfigError(f"{name!r} is not a device", where="device", fix="Use cpu, cuda or auto") from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError("no GPU is visible", where="device", fix="Use device = cpu or auto")
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"{name!r} is not supported", where="device", fix="Use cpu, cuda or auto")
     return device
 
 
@@ -92,6 +96,21 @@ def set_seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+@contextmanager
+def own_generators() -> Iterator[None]:
+    """Give the caller back the random generators as they were: training seeds and draws from the global ones."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
 
 
 def machine_facts() -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -223,3 +225,30 @@ def test_class_weights_help_the_rare_class(small, class_weight):
     weighted = small(epochs=20, class_weight=class_weight).fit(texts, y).predict_proba(["a film"])[0]
     assert plain[0] == pytest.approx(0.1, abs=0.05)
     assert weighted[0] == pytest.approx(0.5, abs=0.1)
+
+
+def test_fit_gives_the_callers_random_generators_back(small, data):
+    random.seed(5)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    wanted = random.random(), float(np.random.rand()), float(torch.rand(()))
+    random.seed(5)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    small(epochs=1, dropout=0.3).fit(*data)
+    assert (random.random(), float(np.random.rand()), float(torch.rand(()))) == wanted
+
+
+def test_precision_set_after_a_prediction_counts_for_the_next(small, data):
+    texts, labels = data
+    clf = small(epochs=1).fit(texts, labels)
+    exact = clf.predict_proba(texts)
+    rounded = clf.set_params(precision="bf16").predict_proba(texts)
+    assert not np.array_equal(rounded, exact)
+    np.testing.assert_allclose(rounded, exact, atol=0.05)
+    np.testing.assert_array_equal(clf.set_params(precision="fp32").predict_proba(texts), exact)
+
+
+def test_a_setting_may_come_as_an_array(small, data):
+    clf = small(epochs=1, betas=np.array([0.8, 0.99])).fit(*data)
+    assert same(clf, small(epochs=1, betas=(0.8, 0.99)).fit(*data))

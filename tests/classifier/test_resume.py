@@ -60,11 +60,14 @@ def test_resume_gives_the_same_bits(small, data, held, tmp_path, precision):
     assert same(again, whole)
 
 
-def test_without_resume_a_fit_starts_anew(small, data, tmp_path):
+def test_without_resume_checkpoints_of_another_run_are_refused_and_kept(small, data, tmp_path):
     folder = tmp_path / "checkpoints"
-    small(epochs=1, seed=1).fit(*data, checkpoints=folder)
-    clf = small(epochs=1).fit(*data, checkpoints=folder)
-    assert same(clf, small(epochs=1).fit(*data))
+    first = small(epochs=1, seed=1).fit(*data, checkpoints=folder)
+    kept = sorted(path.name for path in folder.iterdir())
+    with pytest.raises(CheckpointError, match="has checkpoints"):
+        small(epochs=1).fit(*data, checkpoints=folder)
+    assert sorted(path.name for path in folder.iterdir()) == kept
+    assert same(small(epochs=1, seed=1).fit(*data, checkpoints=folder, resume=True), first)
 
 
 def refusal(clf, folder, texts, labels, **options):

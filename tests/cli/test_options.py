@@ -22,6 +22,7 @@ OPTIONS = {
     "train": ["--data", "--help-keys", "--model", "--out", "--resume", "--set", "--text", "[recipe]"],
     "evaluate": ["--data", "--json", "run"],
     "predict": ["--out", "--text-column", "given...", "run"],
+    "explain": ["--method", "--out", "--set", "--target", "--trust", "given...", "run"],
     "data": [],
     "data list": [],
     "data show": ["--json", "--label-column", "--text-column", "name"],

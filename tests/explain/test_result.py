@@ -122,3 +122,10 @@ def test_special_tokens_stand_nowhere():
     page = Reader(explanation()._repr_html_())
     assert "[CLS]" not in page.text
     assert "[SEP]" not in page.text
+
+
+def test_of_equal_scores_the_earlier_token_comes_first():
+    scores = np.array([0.5, 1.0, 0.5, 1.0] * 11)
+    tokens = [f"t{i}" for i in range(44)]
+    explained = Explanation("x", tokens, [(0, 0)] * 44, scores, "pos", 0.9, "attention")
+    assert [token for token, _ in explained.top(24)] == [f"t{i}" for i in (*range(1, 44, 2), 0, 2)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glassformer.errors import ShapeError
 from glassformer.nn import attend, padding_share
 from glassformer.nn.attention import LONG, choose_branch
-from glassformer.nn.groups import STEP, TOLERANCE, groups_of
+from glassformer.nn.groups import TOLERANCE, groups_of
 from glassformer.packing import Packing
 
 BRANCHES = ("explicit", "grouped", "fused")
@@ -303,9 +303,18 @@ def test_groups_hold_every_sequence_once_and_little_padding(lengths):
             == tuple(lengths[packing.starts.index(s)] for s in group.k.starts)
         )
         assert shortest >= longest * (1 - TOLERANCE)
-        padded = longest if shortest == longest else math.ceil(longest / STEP) * STEP
+        step = 1 if longest < 48 else 2 if longest < 96 else 4 if longest < 192 else 8
+        padded = longest if shortest == longest else math.ceil(longest / step) * step
+        assert padded <= 1.04 * longest
         computed += len(group.k.lengths) * padded
     assert padding_share(packing) == pytest.approx(1 - sum(lengths) / computed)
+
+
+@pytest.mark.parametrize("low", [3, 17, 40, 90, 150])
+def test_a_batch_of_neighbouring_lengths_has_little_padding(low):
+    lengths = tuple(range(low, low + low // 4 + 2)) * 3
+    packing = Packing(lengths)
+    assert padding_share(packing) <= 0.05
 
 
 @pytest.mark.parametrize("lengths", [(1,), (7, 7, 7), (131, 131)])

@@ -160,3 +160,9 @@ def test_masked_words_head():
     h = (h - h.mean(1, keepdim=True)) / (h.var(1, correction=0, keepdim=True) + 0.1).sqrt()
     h = h * head.norm.weight + head.norm.bias
     torch.testing.assert_close(head(x, table), h @ table.T + head.bias)
+
+
+@pytest.mark.parametrize("hidden", [0, -3])
+def test_a_hidden_layer_without_units_is_refused(hidden):
+    with pytest.raises(ConfigError, match="at least one unit"):
+        ClassificationHead(7, 3, "mlp", hidden)

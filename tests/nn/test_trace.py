@@ -8,6 +8,7 @@ import torch
 from glassformer.errors import ConfigError
 from glassformer.models.bert import Bert, bert
 from glassformer.nn import Trace, attention
+from glassformer.nn.trace import TraceRecord
 from glassformer.packing import Packing
 
 L, H, D = 3, 2, 14
@@ -169,3 +170,9 @@ def test_maps_on_a_fused_branch_are_never_empty(model):
 def test_unknown_rows(model):
     with pytest.raises(ConfigError, match="frist"):
         model(IDS, packing=PACKING, trace=Trace(attentions=True, rows="frist"))
+
+
+@pytest.mark.parametrize("what", ["attentions", "hidden_states"])
+def test_one_number_is_not_a_list_of_layers(what):
+    with pytest.raises(ConfigError, match=rf"{what}=1 is one number.*\[1\]"):
+        TraceRecord(Trace(**{what: 1}), 3)

@@ -12,7 +12,8 @@ import time
 import pytest
 import torch
 
-from glassformer.checkpoints.native import list_states
+from glassformer.checkpoints.native import list_states, save_state
+from glassformer.train import state
 from glassformer.train.callbacks import (
     Callback,
     Checkpoints,
@@ -157,6 +158,15 @@ def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         drive(rig, At(4, twice), stop)
     assert list_states(tmp_path) == []
+
+
+def test_a_signal_after_a_saved_step_writes_it_once(make_rig, tmp_path, monkeypatch):
+    saves = []
+    monkeypatch.setattr(state, "save_state", lambda *a, **k: saves.append(a[1]) or save_state(*a, **k))
+    rig, stop = make_rig(), StopOnSignal(tmp_path)
+    with pytest.raises(Interrupted, match="step-00000003"):
+        drive(rig, Checkpoints(tmp_path, 3), At(3, lambda: send(signal.SIGTERM, stop)), stop)
+    assert saves == [3]
 
 
 def test_a_signal_at_the_very_end_lets_training_end(make_rig, tmp_path):

@@ -219,11 +219,18 @@ def test_early_stopping(make_rig, patience, scores, stop):
 
 
 def test_evaluation_every_so_many_steps(make_rig):
-    rig = make_rig(epochs=2, evaluate_every=3, evaluate=scripted([0.1, 0.2, 0.3]))
+    rig = make_rig(epochs=2, evaluate_every=3, evaluate=scripted([0.1, 0.2, 0.3, 0.2]))
     infos = rig.steps()
-    assert [i.step for i in infos if i.evaluation is not None] == [3, 6, 9]
-    assert [(r["step"], r["epoch"]) for r in judged(rig)] == [(3, 0), (6, 1), (9, 1)]
+    assert [i.step for i in infos if i.evaluation is not None] == [3, 6, 9, 10]
+    assert [(r["step"], r["epoch"]) for r in judged(rig)] == [(3, 0), (6, 1), (9, 1), (10, 1)]
     assert all(0 <= r["train_accuracy"] <= 1 for r in judged(rig))
+
+
+def test_the_last_weights_are_judged_whatever_the_interval(make_rig):
+    rig = make_rig(epochs=2, evaluate_every=4, evaluate=scripted([0.1, 0.2, 0.3]))
+    infos = rig.steps()
+    assert [i.step for i in infos if i.evaluation is not None] == [4, 8, 10]
+    assert rig.training.best_step == 10
 
 
 def test_without_validation_data_only_training_is_judged(make_rig):

@@ -90,3 +90,8 @@ def test_peak_memory():
     assert runtime.peak_memory_mb() >= before
     assert 50 < runtime.peak_memory_mb() < 1e6
     assert runtime.peak_memory_mb() >= block.nbytes / 1e6
+
+
+def test_a_device_without_numbers_is_refused():
+    with pytest.raises(ConfigError, match=r"'meta' is not supported.*cpu, cuda or auto"):
+        runtime.choose_device("meta")

@@ -117,7 +117,8 @@ def explain_command(
         about = f" for {e.target}" if e.target is not None else ""
         words = sorted(e.words() or e.top(SHOWN), key=lambda pair: -abs(pair[1]))[:SHOWN]
         rows = [[one_line(word), f"{score:.4f}"] for word, score in words]
-        show_table(f"{e.label} {e.probability:.4f}: {e.method}{about}", ("word", "score"), rows, right=("score",))
+        say(f"{e.label} {e.probability:.4f} · {e.method}{about}")
+        show_table("", ("word", "score"), rows, right=("score",))
         for line in e.notes:
             say(line)
     for e in made:

@@ -1,7 +1,7 @@
 """Sequences of nearly equal length side by side, so that ragged attention becomes a few large products.
 
-Padding appears here and nowhere else: inside attention, between a group's shortest and longest
-sequence, at most ``TOLERANCE`` of a row.
+Padding appears here and nowhere else: inside attention, up to the length of a group. A sequence is at most
+``TOLERANCE`` shorter than the longest of its group, whose length is rounded up by at most 4 %.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from glassformer.packing import Packing, kept_tensor
 
 TOLERANCE = 0.06  # a sequence may be this much shorter than the longest of its group
-STEP = 8  # ragged groups are padded to a multiple: each new length costs a CPU a freshly compiled product
+STEPS = ((192, 8), (96, 4), (48, 2))  # from this length on, ragged groups are padded to such a multiple
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,11 @@ class Side:
     @cached_property
     def length(self) -> int:
         longest = max(self.lengths)
-        return longest if min(self.lengths) == longest else -(-longest // STEP) * STEP
+        if min(self.lengths) == longest:
+            return longest
+        # Each new length costs a CPU a freshly compiled product, so there are few of them.
+        step = next((step for start, step in STEPS if longest >= start), 1)
+        return -(-longest // step) * step
 
     @cached_property
     def is_uniform(self) -> bool:

@@ -19,7 +19,7 @@ class ClassificationHead(nn.Module):
         hidden: width of the MLP's hidden layer; None with ``kind="mlp"``: ``d_model``.
 
     Raises:
-        ConfigError: fewer than one class.
+        ConfigError: fewer than one class or one hidden unit.
         ShapeError: (forward) an input of another width, naming both.
     """
 
@@ -42,8 +42,11 @@ class ClassificationHead(nn.Module):
             self.hidden = None
             self.out = nn.Linear(d_model, num_labels)
         else:
-            self.hidden = nn.Linear(d_model, hidden or d_model)
-            self.out = nn.Linear(hidden or d_model, num_labels)
+            width = d_model if hidden is None else hidden
+            if width < 1:
+                raise ConfigError(f"a hidden layer needs at least one unit, got {width}", where="head")
+            self.hidden = nn.Linear(d_model, width)
+            self.out = nn.Linear(width, num_labels)
 
     def forward(self, x: Tensor) -> Tensor:  # [B, D] -> [B, C]
         if x.shape[-1] != self.d_model:

@@ -119,6 +119,8 @@ class TraceRecord:
 def _numbers(wanted: bool | Sequence[int], count: int, what: str) -> set[int]:
     if isinstance(wanted, bool):
         return set(range(count)) if wanted else set()
+    if isinstance(wanted, int):
+        raise ConfigError(f"{what}={wanted} is one number", where="Trace", fix=f"Write {what}=[{wanted}]")
     numbers = {n + count if n < 0 else n for n in wanted}
     if bad := [n for n in numbers if not 0 <= n < count]:
         raise ConfigError(f"no layer {bad[0]} for {what}: there are {count}", where="Trace")

@@ -13,6 +13,8 @@ from pathlib import Path
 from jinja2 import Environment
 from markupsafe import Markup
 
+from glassformer.errors import DataError
+from glassformer.explain.architecture import Block, draw
 from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
 from glassformer.explain.render import asset, environment, policy
 from glassformer.report import figures, maps, tables, wording
@@ -66,7 +68,7 @@ def render(run: Run) -> str:
         examples=examples, left_out=left_out, settings=settings, changed=tables.changed(settings),
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
-        times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
+        architecture=_architecture(run), times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
     )  # fmt: skip
 
 
@@ -75,6 +77,16 @@ def _environment() -> Environment:
     made = environment(TEMPLATES, EXPLAIN_TEMPLATES)
     made.filters.update(FILTERS)
     return made
+
+
+def _architecture(run: Run) -> list[Markup]:
+    """The picture of the model at two levels of detail; empty for a run that has not noted its blocks."""
+    noted = run.metrics.get("architecture") or []
+    try:
+        found = [Block.from_dict(block) for block in noted]
+        return [Markup(draw(found, detail)) for detail in ("blocks", "layers")] if found else []
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"the architecture cannot be drawn ({error})", where="metrics.json") from None
 
 
 def _figures(run: Run) -> dict[str, Markup]:

@@ -29,6 +29,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.explain.architecture import blocks
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_text
 from glassformer.nn.groups import padding_share
@@ -184,6 +185,7 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
         "baselines": {},
         "weights_source": clf.weights_source_,
         "parameters": sum(p.numel() for p in clf.model_.parameters()),
+        "architecture": [block.to_dict() for block in blocks(clf.model_)],
         "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
         if steps
         else None,

@@ -101,7 +101,7 @@ class StopOnSignal(Callback):
 
     def step(self, training: Training, info: StepInfo) -> None:
         if self.received is not None and not training.finished:
-            path = training.save(self.folder, self.keep_last)
+            path = training.saved_at(self.folder) or training.save(self.folder, self.keep_last)
             raise Interrupted(
                 f"stopped at step {training.step} of {training.total_steps}, saved in {path}; "
                 "go on with --resume"

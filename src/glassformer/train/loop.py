@@ -126,7 +126,7 @@ def run(
             training.history.append({"kind": "step", **info, "seconds": round(training.seconds, 3)})
             evaluation, is_best = None, False
             due = training.step % config.evaluate_every == 0 if config.evaluate_every else ends_epoch
-            if due:
+            if due or training.step == training.total_steps:  # the last weights may be the best ones
                 evaluation, is_best = _judge(training, evaluate, epoch)
             if ends_epoch:
                 training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}

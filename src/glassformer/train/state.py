@@ -40,6 +40,7 @@ class Training:
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
+    _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
 
     KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations", "stopped_early",
             "seconds", "history", "total_steps", "fingerprint")  # fmt: skip
@@ -74,7 +75,13 @@ class Training:
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
         state = {key: getattr(self, key) for key in self.KEPT}
-        return save_state(folder, self.step, tensors, state, keep_last=keep_last)
+        self._saved = save_state(folder, self.step, tensors, state, keep_last=keep_last), self.step
+        return self._saved[0]
+
+    def saved_at(self, folder: Path) -> Path | None:
+        """The checkpoint in ``folder`` that this object wrote of the step it stands at, if it did."""
+        path, step = self._saved or (None, -1)
+        return path if path is not None and step == self.step and path.parent == folder else None
 
     def load(self, folder: Path) -> LoadedState:
         """Continue from the newest whole checkpoint; damaged newer ones are listed in ``skipped``.
