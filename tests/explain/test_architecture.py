@@ -47,7 +47,7 @@ def test_the_picture_is_plain_svg(detail):
     assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {"svg", "rect", "text", "path"}
     assert "style" not in {name for e in root.iter() for name in e.attrib}
     text = " ".join(root.itertext())
-    assert ("layer norm 64" in text) == (detail == "layers")
+    assert ("feed-forward" in text) == (detail == "layers")
 
 
 def test_names_are_text():

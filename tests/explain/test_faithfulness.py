@@ -10,20 +10,20 @@ from scipy.stats import spearmanr
 from glassformer.errors import InputError
 from glassformer.explain import faithfulness as f
 from glassformer.explain.methods import METHODS, explain
-from glassformer.explain.subject import text_subject
+from glassformer.explain.subject import Subject, text_subject
 
 from .test_gradients import LinearModel
 
 
 def linear_subject(n=11, weight=None):
     """The logit is the sum of the tokens' own values."""
-    from glassformer.explain.subject import Subject
-
     values = np.linspace(-2, 3, n) if weight is None else weight
+    n = len(values)
     rows = torch.zeros(n, 3)
     rows[:, 0] = torch.tensor(values, dtype=torch.float32)
     model = LinearModel(torch.tensor([1.0, 0, 0]))
-    return Subject(model, rows, {"mask": lambda: torch.zeros(n, 3)}, np.arange(n), ["no", "yes"], 1, np.ones(2) / 2), values
+    baselines = {"mask": lambda: torch.zeros(n, 3)}
+    return Subject(model, rows, baselines, np.arange(n), ["no", "yes"], 1, np.ones(2) / 2), values
 
 
 def sigmoid(x):
@@ -50,7 +50,9 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     rng = np.random.default_rng(0)
     for seed in range(30):
         subject, values = linear_subject(weight=rng.normal(0, 1, 13))
-        judged.append(f.judge(subject, {"truth": values, "lie": -values, "coin": rng.random(13)}, target=1, seed=seed))
+        judged.append(
+            f.judge(subject, {"truth": values, "lie": -values, "coin": rng.random(13)}, target=1, seed=seed)
+        )
     table = f.table(judged)
     for name in f.FIGURES:
         assert table["truth"][name]["better"]["interval"][0] > 0

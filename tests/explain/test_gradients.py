@@ -34,7 +34,9 @@ def subject(request, tiny, tiny_mean):
 def test_integrated_gradients_equal_captum_s(subject, target):
     number = subject.classes.index(target)
     for baseline in ("mask", "zero"):
-        ours = explain(subject, method="integrated_gradients", target=target, baseline=baseline, steps=37, max_steps=37)
+        ours = explain(
+            subject, method="integrated_gradients", target=target, baseline=baseline, steps=37, max_steps=37
+        )
         theirs = captum.attr.IntegratedGradients(forward_of(subject)).attribute(
             subject.rows[None], subject.baseline(baseline)[None], target=number, n_steps=37
         )
@@ -131,7 +133,9 @@ def test_attention_gradient_of_one_layer_by_finite_differences(tiny):
 def test_frozen_weights_are_no_obstacle(tiny):
     before = {name: p.requires_grad for name, p in tiny.model_.named_parameters()}
     try:
-        expected = {m: tiny.explain(TEXT, method=m).scores for m in ("attention_gradient", "gradient_x_input")}
+        expected = {
+            m: tiny.explain(TEXT, method=m).scores for m in ("attention_gradient", "gradient_x_input")
+        }
         for p in tiny.model_.parameters():
             p.requires_grad_(False)
         for method, scores in expected.items():

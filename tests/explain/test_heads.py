@@ -9,6 +9,9 @@ import torch
 from glassformer.errors import InputError
 from glassformer.explain import heads
 from glassformer.explain.subject import text_subject
+from glassformer.packing import Packing
+
+from .test_faithfulness import linear_subject
 
 WORDS = np.array([-1, 0, 1, 1, 2, 3, -1])
 
@@ -47,8 +50,6 @@ def test_a_silenced_head_gives_nothing_and_comes_back(tiny):
     layer = model.encoder.layers[1].attention
     before = layer.out.weight.detach().clone()
     x = torch.randn(5, 22, generator=torch.Generator().manual_seed(0))
-    from glassformer.packing import Packing
-
     whole = layer(x, Packing((5,)))
     with heads.silenced(model, 1, 0):
         first = layer(x, Packing((5,)))
@@ -81,34 +82,32 @@ def test_ablation(tiny):
         heads.ablation(tiny, texts, ["meh"] * 4)
 
 
-def test_a_map_that_misleads_is_found(tiny):
-    """Scores made to point at a word that does not matter, while another one decides."""
-    text = "a film it was dull"
-    probabilities = tiny.predict_proba(["a film it was", text])
-    subject = text_subject(tiny, text)
-    keep = np.arange(5)[:, None] != subject.words[None]
-    labels = tiny.decide(subject.chance(subject.logits(keep)))
-    decisive = [w for w in range(5) if labels[w] != subject.classes[subject.target]]
-    if not decisive:
-        pytest.skip(f"the tiny model learned something else: {probabilities}")
-    idle = next(w for w in range(5) if w not in decisive)
+class Decides:
+    """The part of a classifier that turns probabilities into labels."""
 
-    def pointing(subject):
-        scores = np.full(7, 0.01)
-        scores[idle + 1] = 0.9
-        scores[[w + 1 for w in decisive]] = 0.001
-        return scores
+    classes_ = np.array(["no", "yes"])
 
-    (found,) = heads.counter_examples(tiny, [text], scores=pointing)
-    words = text.split()
-    assert found.attended == words[idle]
-    assert found.decisive in {words[w] for w in decisive}
-    assert found.flips_to != found.label
-    assert found.without_decisive < found.without_attended
-    assert found.attended in found.in_words()
+    def decide(self, probabilities):
+        return self.classes_[probabilities.argmax(1)]
 
-    def honest(subject):
-        return pointing(subject)[::-1] * 0 + np.eye(7)[decisive[0] + 1]
 
-    assert heads.counter_examples(tiny, [text], scores=honest) == []
-    assert heads.counter_examples(tiny, ["a film"]) == []
+@pytest.mark.parametrize(("scores", "found"), [([9, 1, 1, 2, 3], True), ([1, 1, 9, 2, 3], False)])
+def test_a_map_that_misleads_is_found(scores, found):
+    """The answer hangs on "dull" alone; the first map points at "a"."""
+    subject, _ = linear_subject(weight=np.array([0.5, -1.0, 4.0, -0.5, -1.0]))
+    subject.shown.update(text="a not dull film !", offsets=[(0, 1), (2, 5), (6, 10), (11, 15), (16, 17)])
+    one = heads._counter_example(subject, Decides(), lambda s: np.array(scores, float), "mask")
+    assert (one is not None) == found
+    if one is not None:
+        assert (one.attended, one.decisive, one.label, one.flips_to) == ("a", "dull", "yes", "no")
+        assert one.attended_share == pytest.approx(9 / 16)
+        assert one.decisive_rank == 5
+        assert one.without_attended == pytest.approx(1 / (1 + np.exp(-1.5)))
+        assert one.without_decisive == pytest.approx(1 / (1 + np.exp(2.0)))
+        assert "“dull” is number 5" in one.in_words()
+
+
+def test_texts_without_a_misleading_map_are_left_out(tiny):
+    done = []
+    assert heads.counter_examples(tiny, ["a film", "!"], progress=done.append) == []
+    assert done == [1, 1]

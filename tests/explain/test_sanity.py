@@ -10,7 +10,11 @@ from glassformer.explain import sanity
 from glassformer.explain.methods import explain
 from glassformer.explain.subject import text_subject
 
-TEXTS = ["a wonderful film , it was not dull", "a dull film , it was not wonderful", "it was a dull , dull film"]
+TEXTS = [
+    "a wonderful film , it was not dull",
+    "a dull film , it was not wonderful",
+    "it was a dull , dull film",
+]
 
 
 def test_parts_become_noise_from_the_output_down(tiny):
@@ -45,7 +49,9 @@ def test_what_does_not_read_the_weights_fails_and_what_does_passes(tiny):
 def test_the_explained_label_stays_under_noise(tiny):
     subject = text_subject(tiny, TEXTS[0])
     for _, model in sanity.shuffled(tiny.model_):
-        assert explain(subject.under(model), method="gradient_x_input").target == subject.classes[subject.target]
+        assert (
+            explain(subject.under(model), method="gradient_x_input").target == subject.classes[subject.target]
+        )
 
 
 def test_synonyms_go_both_ways_and_stay_single_words():

@@ -43,7 +43,9 @@ def explain(
     from glassformer.saving import load
 
     if not Path(folder).is_dir():
-        raise ConfigError("no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'")
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
     clf = load(folder)
     inputs = gather(given).texts if hasattr(clf, "tokenizer_") else list(given)
     if len(inputs) > MOST:
@@ -83,7 +85,8 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 def explain_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
     given: Annotated[
-        list[str], typer.Argument(metavar="TEXT|IMAGE...", help="Texts, files of texts, or pictures; at most 20.")
+        list[str],
+        typer.Argument(metavar="TEXT|IMAGE...", help="Texts, files of texts, or pictures; at most 20."),
     ],
     method: Annotated[
         str,
@@ -95,7 +98,8 @@ def explain_command(
         str | None, typer.Option(metavar="LABEL", help="The label to explain; by default the predicted one.")
     ] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the method: unit=word.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="An option of the method: unit=word."),
     ] = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Test each picture: hide what it marks, and random parts.")
@@ -139,7 +143,9 @@ def _write(out: Path, made: Sequence[Any]) -> None:
     from glassformer.explain.render import page
 
     if out.suffix.lower() == ".html":
-        title = "" if len(made) == 1 else f"{len(made)} inputs, explained by {made[0].method.replace('_', ' ')}"
+        title = (
+            "" if len(made) == 1 else f"{len(made)} inputs, explained by {made[0].method.replace('_', ' ')}"
+        )
         out.write_text(page(made, title), encoding="utf-8")
     else:
         text = json.dumps([e.to_dict() for e in made], indent=2, ensure_ascii=False)

@@ -71,10 +71,16 @@ def _encoder(encoder: Any) -> Block:
     past = 2 if c.norm == "pre" else 1  # the norm too
     heads = f"{c.num_heads} heads of {c.d_model // c.num_heads}"
     attention = _part("self-attention", layer.attention, heads, past)
-    feed = _part("feed-forward", layer.feed_forward, f"{c.d_model} → {c.d_ff} → {c.d_model}, {c.activation}", past)
-    parts = [norms[0], attention, norms[1], feed] if c.norm == "pre" else [attention, norms[0], feed, norms[1]]
+    feed = _part(
+        "feed-forward", layer.feed_forward, f"{c.d_model} → {c.d_ff} → {c.d_model}, {c.activation}", past
+    )
+    parts = (
+        [norms[0], attention, norms[1], feed] if c.norm == "pre" else [attention, norms[0], feed, norms[1]]
+    )
     about = f"{c.norm}-norm, d_model {c.d_model}, {c.num_heads} heads, d_ff {c.d_ff}"
-    return Block("encoder layer", about, f"[N, {c.d_model}]", _count(encoder.layers), c.num_layers, parts=parts)
+    return Block(
+        "encoder layer", about, f"[N, {c.d_model}]", _count(encoder.layers), c.num_layers, parts=parts
+    )
 
 
 def _part(name: str, module: nn.Module, about: str = "", residual: int = 0) -> Block:
@@ -156,7 +162,9 @@ def _block(out: list[str], block: Block, y: int, open_: bool) -> int:
     name = f"{block.repeat} × {block.name}" if block.repeat > 1 else block.name
     out.append(_text(x + 14, y + 19, name, "ink", bold=True))
     out.append(_text(x + 14, y + 37, block.about, "muted"))
-    out.append(_text(x + width - 14, y + 19, f"{block.parameters:,}" if block.parameters else "–", "ink", "end"))
+    out.append(
+        _text(x + width - 14, y + 19, f"{block.parameters:,}" if block.parameters else "–", "ink", "end")
+    )
     out.append(_text(x + width - 14, y + 37, block.shape, "muted", "end"))
     top = y + BOX
     for part in parts:

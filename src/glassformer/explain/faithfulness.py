@@ -188,7 +188,9 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
     """The figures of one input in words; one input proves nothing about a method."""
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
     better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
-    judgement = {4: "The picture holds here", 0: "The picture misleads here"}.get(better, "The picture holds in part")
+    judgement = {4: "The picture holds here", 0: "The picture misleads here"}.get(
+        better, "The picture holds in part"
+    )
     return (
         f"{judgement}: hiding the tokens marked first lowers the probability by {fall:.3f}, hiding random ones by "
         f"{chance:.3f}; it is better than random orders in {better} of 4 figures."

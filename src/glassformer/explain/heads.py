@@ -89,7 +89,9 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
     layers = model.encoder.layers
     heads = model.encoder.config.num_heads
     if not (0 <= layer < len(layers) and 0 <= head < heads):
-        raise InputError(f"no head {head} in layer {layer}: there are {len(layers)} x {heads}", where="silenced")
+        raise InputError(
+            f"no head {head} in layer {layer}: there are {len(layers)} x {heads}", where="silenced"
+        )
     weight = layers[layer].attention.out.weight
     width = weight.shape[1] // heads
     part = slice(head * width, (head + 1) * width)

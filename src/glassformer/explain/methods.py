@@ -51,7 +51,12 @@ def explain_texts(
 
 
 def explain(
-    subject: Subject, *, method: str = "attention", target: Any = None, maps: bool | None = None, **options: Any
+    subject: Subject,
+    *,
+    method: str = "attention",
+    target: Any = None,
+    maps: bool | None = None,
+    **options: Any,
 ) -> Explanation:
     """Scores for every token or patch of one input.
 
@@ -66,7 +71,9 @@ def explain(
     check_method(method, target, options)
     number = target_number(subject, target)
     has_target = takes_target(method)
-    result = METHODS[method](subject, number, **options) if has_target else METHODS[method](subject, **options)
+    result = (
+        METHODS[method](subject, number, **options) if has_target else METHODS[method](subject, **options)
+    )
     kept, reads = result.maps, result.reads
     if maps and kept is None:
         kept, reads = attention_maps(subject)
@@ -105,10 +112,23 @@ def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
     """Raises InputError for a method, or an option of it, that is not there."""
     if method not in METHODS:
         raise InputError(f"no method {method!r}", where="explain", fix=nearest(method, list(METHODS)))
-    known = [name for name in inspect.signature(METHODS[method]).parameters if name not in ("subject", "target")]
-    known.append("maps")
-    for name in options:
+    known = {
+        k: p
+        for k, p in inspect.signature(METHODS[method]).parameters.items()
+        if k not in ("subject", "target")
+    }
+    for name, value in options.items():
+        if name == "maps":
+            continue
         if name not in known:
-            raise InputError(f"{method} has no option {name!r}", where="explain", fix=nearest(name, known))
+            raise InputError(
+                f"{method} has no option {name!r}", where="explain", fix=nearest(name, [*known, "maps"])
+            )
+        default = known[name].default
+        kind = int if default is None else type(default)  # layers, heads and windows are None by default
+        fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+        if not (fits or (default is None and value is None)):
+            wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
+            raise InputError(f"{name} is {wanted}, not {value!r}", where=method)
     if target is not None and not takes_target(method):
         raise InputError(f"{method} has no target", where="explain", fix="Leave target out")

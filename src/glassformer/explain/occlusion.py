@@ -27,7 +27,9 @@ def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
     for n, s, step in zip(shape, size, stride, strict=True):
         if not 1 <= s <= n or step < 1:
             what = f"a window of {s} with stride {step} on {n}"
-            raise InputError(what, where="occlusion", fix=f"Use a window of 1 to {n} and a stride of 1 or more")
+            raise InputError(
+                what, where="occlusion", fix=f"Use a window of 1 to {n} and a stride of 1 or more"
+            )
     starts = [
         [i * step for i in range(1 + -(-(n - s) // step))]
         for n, s, step in zip(shape, size, stride, strict=True)

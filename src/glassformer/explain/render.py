@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from glassformer.explain.result import Explanation
-from glassformer.explain.view import view_of
+from glassformer.explain.view import inert, view_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 ABOUT = {
@@ -103,10 +103,12 @@ def asset(name: str) -> str:
 @cache
 def environment(*folders: Path) -> Environment:
     """Templates of these folders, in which every value is escaped."""
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
+    made.filters["inert"] = lambda value: inert(str(value))
+    return made
 
 
 def policy(css: str, script: str, *, pictures: bool = False) -> str:
@@ -117,5 +119,3 @@ def policy(css: str, script: str, *, pictures: bool = False) -> str:
     )
     images = " img-src data:;" if pictures else ""
     return f"default-src 'none';{images} style-src {style}; script-src {code}; base-uri 'none'; form-action 'none'"
-
-

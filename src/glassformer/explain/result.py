@@ -52,7 +52,11 @@ class Explanation:
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """The tokens with the highest scores; patches are named by row and column."""
         flat = self.scores.ravel()
-        names = self.tokens if self.scores.ndim == 1 else [f"({i}, {j})" for i, j in np.ndindex(self.scores.shape)]
+        names = (
+            self.tokens
+            if self.scores.ndim == 1
+            else [f"({i}, {j})" for i, j in np.ndindex(self.scores.shape)]
+        )
         return [(names[i], float(flat[i])) for i in np.argsort(-flat, kind="stable")[:count]]
 
     def words(self) -> list[tuple[str, float]]:

@@ -57,7 +57,9 @@ def randomisation(
     before = [_flat(s, explain(s, method=method, maps=False, **options).scores) for s in subjects]
     records = []
     for name, model in shuffled(subjects[0].model, seed):
-        after = [_flat(s, explain(s.under(model), method=method, maps=False, **options).scores) for s in subjects]
+        after = [
+            _flat(s, explain(s.under(model), method=method, maps=False, **options).scores) for s in subjects
+        ]
         alike = np.array([spearman(a, b) for a, b in zip(before, after, strict=True)])
         records.append({"down to": name, **summary(alike)})
     return records
@@ -163,7 +165,9 @@ def stability(
     }  # fmt: skip
 
 
-def _alike(clf: Any, text: str, other: str, method: str, options: dict[str, Any]) -> tuple[float, bool] | None:
+def _alike(
+    clf: Any, text: str, other: str, method: str, options: dict[str, Any]
+) -> tuple[float, bool] | None:
     """Rank correlation over the words that both texts share place by place, and whether the label stayed."""
     first = explain_text(clf, text, method=method, maps=False, **options)
     target = {} if first.target is None else {"target": first.target}
@@ -172,4 +176,6 @@ def _alike(clf: Any, text: str, other: str, method: str, options: dict[str, Any]
     same = [i for i in range(min(len(a), len(b))) if a[i][0] == b[i][0]]
     if len(a) != len(b) or len(same) < 3:
         return None
-    return spearman(np.array([a[i][1] for i in same]), np.array([b[i][1] for i in same])), first.label == second.label
+    return spearman(
+        np.array([a[i][1] for i in same]), np.array([b[i][1] for i in same])
+    ), first.label == second.label

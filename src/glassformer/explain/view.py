@@ -126,17 +126,27 @@ def text_view(
     data, first = _data(unit, rows, rollout_row, flow, maps, scores, signed, method, max_pairs)
     data["special"] = sorted(special)
     shades = _shades(first)
-    text = _inert(text)
+    text = inert(text)
     pieces, end = [], 0
     for u in range(int(unit.max()) + 1):
         if u in special:
-            pieces.append(Piece(" " if pieces else "", _inert(special[u]), shades[u], True))
+            pieces.append(Piece(" " if pieces else "", inert(special[u]), shades[u], True))
             continue
         start, stop = spans[int(words[np.flatnonzero(unit == u)[0]])]
-        pieces.append(Piece(text[end:start] or (" " if pieces and pieces[-1].special else ""), text[start:stop], shades[u]))
+        pieces.append(
+            Piece(
+                text[end:start] or (" " if pieces and pieces[-1].special else ""), text[start:stop], shades[u]
+            )
+        )
         end = stop
     return View(
-        label, predicted, probability, pieces, text[end:].strip(), _caption(first, special, data["scores"]), data
+        label,
+        predicted,
+        probability,
+        pieces,
+        text[end:].strip(),
+        _caption(first, special, data["scores"]),
+        data,
     )
 
 
@@ -160,9 +170,7 @@ def _image_view(e: Explanation, common: dict[str, Any], numbers: dict[str, Any])
     data["special"] = sorted(special)
     shades = _shades(first)
     h, w = height / gh, width / gw
-    patches = [
-        Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)
-    ]
+    patches = [Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)]
     file = io.BytesIO()
     Image.fromarray(e.image).save(file, "PNG", optimize=True)
     pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
@@ -238,7 +246,7 @@ def _caption(values: np.ndarray, special: dict[int, str], scores: list[float] | 
     if scores is not None:
         low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
         return f"scores from {low} to {high}, {whole} in all"
-    shares = [f"{_inert(name)} {100 * values[u]:.0f}{THIN}%" for u, name in special.items()]
+    shares = [f"{inert(name)} {100 * values[u]:.0f}{THIN}%" for u, name in special.items()]
     words = sum(v for u, v in enumerate(values) if u not in special)
     return " \u00b7 ".join([*shares, f"words {100 * words:.0f}{THIN}%"])
 
@@ -248,7 +256,7 @@ def _figure(value: float) -> str:
     return np.format_float_positional(float(f"{value:.3g}"), trim="-").replace("-", "\u2212")
 
 
-def _inert(text: str) -> str:
+def inert(text: str) -> str:
     """The text, as long as before, without what could steer a terminal or turn the page's direction."""
     bad = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x7F}
     return "".join(
