@@ -278,7 +278,7 @@ def test_dropout_zeroes_weights_and_scales_the_rest():
 )
 def test_choice_of_branch(lengths, kv_lengths, dropout, weights, wanted):
     q = torch.zeros(sum(lengths), 1, 2)
-    assert choose_branch(q, Packing(lengths), Packing(kv_lengths), False, dropout, weights) == wanted
+    assert choose_branch(q, q, q, Packing(lengths), Packing(kv_lengths), False, dropout, weights) == wanted
 
 
 def test_auto_at_a_long_length_equals_explicit():

@@ -17,13 +17,14 @@ from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.groups import Group, groups_of
 from glassformer.packing import Packing
 
-Branch = Literal["auto", "explicit", "grouped", "fused", "varlen"]
-BRANCHES = ("auto", "explicit", "grouped", "fused", "varlen")
+Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen"]
+BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen")
 LONG = 1024  # from here on the weights of one group would not fit a cache, let alone be kept
 NOWHERE = float("-inf")
 
@@ -84,12 +85,17 @@ def attend(
     if one_head:
         q, k, v = q[:, None], k[:, None], v[:, None]
     if branch == "auto":
-        branch = choose_branch(q, q_packing, kv_packing, causal, dropout, return_weights)
+        branch = choose_branch(q, k, v, q_packing, kv_packing, causal, dropout, return_weights)
     if dropout > 0.0 and branch != "explicit":
         raise ConfigError(f"the {branch} branch has no dropout", where="attend", fix="Use branch=explicit")
     weights = None
     if branch == "explicit":
         out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, factor, dropout)
+    elif branch == "kernel":
+        if not kernels.supports(q, k, v):
+            reason = kernels.why_not() or "it wants bf16 on a CPU and heads of a multiple of 16"
+            raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
+        out = kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, factor)
     elif branch == "varlen":
         out = _varlen(q, k, v, q_packing, kv_packing, factor)
     elif branch == "fused":
@@ -104,7 +110,14 @@ def attend(
 
 
 def choose_branch(
-    q: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, dropout: float, weights: bool
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    dropout: float,
+    weights: bool,
 ) -> Branch:
     """The fastest branch that can do what is asked, as measured by ``benchmarks/attention.py``."""
     if weights or dropout > 0.0:
@@ -112,6 +125,8 @@ def choose_branch(
     if q.is_cuda:
         half = q.dtype in (torch.bfloat16, torch.float16)
         return "varlen" if half and not causal and q.shape[-1] % 8 == 0 else "fused"
+    if kernels.supports(q, k, v):
+        return "kernel"
     longest = max(q_packing.max_length, kv_packing.max_length)
     return "fused" if longest >= LONG else "grouped"
 

@@ -1,0 +1,157 @@
+"""Attention in C for processors with AVX512-BF16, built on the user's machine when it is first wanted.
+
+One second of ``cc``, kept in the user's cache folder. Without a compiler or such a processor, or with
+``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from glassformer.packing import Packing
+from glassformer.runtime import cpu_flags
+
+SOURCE = Path(__file__).with_name("attention.c")
+FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-lm", "-lpthread")
+WANTED = frozenset({"avx512f", "avx512_bf16", "avx512bw", "avx512dq", "avx512vl"})
+POINTERS = ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "lse")
+STRIDES = (
+    "q_stride",
+    "k_stride",
+    "v_stride",
+    "out_stride",
+    "grad_stride",
+    "dq_stride",
+    "dk_stride",
+    "dv_stride",
+)
+TABLES = ("q_starts", "q_lengths", "k_starts", "k_lengths")
+SIZES = ("sequences", "heads", "dim", "longest_q", "longest_k")
+
+
+class Job(ctypes.Structure):
+    """``Job`` of attention.c, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in POINTERS),
+        *((name, ctypes.c_int64) for name in STRIDES),
+        *((name, ctypes.c_void_p) for name in TABLES),
+        *((name, ctypes.c_int64) for name in SIZES),
+        ("causal", ctypes.c_int32),
+        ("threads", ctypes.c_int32),
+        ("scale", ctypes.c_float),
+    ]
+
+
+def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether the kernel computes this: bf16 on a CPU, heads of a multiple of 16, and it could be built."""
+    return (
+        q.dtype == k.dtype == v.dtype == torch.bfloat16
+        and q.device.type == "cpu"
+        and q.shape[2] % 16 == 0
+        and q.shape[1:] == k.shape[1:] == v.shape[1:]
+        and why_not() is None
+    )
+
+
+@cache
+def why_not() -> str | None:
+    """Why the kernel is not used on this machine; None where it is. Builds it if that was not done yet."""
+    if os.environ.get("GLASSFORMER_KERNELS", "1") == "0":
+        return "switched off by GLASSFORMER_KERNELS=0"
+    if not cpu_flags() >= WANTED:
+        return "the processor has no AVX512-BF16"
+    try:
+        _library()
+    except (OSError, subprocess.SubprocessError) as error:
+        detail = getattr(error, "stderr", None) or str(error)
+        return f"could not be built: {str(detail).strip().splitlines()[0]}"
+    return None
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    file = _build()
+    library = ctypes.CDLL(str(file))
+    library.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int)
+    library.run.restype = ctypes.c_int
+    return library
+
+
+def _build() -> Path:
+    """The compiled kernel from the user's cache, compiled now if it is not there."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise OSError("no C compiler (cc, gcc or clang) was found")
+    made_of = (SOURCE.read_bytes(), " ".join(FLAGS).encode(), " ".join(sorted(cpu_flags())).encode())
+    key = hashlib.sha256(b"\0".join((*made_of, platform.platform().encode()))).hexdigest()[:16]
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
+    file = home / f"attention-{key}.so"
+    if not file.exists():
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=home) as folder:  # two processes may build at the same time
+            fresh = Path(folder) / file.name
+            command = [compiler, str(SOURCE), "-o", str(fresh), *FLAGS]
+            subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+            os.replace(fresh, file)
+    return file
+
+
+def _run(
+    backward: bool, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float, **tensors: Tensor
+) -> None:
+    """Each tensor is ``[N, H, K]`` with contiguous heads and places, under its name in attention.c."""
+    job = Job(causal=causal, threads=torch.get_num_threads(), scale=scale)
+    for name, x in tensors.items():
+        setattr(job, name, x.data_ptr())
+        if name != "lse":
+            setattr(job, "out_stride" if name == "o" else f"{name}_stride", x.stride(0))
+    tables = {"q_starts": q_packing.starts, "q_lengths": q_packing.lengths,
+              "k_starts": kv_packing.starts, "k_lengths": kv_packing.lengths}  # fmt: skip
+    arrays = {name: (ctypes.c_int64 * len(values))(*values) for name, values in tables.items()}
+    for name, array in arrays.items():
+        setattr(job, name, ctypes.addressof(array))
+    q = tensors["q"]
+    job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
+    job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
+    if _library().run(ctypes.byref(job), int(backward)):
+        raise MemoryError("attention: no memory for a head's working set")
+
+
+def _rows(x: Tensor) -> Tensor:
+    """``x`` as the kernel can read it: heads and places contiguous; only the row stride is free."""
+    return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] and x.stride(0) % 2 == 0 else x.contiguous()
+
+
+class KernelAttention(torch.autograd.Function):
+    """softmax(Q K^T * scale) V over packed rows, without padding and without keeping the weights."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float):  # type: ignore[override]
+        q, k, v = _rows(q), _rows(k), _rows(v)
+        out = q.new_empty(q.shape)  # [N, H, K]
+        lse = q.new_empty(q.shape[:2], dtype=torch.float32)  # [N, H]
+        _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, lse=lse)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.settings = q_packing, kv_packing, causal, scale
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # type: ignore[override]
+        q, k, v, out, lse = ctx.saved_tensors
+        dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+        _run(True, *ctx.settings, q=q, k=k, v=v, out=out, grad=_rows(grad), lse=lse, dq=dq, dk=dk, dv=dv)
+        return dq, dk, dv, None, None, None, None
