@@ -136,7 +136,7 @@ def main() -> None:
         }
         console.print(f"{method}: stability measured")
 
-    found = heads.counter_examples(clf, [t for t in sentences[:1000]])
+    found = heads.counter_examples(clf, sentences[:1000])
     result = {
         "run": name, "weights_source": clf.weights_source_, "data": args.data, "count": len(texts),
         "seed": args.seed, "max_length": clf.max_length, "hidden_by": "mask", "random_orders": args.draws,

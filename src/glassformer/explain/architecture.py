@@ -173,8 +173,9 @@ def _block(out: list[str], block: Block, y: int, open_: bool) -> int:
         out.append(_text(x + 170, top + 20, part.about, "muted"))
         out.append(_text(x + width - 26, top + 20, f"{part.parameters:,}", "muted", "end"))
         if part.residual:  # the way past it
+            start = top - 3 - (part.residual - 1) * (PART + 6)
             out.append(
-                f'<path d="M{x + 34} {top - 3 - (part.residual - 1) * (PART + 6)}H{x + 18}V{top + PART + 3}H{x + 30}m-5 -4l5 4l-5 4" fill="none" '
+                f'<path d="M{x + 34} {start}H{x + 18}V{top + PART + 3}H{x + 30}m-5 -4l5 4l-5 4" fill="none" '
                 f'stroke="{_colour("held")}" stroke-width="1.4"/>'
             )
         top += PART + 6

@@ -96,8 +96,8 @@ pathetic pitiful|brilliant dazzling|memorable unforgettable|predictable foreseea
 
 def synonyms() -> dict[str, str]:
     """Word -> another for the same, both ways."""
-    pairs = [line.split() for line in re.split(r"[|\n]", SYNONYMS) if line.strip()]
-    return {a: b for a, b in pairs} | {b: a for a, b in reversed(pairs)}
+    pairs = [(a, b) for a, b in (line.split() for line in re.split(r"[|\n]", SYNONYMS) if line.strip())]
+    return dict(pairs) | {b: a for a, b in reversed(pairs)}
 
 
 def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:

@@ -63,13 +63,13 @@ class View:
 def view_of(explanation: Explanation, *, max_pairs: int = MAX_PAIRS) -> View:
     """An explanation with its scores as the first view, and its maps, where it has them, behind it."""
     e = explanation
-    maps = e.maps
-    reads = e.reads if e.reads is not None or maps is None else np.eye(maps.shape[-1])[0]
-    numbers = dict(
-        rows=np.zeros((0, 0, e.scores.size)) if maps is None else np.einsum("t,lhts->lhs", reads, maps),
-        flow=None if maps is None else rollout(maps), reads=reads, maps=maps, max_pairs=max_pairs,
-    )  # fmt: skip
-    common = dict(predicted=str(e.label), probability=e.probability, method=e.method)
+    maps, reads = e.maps, e.reads
+    rows, flow = np.zeros((0, 0, e.scores.size)), None
+    if maps is not None:
+        reads = np.eye(maps.shape[-1])[0] if reads is None else reads
+        rows, flow = np.einsum("t,lhts->lhs", reads, maps), rollout(maps)
+    numbers: dict[str, Any] = dict(rows=rows, flow=flow, reads=reads, maps=maps, max_pairs=max_pairs)
+    common: dict[str, Any] = dict(predicted=str(e.label), probability=e.probability, method=e.method)
     if e.image is None:
         signed = e.target is not None
         return text_view(e.text, e.tokens, e.offsets, scores=e.scores, signed=signed, **common, **numbers)
@@ -118,7 +118,7 @@ def text_view(
     words = word_numbers(tokens, offsets)
     spans = word_spans(words, offsets)
     unit = _units(words)
-    special = {int(unit[i]): str(tokens[i]) for i in np.flatnonzero(words < 0)}
+    special = {int(unit[i]): str(tokens[i]) for i in np.flatnonzero(words < 0).tolist()}
     if rollout_row is None and flow is not None and reads is not None:
         rollout_row = reads @ flow
     if rollout_row is not None and rollout_row.shape != (t,):
