@@ -371,10 +371,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
 
     def explain(self, X: str, *, method: str = "attention", target: Any = None, **options: Any):
         """Scores for the tokens of one text; methods and their options are in ``glassformer.explain.methods``."""
-        from glassformer.explain.methods import explain_text
+        from glassformer.explain.methods import explain_input
 
         check_is_fitted(self, "model_")
-        return explain_text(self, check_texts([X])[0], method=method, target=target, **options)
+        return explain_input(self, check_texts([X])[0], method=method, target=target, **options)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -60,10 +60,9 @@ def explain(
 def _trust(clf: Any, x: Any, e: Any) -> str:
     from glassformer.explain.faithfulness import judge, verdict_on_one
     from glassformer.explain.methods import target_number
-    from glassformer.explain.subject import text_subject
+    from glassformer.explain.subject import subject_of
 
-    make = getattr(clf, "subject", None)  # a classifier of images makes its own
-    subject = make(x) if make is not None else text_subject(clf, x)
+    subject = subject_of(clf, x)
     figures = judge(subject, {e.method: e.scores}, target=target_number(subject, e.target), draws=10)
     return verdict_on_one(figures[e.method], figures["random"])
 

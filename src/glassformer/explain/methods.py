@@ -14,7 +14,7 @@ from glassformer.explain.attention import attention, attention_gradient, attenti
 from glassformer.explain.gradients import gradient_x_input, integrated_gradients
 from glassformer.explain.occlusion import occlusion
 from glassformer.explain.result import Explanation, Scores
-from glassformer.explain.subject import Subject, attention_maps, text_subject
+from glassformer.explain.subject import Subject, attention_maps, subject_of
 
 # Those that take a target explain one label; the others show where the model looked.
 METHODS: dict[str, Callable[..., Scores]] = {
@@ -27,25 +27,25 @@ METHODS: dict[str, Callable[..., Scores]] = {
 }
 
 
-def explain_text(
-    clf: Any, text: str, *, method: str = "attention", target: Any = None, **options: Any
+def explain_input(
+    clf: Any, x: Any, *, method: str = "attention", target: Any = None, **options: Any
 ) -> Explanation:
-    """Scores for the tokens of one text, from the fp32 model; see ``explain``."""
+    """Scores for the tokens of one text, or the patches of one picture, from the fp32 model; see ``explain``."""
     check_method(method, target, options)
-    return explain(text_subject(clf, text), method=method, target=target, **options)
+    return explain(subject_of(clf, x), method=method, target=target, **options)
 
 
-def explain_texts(
+def explain_inputs(
     clf: Any,
-    texts: Iterable[str],
+    inputs: Iterable[Any],
     *,
     method: str = "attention",
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Iterator[Explanation]:
-    """Explanations of many texts, one after the other; ``progress`` is called with 1 after each."""
-    for text in texts:
-        yield explain_text(clf, text, method=method, **options)
+    """Explanations of many inputs, one after the other; ``progress`` is called with 1 after each."""
+    for x in inputs:
+        yield explain_input(clf, x, method=method, **options)
         if progress is not None:
             progress(1)
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from glassformer.explain.faithfulness import spearman, summary
-from glassformer.explain.methods import explain, explain_text
+from glassformer.explain.methods import explain, explain_input
 from glassformer.explain.subject import Subject
 
 LIMIT = 0.5  # a mean rank correlation from here on counts as "hardly changes"
@@ -169,9 +169,9 @@ def _alike(
     clf: Any, text: str, other: str, method: str, options: dict[str, Any]
 ) -> tuple[float, bool] | None:
     """Rank correlation over the words that both texts share place by place, and whether the label stayed."""
-    first = explain_text(clf, text, method=method, maps=False, **options)
+    first = explain_input(clf, text, method=method, maps=False, **options)
     target = {} if first.target is None else {"target": first.target}
-    second = explain_text(clf, other, method=method, maps=False, **target, **options)
+    second = explain_input(clf, other, method=method, maps=False, **target, **options)
     a, b = first.words(), second.words()
     same = [i for i in range(min(len(a), len(b))) if a[i][0] == b[i][0]]
     if len(a) != len(b) or len(same) < 3:

@@ -182,3 +182,52 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         classes.index(label), probabilities, temperature=clf.temperature_, judge=judge,
         shown={"text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "label": label},
     )  # fmt: skip
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
+    """A picture under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
+
+    Baselines: ``mask`` is a picture of the transform's mean colour, ``mean`` one of the picture's own, both at the
+    patches' own positions; ``zero`` is no vector at all.
+    """
+    model = clf.model_.eval()
+    device = next(model.parameters()).device
+    pixels = np.asarray(clf.transform_.picture(picture))  # [C, height, width] uint8
+    values = clf.transform_.normalise(torch.from_numpy(pixels)[None].to(device))
+    height, width = (int(size) for size in model.config.embedding.patch_size)
+    grid = (pixels.shape[1] // height, pixels.shape[2] // width)
+
+    def embed(values: Tensor) -> Tensor:
+        with torch.no_grad():
+            return model.embeddings(values)[0].float()  # [T, D]
+
+    rows = embed(values)
+    fixed = len(rows) - grid[0] * grid[1]  # [CLS] and the like come first
+    words = np.concatenate([np.full(fixed, -1), np.arange(grid[0] * grid[1])])
+    special = torch.from_numpy(words < 0).to(device)
+    with torch.inference_mode():
+        logits = run_rows(model, rows, Packing.uniform(1, len(rows), device)).logits
+    assert logits is not None
+    probabilities = torch.softmax(logits[0].double() / clf.temperature_, 0).cpu().numpy()
+    label = clf.decide(probabilities[None])[0]
+    classes = clf.classes_.tolist()
+    seen = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # what lies in patches
+    image = np.ascontiguousarray(np.repeat(seen, 3, 2) if seen.shape[2] == 1 else seen[:, :, :3])
+    return Subject(
+        model, rows,
+        {
+            "mask": lambda: embed(torch.zeros_like(values)),
+            "mean": lambda: embed(values.mean((2, 3), keepdim=True).expand_as(values)),
+            "zero": lambda: torch.where(special[:, None], rows, 0.0),
+        },
+        words, classes, classes.index(label), probabilities, grid=grid, temperature=clf.temperature_, judge=judge,
+        shown={"text": "", "tokens": [], "offsets": [], "image": image, "label": label},
+    )  # fmt: skip
+
+
+def subject_of(clf: Any, x: Any, judge: nn.Module | None = None) -> Subject:
+    """A text or a picture, whichever the classifier reads."""
+    return (text_subject if hasattr(clf, "tokenizer_") else picture_subject)(clf, x, judge)

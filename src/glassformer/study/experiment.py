@@ -31,7 +31,7 @@ from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.explain.architecture import blocks
 from glassformer.explain.attention import rollout
-from glassformer.explain.methods import explain_text
+from glassformer.explain.methods import explain_input
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
 from glassformer.recipe import Recipe, build_recipe
@@ -290,7 +290,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
     for i in chosen:
-        e = explain_text(clf, split.texts[i])
+        e = explain_input(clf, split.texts[i])
         assert e.maps is not None
         first = e.maps.shape[-1] > 1 and bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
         rows = e.maps[:, :, 0] if first else e.maps.mean(2)  # [L, H, T]
