@@ -95,6 +95,7 @@ def main() -> None:
     parser.add_argument("--noise", type=int, default=30, help="texts for the randomisation check")
     parser.add_argument("--stable", type=int, default=200, help="sentences for stability")
     parser.add_argument("--ablate", type=int, default=200, help="texts for heads and their ablation")
+    parser.add_argument("--search", type=int, default=1000, help="sentences searched for counter-examples")
     parser.add_argument("--draws", type=int, default=5, help="random orders a text")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("runs"))
@@ -136,7 +137,7 @@ def main() -> None:
         }
         console.print(f"{method}: stability measured")
 
-    found = heads.counter_examples(clf, sentences[:1000])
+    found = heads.counter_examples(clf, sentences[: args.search])
     result = {
         "run": name, "weights_source": clf.weights_source_, "data": args.data, "count": len(texts),
         "seed": args.seed, "max_length": clf.max_length, "hidden_by": "mask", "random_orders": args.draws,
@@ -160,7 +161,7 @@ def main() -> None:
         "synonyms": "our own list of about 75 pairs (explain/sanity.py)",
         "heads": head_part(clf, texts[: args.ablate], labels[: args.ablate]),
         "counter_examples": {
-            "searched": min(1000, len(sentences)), "found": len(found),
+            "searched": min(args.search, len(sentences)), "found": len(found),
             "clearest": [{**asdict(c), "in_words": c.in_words()} for c in found[:5]],
         },
         **environment(),

@@ -163,6 +163,7 @@ def test_layer_head_and_word_are_chosen_with_the_keyboard(opened):
     column = e.maps[2, 1, :, 2]
     assert shares(tab).startswith(f"“wonderful” is read by: {e.tokens[int(column.argmax())]} ")
     tab.locator("summary").first.click()
+    tab.locator(".figures tbody tr").nth(5).wait_for()  # the event comes a moment later
     assert tab.locator(".figures tbody tr").count() == 6
     tab.locator("article.map .w").nth(2).focus()
     tab.keyboard.press("Escape")
