@@ -87,13 +87,22 @@ def test_the_architecture_is_drawn_from_what_the_run_noted(make_run):
     folder = make_run(n=300, steps=60, layers=2, heads=3)
     metrics = json.loads((folder / "metrics.json").read_text())
     before = Page(write_report(folder)).tags["svg"]
-    layer = {"name": "<script>layer", "about": "a & b", "shape": "[N, 7]", "parameters": 1234, "repeat": 3, "parts": []}
+    layer = {
+        "name": "<script>layer",
+        "about": "a & b",
+        "shape": "[N, 7]",
+        "parameters": 1234,
+        "repeat": 3,
+        "parts": [],
+    }
     (folder / "metrics.json").write_text(json.dumps(metrics | {"architecture": [layer]}))
     page = Page(write_report(folder))
     assert page.tags["svg"] == before + 2
     assert "3 × <script>layer" in page.words
     assert "1,234 parameters in all" in page.words
-    (folder / "metrics.json").write_text(json.dumps(metrics | {"architecture": [layer | {"parameters": "many"}]}))
+    (folder / "metrics.json").write_text(
+        json.dumps(metrics | {"architecture": [layer | {"parameters": "many"}]})
+    )
     with pytest.raises(DataError, match=r"metrics\.json: the architecture cannot be drawn"):
         write_report(folder)
 
