@@ -65,6 +65,7 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     assert f.verdict(table["coin"]).startswith("No reason to believe it")
     assert f.verdict(table["truth"], randomised=0.8).startswith("Do not believe it: it hardly changes")
     assert f.verdict(table["truth"], randomised=0.1).startswith("Believe it:")
+    assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
     one = judged[0]
     assert "The picture holds here" in f.verdict_on_one(one["truth"], one["random"])
     assert "The picture misleads here" in f.verdict_on_one(one["lie"], one["random"])

@@ -20,6 +20,7 @@ from glassformer.explain.subject import Subject
 SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 FEW = (0.01, 0.05, 0.1, 0.2, 0.5)
 FIGURES = ("deletion", "insertion", "comprehensiveness", "sufficiency")
+LEAST = 20  # inputs below which an interval over them says nothing
 BETTER = {"deletion": -1, "insertion": 1, "comprehensiveness": 1, "sufficiency": -1}  # 1: higher is better
 
 
@@ -171,6 +172,8 @@ def verdict(row: dict[str, Any], randomised: float | None = None) -> str:
         f"hiding the first tokens takes {gain['mean']:+.3f} more off the probability than hiding random ones "
         f"(95 % interval {low:+.3f} to {high:+.3f}, {gain['n']} inputs)"
     )
+    if gain["n"] < LEAST:
+        return f"Too few inputs to say: {evidence}."
     if randomised is not None and randomised >= 0.5:
         doubt = f"it hardly changes when the weights are noise (rank correlation {randomised:.2f})"
         return f"Do not believe it: {doubt}, so it cannot show what the model learned; {evidence}."
