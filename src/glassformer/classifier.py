@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from tokenizers import Tokenizer
 
 from glassformer.data.batching import BatchSettings
@@ -124,13 +123,6 @@ class TextClassifier(Estimator):
         values = locals()
         for name in fit_parameters():
             setattr(self, name, values[name])
-
-    def explain(self, X: str, *, method: str = "attention", target: Any = None):
-        """Where the model looks in one text; see ``glassformer.explain``."""
-        from glassformer.explain.attention import explain_text
-
-        check_is_fitted(self, "model_")
-        return explain_text(self, check_texts([X])[0], method=method, target=target)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

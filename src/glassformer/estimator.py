@@ -276,6 +276,16 @@ class Estimator(ClassifierMixin, BaseEstimator):
         """What the head reads of each example, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")
 
+    def explain(self, X: Any, *, method: str = "attention", target: Any = None, **options: Any):
+        """Scores for the tokens of one text or the patches of one picture.
+
+        Methods and their options: ``glassformer.explain.methods``.
+        """
+        from glassformer.explain.methods import explain_input
+
+        check_is_fitted(self, "model_")
+        return explain_input(self, self._check([X])[0], method=method, target=target, **options)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False

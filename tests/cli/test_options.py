@@ -35,6 +35,7 @@ OPTIONS = {
     "translate": ["--beam", "--out", "--text-column", "given...", "run"],
     "predict": ["--out", "--text-column", "given...", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
+    "explain": ["--method", "--out", "--set", "--target", "--trust", "given...", "run"],
     "data": [],
     "data list": [],
     "data show": ["--json", "--label-column", "--text-column", "name"],

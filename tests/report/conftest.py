@@ -12,6 +12,7 @@ import pytest
 
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.report.maps import encode
 
 OPENINGS = [
     "I went in expecting very little.", "My wife picked this one.", "Seen at a festival last autumn.",
@@ -112,8 +113,12 @@ def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> d
     rows = np.exp(logits)
     rows /= rows.sum(-1, keepdims=True)
     rollout = rows.mean((0, 1))
+    own = np.random.default_rng(len(tokens))  # what else is drawn must not depend on the text's length
+    maps = np.exp(own.normal(0, 1.0, (layers, heads, len(tokens), len(tokens))))
+    maps /= maps.sum(-1, keepdims=True)
+    maps[:, :, 0] = rows
     return {"text": text, "tokens": tokens, "offsets": offsets, "cls_rows": rows.round(5).tolist(),
-            "rollout": rollout.round(5).tolist()}  # fmt: skip
+            "rollout": rollout.round(5).tolist(), "maps": encode(maps)}  # fmt: skip
 
 
 def doctor(hostile: str) -> dict[str, Any]:

@@ -154,17 +154,48 @@ def example(**changes) -> dict:
 def test_pieces_of_a_word_are_added_up_and_special_tokens_stand_apart():
     (one,), left_out = maps.prepare([example()])
     assert left_out == 0
-    assert one.pieces == [("", "unbelievable", 10), ("", ",", 2), (" ", "yes", 5)]
+    assert [(p.before, p.text, p.shade, p.special) for p in one.pieces] == [
+        ("", "[CLS]", "h10", True), (" ", "unbelievable", "h8", False), ("", ",", "h1", False),
+        (" ", "yes", "h4", False), (" ", "[SEP]", "h2", True),
+    ]  # fmt: skip
     assert one.unread == "and more"
     assert one.caption == f"[CLS] 40{THIN}% · [SEP] 10{THIN}% · words 50{THIN}%"
-    assert one.data["owner"] == [-1, 0, 0, 0, 1, 2, -1]
-    assert one.data["shape"] == [3, 2, 7]
+    assert one.data["special"] == [0, 4]
+    assert one.data["shape"] == [3, 2, 5]
     sent = (np.frombuffer(base64.b64decode(one.data["rows"]), np.uint8) / 255.0) ** 2
-    assert sent.reshape(3, 2, 7)[1, 1] == pytest.approx(example()["cls_rows"][1][1], abs=0.004)
+    assert sent.reshape(3, 2, 5)[1, 1] == pytest.approx([0.4, 0.3, 0.05, 0.15, 0.1], abs=0.004)
+    assert (one.data["pairs"], one.data["flow"]) == ("", "")
+
+
+def test_maps_between_words():
+    """Rows of pieces are averaged, columns added up; what is decoded still sums to 1."""
+    maps = np.random.default_rng(3).dirichlet(np.ones(7), (3, 2, 7))
+    rows = maps[:, :, 0]
+    (one,), _ = maps_of(maps, rows)
+    pairs = (np.frombuffer(base64.b64decode(one.data["pairs"]), np.uint8) / 255.0) ** 2
+    pairs = pairs.reshape(3, 2, 5, 5)
+    group = np.array([[1, 0, 0, 0, 0, 0, 0], [0, 1, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 0, 0], [0, 0, 0, 0, 0, 1, 0],
+                      [0, 0, 0, 0, 0, 0, 1.0]])  # fmt: skip
+    expected = (group / group.sum(1, keepdims=True)) @ maps @ group.T
+    np.testing.assert_allclose(pairs, expected, atol=0.02)
+    assert one.data["pairHeads"] == 2
+
+
+def test_maps_too_large_are_kept_as_a_mean_or_not_at_all():
+    given = np.random.default_rng(3).dirichlet(np.ones(7), (3, 2, 7))
+    kept = []
+    for limit in (2_000_000, 150, 20):
+        view = maps._view(example(maps=maps.encode(given)), limit)
+        kept.append(view.data["pairHeads"])
+    assert kept == [2, 1, 0]
+
+
+def maps_of(given, rows):
+    return maps.prepare([example(maps=maps.encode(given), cls_rows=rows.tolist())])
 
 
 def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
-    monkeypatch.setattr(maps, "MAX_PAYLOAD", 150)
+    monkeypatch.setattr(maps, "MAX_PAYLOAD", 100)
     ready, left_out = maps.prepare([example()] * 5)
     assert (len(ready), left_out) == (2, 3)
 
@@ -177,6 +208,7 @@ def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
         {"rollout": [0.5]},
         {"cls_rows": [0.1]},
         {"text": None},
+        {"maps": "AAAA"},
     ],
 )
 def test_maps_that_do_not_fit_are_numbered(changes):

@@ -66,7 +66,7 @@ def test_a_full_run_is_told_from_top_to_bottom(make_run):
     metrics = json.loads((path.parent / "metrics.json").read_text())
     page = Page(path)
     assert path.name == "report.html"
-    assert path.stat().st_size < 300_000
+    assert path.stat().st_size < 3_000_000
     accuracy = f"{100 * metrics['test']['accuracy']:.2f}\u202f%".replace("\u202f", " ")
     for expected in (
         "imdb-minilm", accuracy, "of 2,500 test texts, not seen in training", "TF-IDF + logistic regression",
@@ -81,6 +81,30 @@ def test_a_full_run_is_told_from_top_to_bottom(make_run):
     assert len(ids) == len(set(ids))
     targets = {value for _, name, value in page.attributes if name == "href"}
     assert targets <= {f"#{i}" for i in ids}
+
+
+def test_the_architecture_is_drawn_from_what_the_run_noted(make_run):
+    folder = make_run(n=300, steps=60, layers=2, heads=3)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    before = Page(write_report(folder)).tags["svg"]
+    layer = {
+        "name": "<script>layer",
+        "about": "a & b",
+        "shape": "[N, 7]",
+        "parameters": 1234,
+        "repeat": 3,
+        "parts": [],
+    }
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"architecture": [layer]}))
+    page = Page(write_report(folder))
+    assert page.tags["svg"] == before + 2
+    assert "3 × <script>layer" in page.words
+    assert "1,234 parameters in all" in page.words
+    (folder / "metrics.json").write_text(
+        json.dumps(metrics | {"architecture": [layer | {"parameters": "many"}]})
+    )
+    with pytest.raises(DataError, match=r"metrics\.json: the architecture cannot be drawn"):
+        write_report(folder)
 
 
 def test_nothing_is_loaded_and_only_our_script_may_run(make_run):

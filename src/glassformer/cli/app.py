@@ -22,6 +22,7 @@ from glassformer.cli import (
     demo,
     doctor,
     evaluate,
+    explain,
     fill,
     predict,
     report,
@@ -56,6 +57,7 @@ app.command("reproduce")(reproduce.reproduce_command)
 app.command("vectors")(vectors.vectors_command)
 app.command("translate")(translate.translate_command)
 app.command("fill")(fill.fill_command)
+app.command("explain")(explain.explain_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 

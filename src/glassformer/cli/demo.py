@@ -15,7 +15,7 @@ from glassformer.errors import ConfigError
 from glassformer.recipe import Recipe, load_recipe
 
 if TYPE_CHECKING:
-    from glassformer.study.experiment import Run
+    from glassformer.study.run_folder import Run
 
 FOLDER = Path("demo-run")
 RECIPE = "europe"

@@ -19,7 +19,7 @@ from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
 from glassformer.recipe_image import ImageRecipe
 
 if TYPE_CHECKING:
-    from glassformer.study.experiment import Run
+    from glassformer.study.run_folder import Run
 
 HELD_OUT = 0.1  # of a file without splits
 SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at least

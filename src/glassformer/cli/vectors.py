@@ -12,7 +12,7 @@ from glassformer.cli.output import say, say_json, show_table
 from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from glassformer.study.experiment import Run
+    from glassformer.study.run_folder import Run
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:

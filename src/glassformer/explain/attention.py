@@ -1,87 +1,105 @@
-"""Where a text classifier looks: attention maps, and attention rollout (Abnar and Zuidema, 2020)."""
+"""Where a model looks: attention maps, attention rollout, and rollout weighted by gradients."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import numpy as np
 import torch
 
-from glassformer.config import nearest
-from glassformer.data.text import clean_text
 from glassformer.errors import InputError
-from glassformer.explain.result import Explanation
-from glassformer.nn.pooling import AttentionPooling, FirstPooling, Pooler
+from glassformer.explain.result import Scores
+from glassformer.explain.subject import Subject, attention_maps, rows_read, run_rows
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 
-METHODS = ("attention", "rollout")
+Fusion = Literal["mean", "max", "min"]
 
 
-def explain_text(clf, text: str, *, method: str = "attention", target: Any = None) -> Explanation:
-    """Scores for the tokens of one text, from the fp32 model.
+def attention(subject: Subject, *, layer: int = -1, head: int | None = None) -> Scores:
+    """One layer's weights in the rows that the head reads.
 
-    ``attention``: the last layer's weights in the rows that the head reads, mean over heads. ``rollout``: the
-    product over layers of ``(A + I) / 2``, A the mean over heads, in the same rows. Both say where the model
-    looked, not why it decided: they have no target.
+    Args:
+        layer: its number; negative ones count from the end.
+        head: its number; None: the mean over heads.
+    """
+    maps, reads = attention_maps(subject)
+    layer = _number(layer, len(maps), "layer")
+    chosen = maps[layer].mean(0) if head is None else maps[layer, _number(head, maps.shape[1], "head")]
+    return Scores(reads @ chosen, maps, reads, settings={"layer": layer, "head": head})
+
+
+def attention_rollout(
+    subject: Subject, *, residual: float = 0.5, fusion: Fusion = "mean", discard: float = 0.0
+) -> Scores:
+    """Attention followed through all layers (Abnar and Zuidema, 2020), in the rows that the head reads."""
+    maps, reads = attention_maps(subject)
+    flow = rollout(maps, residual=residual, fusion=fusion, discard=discard)
+    settings = {"residual": residual, "fusion": fusion, "discard": discard}
+    return Scores(reads @ flow, maps, reads, settings=settings)
+
+
+def rollout(
+    maps: np.ndarray, *, residual: float = 0.5, fusion: Fusion = "mean", discard: float = 0.0
+) -> np.ndarray:
+    """``[L, H, T, T]`` -> ``[T, T]``: how much of each input token reaches each output row.
+
+    The product over layers of ``(1 - residual) A + residual I``, A the heads made one.
+
+    Args:
+        residual: share of a row that goes past the attention, in [0, 1]; the paper's is 0.5.
+        fusion: how heads become one: their mean (the paper's), the largest or the smallest weight; after the
+            latter two a row is divided by its sum.
+        discard: share of each fused map's weights, the smallest ones, that count as 0, in [0, 1).
 
     Raises:
-        InputError: an unknown method, or a target for a method that has none.
+        InputError: an option out of its range.
     """
-    if method not in METHODS:
-        raise InputError(f"no method {method!r}", where="explain", fix=nearest(method, METHODS))
-    if target is not None:
-        raise InputError(f"{method} has no target", where="explain", fix="Leave target out")
-    if not getattr(clf.model_, "has_attention", True):
-        raise InputError(
-            f"{clf.model!r} has no attention to look at", where="explain", fix="Take a Transformer"
-        )
-    tokens, offsets, ids, shown = tokens_of(clf, text)
-    model = clf.model_.eval()
-    device = next(model.parameters()).device
-    with torch.inference_mode():
-        packing = Packing((len(ids),), device)
-        out = model(torch.tensor(ids, device=device), packing=packing, trace=Trace(attentions=True))
-        weights = rows_read(model.pooling, out, len(ids))  # [T], sums to 1
-    maps = np.stack([layer[0].float().cpu().numpy() for layer in out.trace.attentions])  # [L, H, T, T]
-    probabilities = torch.softmax(out.logits[0].double() / clf.temperature_, 0).cpu().numpy()
-    best = clf.decide(probabilities[None])[0]
-    flow = maps[-1].mean(0) if method == "attention" else rollout(maps)
-    return Explanation(
-        shown, tokens, offsets, weights @ flow, best,
-        float(probabilities[clf.classes_.tolist().index(best)]), method, maps=maps,
-    )  # fmt: skip
-
-
-def rollout(maps: np.ndarray) -> np.ndarray:
-    """``[L, H, T, T]`` -> ``[T, T]``: how much of each input token reaches each output row."""
-    flow = np.eye(maps.shape[-1])
-    for layer in maps.mean(1):
-        flow = (0.5 * layer + 0.5 * np.eye(len(layer))) @ flow
+    if not 0 <= residual <= 1:
+        raise InputError(f"residual {residual} is not in [0, 1]", where="rollout")
+    if not 0 <= discard < 1:
+        raise InputError(f"discard {discard} is not in [0, 1)", where="rollout")
+    if fusion not in ("mean", "max", "min"):
+        raise InputError(f"no fusion {fusion!r}", where="rollout", fix="Use mean, max or min")
+    eye = np.eye(maps.shape[-1])
+    flow = eye
+    for layer in maps.astype(np.float64):  # [H, T, T]
+        fused = getattr(layer, fusion)(0)
+        if discard:
+            fused = np.where(fused < np.quantile(fused, discard), 0.0, fused)
+        if discard or fusion != "mean":
+            fused = fused / np.maximum(fused.sum(-1, keepdims=True), 1e-12)
+        flow = ((1 - residual) * fused + residual * eye) @ flow
     return flow
 
 
-def rows_read(pooling, out, length: int) -> np.ndarray:
-    """How much of each row the pooling takes, ``[T]``: [CLS] alone, or all rows equally."""
-    weights = np.full(length, 1.0 / length)
-    if isinstance(pooling, Pooler | FirstPooling):
-        weights[:] = 0.0
-        weights[0] = 1.0
-    elif isinstance(pooling, AttentionPooling) and out.states is not None:
-        weights = torch.softmax(pooling.score(out.states.float()).squeeze(1), 0).cpu().numpy()
-    return weights
+def attention_gradient(subject: Subject, target: int) -> Scores:
+    """Rollout of attention weighted by the target's gradient (Chefer, Gur and Wolf, 2021, self-attention).
+
+    ``R <- R + mean_h (dy/dA * A)^+ R`` from the first layer up, R = I before it. The identity is taken off at
+    the end, so that a row that nothing was mixed into scores 0.
+    """
+    packing = Packing.uniform(1, len(subject), subject.rows.device)
+    rows = subject.rows.detach().clone().requires_grad_()  # a graph even where every weight is frozen
+    with torch.enable_grad():
+        out = run_rows(subject.model, rows, packing, Trace(attentions=True))
+        assert out.trace is not None
+        assert out.logits is not None
+        weights = [layer[0] for layer in out.trace.attentions]  # L x [H, T, T]
+        slopes = torch.autograd.grad(out.logits[0, target], weights)
+    eye = np.eye(len(subject))
+    relevance = eye
+    for weight, slope in zip(weights, slopes, strict=True):
+        mixed = (weight.detach() * slope).clamp(min=0).mean(0).double().cpu().numpy()
+        relevance = relevance + mixed @ relevance
+    with torch.no_grad():
+        reads = rows_read(subject.model.pooling, out, len(subject))
+    maps = np.stack([weight.detach().float().cpu().numpy() for weight in weights])
+    return Scores(reads @ (relevance - eye), maps, reads)
 
 
-def tokens_of(clf, text: str) -> tuple[list[str], list[tuple[int, int]], list[int], str]:
-    """Tokens, their places in the cleaned text, ids, and that text; cut exactly as in training."""
-    shown = clean_text(text, clf.clean)
-    encoding = clf.tokenizer_.encode(shown, add_special_tokens=clf.add_special_tokens)
-    ids = clf._encode([text])[0].tolist()
-    kept = list(range(len(encoding.ids)))
-    if len(ids) < len(kept):  # the end special tokens stay, the middle is cut
-        tail = sum(1 for m in reversed(encoding.special_tokens_mask) if m) - encoding.special_tokens_mask[0]
-        tail = max(0, min(tail, 1))
-        kept = kept[: len(ids) - tail] + kept[len(kept) - tail :]
-    if not kept:  # a text without a known word counts as one unknown token
-        return [clf.tokenizer_.id_to_token(ids[0])], [(0, len(shown))], ids, shown
-    return [encoding.tokens[i] for i in kept], [encoding.offsets[i] for i in kept], ids, shown
+def _number(wanted: int, count: int, what: str) -> int:
+    if not -count <= wanted < count:
+        fix = f"Give 0 to {count - 1}, or -1 for the last"
+        raise InputError(f"no {what} {wanted}: there are {count}", where="explain", fix=fix)
+    return wanted % count

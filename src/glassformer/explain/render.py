@@ -1,15 +1,52 @@
-"""Explanations as HTML; text is data and is escaped everywhere."""
+"""Explanations as HTML; text, labels and tokens are data and are escaped everywhere.
+
+``fragment`` sits in a notebook: no script, styles of its own. ``page`` is a file that opens anywhere: its policy
+lets the browser run and style only what is shipped here.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+from collections.abc import Sequence
+from functools import cache
 from html import escape
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from glassformer.explain.result import Explanation
+from glassformer.explain.view import inert, view_of
+
+TEMPLATES = Path(__file__).parent / "templates"
+ABOUT = {
+    "attention": "How much of each token the head's rows read in one layer. It shows where information was read, "
+    "not why the answer is what it is.",
+    "rollout": "Attention followed through all layers. It shows where information could have come from, not why "
+    "the answer is what it is.",
+    "gradient_x_input": "The first-order part of what each token gives to the logit of the label explained.",
+    "integrated_gradients": "What each token gives to the logit, against an input of masks: the scores add up to "
+    "the difference between the two logits, up to the error stated.",
+    "attention_gradient": "Attention followed through all layers, where it raises the logit of the label explained.",
+    "occlusion": "How far the logit of the label explained falls when the token is hidden.",
+}
 
 
-def text_html(explanation: Explanation) -> str:
-    """The text with each token on a background as strong as its score; hovering shows the figure."""
+def fragment(explanation: Explanation) -> str:
+    """The text with each word on a background as strong as its score; hovering shows the figure."""
     e = explanation
+    head = f"<b>{escape(str(e.label))}</b> {e.probability:.1%} &middot; {escape(e.method.replace('_', ' '))}"
+    if e.target is not None:
+        head += f" for <b>{escape(str(e.target))}</b>"
+    if e.error is not None:
+        head += f" &middot; error {e.error:.1e}"
+    notes = "".join(f"<p>{escape(note)}</p>" for note in e.notes)
+    body = _picture(e) if e.image is not None else _words(e)
+    return f'<div style="line-height:1.7;max-width:70ch"><div>{head}</div>{body}{notes}</div>'
+
+
+def _words(e: Explanation) -> str:
     highest = max(float(abs(e.scores).max()), 1e-12)
     parts, end = [], 0
     for token, (start, stop), score in zip(e.tokens, e.offsets, e.scores, strict=True):
@@ -23,6 +60,62 @@ def text_html(explanation: Explanation) -> str:
             f'border-radius:3px">{escape(e.text[start:stop])}</span>'
         )
         end = stop
-    parts.append(escape(e.text[end:]))
-    head = f"<b>{escape(str(e.label))}</b> {e.probability:.1%} &middot; {escape(e.method)}"
-    return f'<div style="line-height:1.7;max-width:70ch"><div>{head}</div><p>{"".join(parts)}</p></div>'
+    return f"<p>{''.join(parts)}{escape(e.text[end:])}</p>"
+
+
+def _picture(e: Explanation) -> str:
+    view = view_of(e, max_pairs=0)
+    width, height = view.size
+    hues = {"h": "rgb(255 178 0)", "n": "rgb(60 110 200)"}
+    cells = "".join(
+        f'<rect x="{p.x:g}" y="{p.y:g}" width="{p.width:g}" height="{p.height:g}" fill="{hues[p.shade[0]]}" '
+        f'fill-opacity="{0.075 * int(p.shade[1:]):.3f}"/>'
+        for p in view.patches
+    )
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img"><image href="{view.picture}" '
+        f'width="{width}" height="{height}"/>{cells}</svg>'
+    )
+
+
+def page(explanations: Sequence[Explanation], title: str = "") -> str:
+    """A whole page for one or more explanations of one model.
+
+    Args:
+        title: its heading; empty: the first label and its probability.
+    """
+    css, script = asset("page.css"), asset("attention.js")
+    views = [view_of(e) for e in explanations]
+    has_maps = any(view.data["shape"][0] for view in views)
+    return environment(TEMPLATES).get_template("explanation.html.j2").render(
+        css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=any(v.picture for v in views)),
+        title=title or f"{explanations[0].label} at {explanations[0].probability:.0%}", views=views,
+        shown=list(zip(explanations, views, strict=True)), has_maps=has_maps, about=ABOUT,
+    )  # fmt: skip
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a style sheet or script."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+@cache
+def environment(*folders: Path) -> Environment:
+    """Templates of these folders, in which every value is escaped."""
+    made = Environment(
+        loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters["inert"] = lambda value: inert(str(value))
+    return made
+
+
+def policy(css: str, script: str, *, pictures: bool = False) -> str:
+    """A content security policy that admits this style sheet and this script and nothing else."""
+    style, code = (
+        "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+        for text in (css, script)
+    )
+    images = " img-src data:;" if pictures else ""
+    return f"default-src 'none';{images} style-src {style}; script-src {code}; base-uri 'none'; form-action 'none'"

@@ -9,48 +9,96 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.errors import InputError
+from glassformer.explain.tokens import per_word, word_numbers, word_spans
+
+
+@dataclass
+class Scores:
+    """What a method gives back, before it is joined with the input's tokens or image."""
+
+    scores: np.ndarray  # [T]
+    maps: np.ndarray | None = None  # [L, H, T, T]
+    reads: np.ndarray | None = None  # [T], how much of each output row the head reads
+    error: float | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
 
 @dataclass
 class Explanation:
-    """Scores for the tokens of one text.
+    """Scores for the tokens of one text, or for the patches of one image.
 
     ``text`` is what the tokenizer saw (after cleaning); ``offsets`` are places in it, (0, 0) for special tokens.
+    Attention methods score how much was read, from 0 up. The others score what speaks for the target: a negative
+    score speaks against it, in units of its logit for ``occlusion``, ``gradient_x_input`` and
+    ``integrated_gradients``.
     """
 
     text: str
     tokens: list[str]
     offsets: list[tuple[int, int]]
-    scores: np.ndarray  # [T], non-negative for attention methods
+    scores: np.ndarray  # [T], or [gh, gw] on the patch grid
     label: Any  # what was predicted
     probability: float  # of that label
     method: str
-    target: Any = None  # the label explained; attention methods have none
+    target: Any = None  # the label explained; attention and rollout have none
     maps: np.ndarray | None = None  # [L, H, T, T]
-    error: float | None = None  # the method's own error, where it has one
+    error: float | None = None  # integrated gradients: relative error of completeness
     settings: dict[str, Any] = field(default_factory=dict)
+    image: np.ndarray | None = None  # [height, width, 3] uint8, as the model saw it
+    reads: np.ndarray | None = None  # [T], how much of each output row the head reads
+    notes: list[str] = field(default_factory=list)  # how far it can be trusted, in words
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
-        """The tokens with the highest scores."""
-        order = np.argsort(-self.scores, kind="stable")[:count]  # of equals, the earlier one
-        return [(self.tokens[i], float(self.scores[i])) for i in order]
+        """The tokens with the highest scores; patches are named by row and column."""
+        flat = self.scores.ravel()
+        names = (
+            self.tokens
+            if self.scores.ndim == 1
+            else [f"({i}, {j})" for i, j in np.ndindex(self.scores.shape)]
+        )
+        return [(names[i], float(flat[i])) for i in np.argsort(-flat, kind="stable")[:count]]
+
+    def words(self) -> list[tuple[str, float]]:
+        """The words of the text in order, each with the scores of its pieces added up; special tokens left out."""
+        numbers = word_numbers(self.tokens, self.offsets)
+        if numbers.max(initial=-1) < 0:
+            return []
+        spans = word_spans(numbers, self.offsets)
+        scores = per_word(self.scores, numbers)
+        return [(self.text[a:b], float(s)) for (a, b), s in zip(spans, scores, strict=True)]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; the maps are left out."""
+        """Plain values for JSON; maps and image are left out."""
         return {
             "text": self.text, "tokens": self.tokens, "offsets": [list(o) for o in self.offsets],
-            "scores": [round(float(s), 6) for s in self.scores], "label": str(self.label),
+            "scores": np.round(self.scores.astype(np.float64), 6).tolist(), "label": str(self.label),
             "probability": self.probability, "method": self.method,
             "target": None if self.target is None else str(self.target), "error": self.error,
+            "settings": self.settings, "notes": self.notes,
         }  # fmt: skip
 
     def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (scores) or ``.html`` (words coloured by score)."""
+        """Write ``.json`` (scores) or ``.html`` (a page that opens anywhere, with the maps where there are any).
+
+        Raises:
+            InputError: another ending, or no such folder.
+        """
         path = Path(path)
-        text = json.dumps(self.to_dict(), indent=2) if path.suffix == ".json" else self._repr_html_()
+        if path.suffix.lower() not in (".json", ".html"):
+            raise InputError("not .json or .html", where=str(path), fix="End the name with one of them")
+        if not path.parent.is_dir():
+            raise InputError("no such folder", where=str(path.parent), fix="Make it first")
+        if path.suffix.lower() == ".json":
+            text = json.dumps(self.to_dict(), indent=2) + "\n"
+        else:
+            from glassformer.explain.render import page
+
+            text = page([self])
         path.write_text(text, encoding="utf-8")
         return path
 
     def _repr_html_(self) -> str:
-        from glassformer.explain.render import text_html
+        from glassformer.explain.render import fragment
 
-        return text_html(self)
+        return fragment(self)

@@ -6,15 +6,17 @@ browser run and style only what is shipped here, so that a review cannot bring a
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
+from glassformer.errors import DataError
+from glassformer.explain.architecture import Block, draw
+from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
+from glassformer.explain.render import asset, environment, policy
 from glassformer.report import comparison, figures, maps, pictures, tables, wording
 from glassformer.report.run import Run, read_run
 
@@ -53,12 +55,12 @@ def write_page(path: Path, html: str) -> Path:
 
 def render(run: Run) -> str:
     """The page's HTML."""
-    css, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "attention.js"))
+    css, script = asset("page.css"), asset("attention.js")
     scores, metrics = run.scores, run.metrics
     examples, left_out = maps.prepare(run.maps)
     settings = tables.settings(run.config)
     return _environment().get_template("report.html.j2").render(
-        css=Markup(css), script=Markup(script), policy=_policy(css, script),
+        css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=bool(run.pictures)),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
         title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
         verdict=wording.verdict(scores, run.judged, run.noun), noun=run.noun,
@@ -71,35 +73,32 @@ def render(run: Run) -> str:
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
         pictures=pictures.prepare(run.pictures), robustness=tables.robustness(metrics.get("robustness") or {}),
-        times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
+        architecture=_architecture(run), times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
     )  # fmt: skip
 
 
 def render_page(template: str, **values: object) -> str:
     """Any page that needs no script: its style sheet, its policy, and what the template prints."""
-    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    css = asset("page.css")
     page = _environment().get_template(template)
-    return page.render(css=Markup(css), policy=_policy(css, ""), **values)
+    return page.render(css=Markup(css), policy=policy(css, ""), **values)
 
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    environment.filters.update(FILTERS)
-    return environment
+    made = environment(TEMPLATES, EXPLAIN_TEMPLATES)
+    made.filters.update(FILTERS)
+    return made
 
 
-def _policy(css: str, script: str) -> str:
-    """A content security policy that admits this style sheet and this script and nothing else."""
-    style, code = (
-        "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
-        for text in (css, script)
-    )
-    sources = f"style-src {style}; img-src data:; script-src {code}"
-    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
+def _architecture(run: Run) -> list[Markup]:
+    """The picture of the model at two levels of detail; empty for a run that has not noted its blocks."""
+    noted = run.metrics.get("architecture") or []
+    try:
+        found = [Block.from_dict(block) for block in noted]
+        return [Markup(draw(found, detail)) for detail in ("blocks", "layers")] if found else []
+    except (TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"the architecture cannot be drawn ({error})", where="metrics.json") from None
 
 
 def _figures(run: Run) -> dict[str, Markup]:

@@ -12,8 +12,9 @@ from markupsafe import Markup
 
 from glassformer.config import read_toml
 from glassformer.errors import DataError
+from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
-from glassformer.report.html import TEMPLATES, _environment, _policy
+from glassformer.report.html import _environment
 from glassformer.report.run import _history, _json, shown
 
 CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
@@ -46,10 +47,10 @@ def render(folder: Path) -> str:
     steps = [h for h in history if h.get("kind") == "step"]
     evaluations = [h for h in history if h.get("kind") == "evaluation"]
     examples = _json(folder / "alignments.json", dict).get("examples", [])
-    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    css = asset("page.css")
     settings = tables.settings(config)
     return _environment().get_template("sequences.html.j2").render(
-        css=Markup(css), policy=_policy(css, ""), metrics=metrics, config=config,
+        css=Markup(css), policy=policy(css, ""), metrics=metrics, config=config,
         title=config.get("name") or folder.resolve().name,
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,

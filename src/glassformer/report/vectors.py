@@ -8,21 +8,22 @@ from typing import Any
 
 from markupsafe import Markup
 
+from glassformer.explain.render import asset, policy
 from glassformer.report import figures
-from glassformer.report.html import TEMPLATES, _environment, _policy
+from glassformer.report.html import _environment
 
 
 def write_vectors_report(
     folder: Path, name: str, metrics: dict[str, Any], history: Sequence[dict[str, Any]]
 ) -> Path:
     """Write the page into a run folder and return its path."""
-    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    css = asset("page.css")
     steps = [record for record in history if record["kind"] == "step"]
     page = (
         _environment()
         .get_template("vectors.html.j2")
         .render(
-            css=Markup(css), policy=_policy(css, ""), title=name or folder.resolve().name, metrics=metrics,
+            css=Markup(css), policy=policy(css, ""), title=name or folder.resolve().name, metrics=metrics,
             loss=Markup(figures.loss_curves(steps, [])), rows=test_rows(metrics["tests"]),
         )
     )  # fmt: skip

@@ -25,8 +25,8 @@ from typing import Any
 from glassformer.config import key_places, lay_over, to_dict
 from glassformer.errors import ConfigError, GlassformerError, InputError
 from glassformer.recipe import build_recipe
-from glassformer.study.experiment import read_run_recipe
 from glassformer.study.grid import Arm, Study, folder_name
+from glassformer.study.run_folder import read_run_recipe
 from glassformer.study.tasks import run_task
 from glassformer.train.callbacks import Callback, Interrupted, Progress
 

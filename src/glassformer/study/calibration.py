@@ -26,7 +26,7 @@ from glassformer.evaluate.calibrate import (
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.report.html import write_report
 from glassformer.saving import load
-from glassformer.study.experiment import read_run_recipe
+from glassformer.study.run_folder import read_run_recipe
 from glassformer.study.tasks import PARTS, Part, check_classifies
 
 Say = Callable[[str], None]

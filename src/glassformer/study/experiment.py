@@ -7,11 +7,8 @@ Training can be killed at any instant: ``resume=True`` goes on from the newest w
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,46 +16,37 @@ from typing import Any
 import numpy as np
 
 from glassformer.classifier import TextClassifier
-from glassformer.config import read_toml, to_dict, to_toml
+from glassformer.config import to_toml
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
-from glassformer.data.checks import place
 from glassformer.data.doctor import examine
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
-from glassformer.data.splits import stratified_split, stratified_subset
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import DataError
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
-from glassformer.explain.attention import explain_text, rollout
+from glassformer.explain.architecture import blocks
+from glassformer.explain.attention import rollout
+from glassformer.explain.methods import explain_input
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
-from glassformer.recipe import Recipe, build_recipe
+from glassformer.recipe import Recipe
 from glassformer.report.html import write_report
+from glassformer.report.maps import encode as encode_maps
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
+from glassformer.study.run_folder import (
+    Announce,
+    Run,
+    Say,
+    Splits,
+    check_folder,
+    check_unseen,
+    describe,
+    read_run_recipe,
+    split_up,
+    write_json,
+)
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
-
-Say = Callable[[str], None]
-
-
-@dataclass
-class Run:
-    """A finished run: its folder, its figures and its report."""
-
-    folder: Path
-    metrics: dict[str, Any]
-    report: Path
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The examples of one experiment. ``judged`` is the split that the final figures come from."""
-
-    dataset: Any  # TextDataset, ImageDataset
-    train: Any  # TextSplit, ImageSplit
-    validation: Any | None
-    judged: Any | None
-    judged_name: str
 
 
 def load_splits(recipe: Recipe) -> Splits:
@@ -73,37 +61,6 @@ def load_splits(recipe: Recipe) -> Splits:
         need_labels=True,
     )  # fmt: skip
     return split_up(dataset, recipe)
-
-
-def split_up(dataset: Any, recipe: Any) -> Splits:
-    """The splits of a data set, and what the recipe holds out of its training part.
-
-    Raises:
-        DataError: no training split, or a part that cannot be held out.
-    """
-    d, splits = recipe.data, dataset.splits
-    if "train" not in splits:
-        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
-    train, validation = splits["train"], splits.get("validation")
-    if d.test_size is not None and "test" not in splits:
-        train, splits = _held_out(train, d.test_size, d.split_seed, splits, "test")
-    if d.validation_size is not None:
-        train, splits = _held_out(train, d.validation_size, d.split_seed, splits, "validation")
-        validation = splits["validation"]
-    if d.train_size is not None and d.train_size < len(train):
-        train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
-    name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
-    judged = splits.get(name, validation)
-    if judged is None and recipe.evaluate.split == "validation":
-        raise DataError(
-            "no validation split to judge on", where=d.source, fix="Set validation_size, such as 0.1"
-        )
-    return Splits(dataset, train, validation, judged, name)
-
-
-def _held_out(train: Any, size: float, seed: int, splits: dict, name: str) -> tuple[Any, dict]:
-    kept, held = stratified_split(train.labels or [], size, seed)
-    return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
 
 
 def run_recipe(
@@ -166,24 +123,6 @@ def run_recipe(
     return Run(folder, metrics, write_report(folder))
 
 
-class Announce(Callback):
-    """Say where the weights come from, how large the model is, and where a resume goes on."""
-
-    def __init__(self, say: Say, clf: Any):
-        self.say, self.clf = say, clf
-
-    def start(self, training) -> None:
-        parameters = sum(p.numel() for p in training.model.parameters())
-        weight = next(training.model.get_submodule("encoder").parameters())
-        dtype = str(weight.dtype).removeprefix("torch.")
-        self.say(f"weights: {self.clf.weights_source_}")
-        self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
-        for line in training.skipped:
-            self.say(f"damaged checkpoint passed over: {line}")
-        if training.step:
-            self.say(f"resumed at step {training.step}")
-
-
 def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say: Say) -> dict[str, Any]:
     """Figures on the judged split (looked at once), beside the baselines, and ``predictions.csv``."""
     started = time.perf_counter()
@@ -197,6 +136,7 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
         "baselines": {},
         "weights_source": clf.weights_source_,
         "parameters": sum(p.numel() for p in clf.model_.parameters()),
+        "architecture": [block.to_dict() for block in blocks(clf.model_)],
         "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
         if steps
         else None,
@@ -303,7 +243,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
     for i in chosen:
-        e = explain_text(clf, split.texts[i])
+        e = explain_input(clf, split.texts[i])
         assert e.maps is not None
         first = e.maps.shape[-1] > 1 and bool(getattr(clf.model_.pooling, "reads_first_row_only", False))
         rows = e.maps[:, :, 0] if first else e.maps.mean(2)  # [L, H, T]
@@ -314,6 +254,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
                 "probability": e.probability, "tokens": e.tokens, "offsets": [list(o) for o in e.offsets],
                 "cls_rows": np.round(rows, 4).tolist(),
                 "rollout": np.round(flow[0] if first else flow.mean(0), 4).tolist(),
+                "maps": encode_maps(e.maps),
             }
         )  # fmt: skip
     return examples
@@ -339,49 +280,6 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
     return _figures(clf, split, recipe)[0]
 
 
-def read_run_recipe(folder: Path) -> Any:
-    """The resolved recipe of a run folder."""
-    config = folder / "config.toml"
-    return build_recipe(read_toml(config), str(config))
-
-
-def check_unseen(splits: Splits) -> None:
-    """A label that training never shows is found before training, not after it."""
-    known = set(splits.train.labels or [])
-    for split in (splits.validation, splits.judged):
-        if split is None:
-            continue
-        for i, label in enumerate(split.labels or []):
-            if label not in known:
-                raise DataError(
-                    f"label {label!r} was not seen in training",
-                    where=place(split.origin, i, split.rows),
-                    fix=f"Known: {', '.join(sorted(map(str, known)))}",
-                )
-
-
-def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
-    """Raises ConfigError where a run cannot be begun, or gone on with, in ``folder``."""
-    config = folder / "config.toml"
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
-    if folder.is_dir() and any(folder.iterdir()):
-        if not resume:
-            raise ConfigError(
-                "the output folder exists",
-                where=str(folder),
-                fix="Go on with --resume, or choose another --out",
-            )
-        if not config.is_file():
-            raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
-    if config.is_file() and to_dict(read_run_recipe(folder)) != to_dict(recipe):
-        raise ConfigError(
-            "holds a run of another recipe",
-            where=str(config),
-            fix="Resume with the same recipe and --set values",
-        )
-
-
 def _as_split(splits: Splits) -> TextDataset:
     """The data as this experiment uses them, for the doctor."""
     from dataclasses import replace
@@ -389,17 +287,3 @@ def _as_split(splits: Splits) -> TextDataset:
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     others = {k: v for k, v in splits.dataset.splits.items() if k not in parts}
     return replace(splits.dataset, splits={k: v for k, v in parts.items() if v is not None} | others)
-
-
-def describe(splits: Splits) -> str:
-    """Name and sizes in one line."""
-    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    counts = ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
-    return f"{splits.dataset.name}: {counts}"
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file of a run folder in one move."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)

@@ -30,7 +30,7 @@ from glassformer.report.html import write_report
 from glassformer.report.pictures import draw_grid, thumbnail
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.experiment import (
+from glassformer.study.run_folder import (
     Announce,
     Run,
     Say,

@@ -25,7 +25,7 @@ from glassformer.recipe_pretraining import PretrainRecipe
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.experiment import Announce, Run, Say, check_folder, read_run_recipe, write_json
+from glassformer.study.run_folder import Announce, Run, Say, check_folder, read_run_recipe, write_json
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 COUNTED = 2000  # texts whose masks are counted for the report

@@ -13,9 +13,10 @@ from glassformer.data.dataset import TextSplit
 from glassformer.data.image_sources import ImageSplit
 from glassformer.errors import ConfigError
 from glassformer.image_classifier import ImageClassifier
-from glassformer.study.experiment import Run, evaluate_run, load_splits, read_run_recipe, run_recipe
+from glassformer.study.experiment import evaluate_run, load_splits, run_recipe
 from glassformer.study.image_experiment import evaluate_image_run, load_image_splits, run_image_recipe
 from glassformer.study.pretraining import evaluate_pretraining, run_pretraining
+from glassformer.study.run_folder import Run, read_run_recipe
 from glassformer.study.translation import evaluate_translation, run_translation
 from glassformer.study.vectors import evaluate_vectors, run_vectors
 

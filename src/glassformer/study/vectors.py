@@ -23,7 +23,7 @@ from glassformer.recipe import build_recipe
 from glassformer.recipe_vectors import CorpusConfig, VectorsRecipe
 from glassformer.report.vectors import write_vectors_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.study.experiment import Run
+from glassformer.study.run_folder import Run
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 from glassformer.vectors import Word2Vec
 

@@ -1,0 +1,209 @@
+"""The architecture picture: drawn from a model itself, from what goes in to logits, at two levels of detail.
+
+``blocks`` reads the modules: what each one is, the shape that leaves it and its parameters, which add up to the
+model's own. ``draw`` makes SVG of that, with nothing but shapes and text; colours come from the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
+from typing import Any, Literal
+
+from torch import nn
+
+Detail = Literal["blocks", "layers"]
+WIDTH, BOX, PART, GAP = 640, 46, 30, 22  # of the picture, of a block, of a part of it, between blocks
+
+
+@dataclass(frozen=True)
+class Block:
+    """One box of the picture."""
+
+    name: str
+    about: str = ""  # what it is, with its sizes
+    shape: str = ""  # what leaves it, in the letters of types.py
+    parameters: int = 0  # of all repeats
+    repeat: int = 1
+    residual: int = 0  # how many parts, up to this one, the residual connection goes past
+    parts: list[Block] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Block:
+        """The block that ``to_dict`` wrote."""
+        parts = [Block.from_dict(part) for part in values.get("parts", [])]
+        return Block(**{**values, "parts": parts})
+
+
+def blocks(model: nn.Module) -> list[Block]:
+    """The blocks of a model in the order in which data goes through them.
+
+    A model without ``encoder`` is listed by its modules as they were made.
+    """
+    encoder: Any = getattr(model, "encoder", None)
+    if encoder is None or not hasattr(encoder, "layers"):
+        return [_plain(name, child) for name, child in model.named_children()]
+    d = encoder.config.d_model
+    found = []
+    for name, child in model.named_children():
+        if name == "encoder":
+            found.append(_encoder(encoder))
+            if isinstance(encoder.final_norm, nn.LayerNorm):
+                found.append(_plain("final norm", encoder.final_norm, f"[N, {d}]"))
+        elif name == "pooling":
+            found.append(_plain(name, child, f"[B, {d}]"))
+        elif name == "head":
+            found.append(_plain(name, child, f"[B, {_outputs(child)}]"))
+        elif name in ("mlm", "nsp"):
+            found.append(_plain(name, child, "[N, V]" if name == "mlm" else "[B, 2]"))
+        else:
+            found.append(_plain(name, child, f"[N, {d}]"))
+    return found
+
+
+def _encoder(encoder: Any) -> Block:
+    c, layer = encoder.config, encoder.layers[0]
+    norms = [_part("norm", layer.norm1), _part("norm", layer.norm2)]
+    past = 2 if c.norm == "pre" else 1  # the norm too
+    heads = f"{c.num_heads} heads of {c.d_model // c.num_heads}"
+    attention = _part("self-attention", layer.attention, heads, past)
+    feed = _part(
+        "feed-forward", layer.feed_forward, f"{c.d_model} → {c.d_ff} → {c.d_model}, {c.activation}", past
+    )
+    parts = (
+        [norms[0], attention, norms[1], feed] if c.norm == "pre" else [attention, norms[0], feed, norms[1]]
+    )
+    about = f"{c.norm}-norm, d_model {c.d_model}, {c.num_heads} heads, d_ff {c.d_ff}"
+    return Block(
+        "encoder layer", about, f"[N, {c.d_model}]", _count(encoder.layers), c.num_layers, parts=parts
+    )
+
+
+def _part(name: str, module: nn.Module, about: str = "", residual: int = 0) -> Block:
+    return Block(name, about or _about(module), "", _count(module), residual=residual)
+
+
+def _plain(name: str, module: nn.Module, shape: str = "") -> Block:
+    parts = [_part(key.replace("_", " "), child) for key, child in module.named_children() if _count(child)]
+    own = _count(module) - sum(part.parameters for part in parts)
+    if own and parts:  # parameters of its own, beside those of its modules
+        parts.append(Block("own parameters", "", "", own))
+    about = _about(module) if not parts else type(module).__name__
+    return Block(name.replace("_", " "), about, shape, _count(module), parts=parts)
+
+
+def _about(module: nn.Module) -> str:
+    if isinstance(module, nn.Linear):
+        return f"linear {module.in_features} → {module.out_features}"
+    if isinstance(module, nn.Embedding):
+        return f"table {module.num_embeddings:,} × {module.embedding_dim}"
+    if isinstance(module, nn.LayerNorm):
+        return f"layer norm {module.normalized_shape[0]}"
+    if isinstance(module, nn.Conv2d):
+        k = module.kernel_size
+        return f"convolution {k[0]} × {k[1]}, {module.in_channels} → {module.out_channels}"
+    return type(module).__name__
+
+
+def _outputs(head: nn.Module) -> int | str:
+    linear = [m for m in head.modules() if isinstance(m, nn.Linear)]
+    return linear[-1].out_features if linear else "C"
+
+
+def _count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+# --- the picture ----------------------------------------------------------------------------------
+
+
+def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "tokens [N]") -> str:
+    """An ``<svg>`` element: a box for each block, and with ``layers`` what is inside of it.
+
+    It uses the page's variables ``--ink``, ``--muted``, ``--rule``, ``--sheet`` and ``--held``, with light ones where
+    the page has none; it holds no style attribute, no script and no link.
+    """
+    out: list[str] = []
+    y = 34
+    arrows = [_text(WIDTH / 2, 16, source, "muted", "middle"), _arrow(20, y)]  # drawn last, above the boxes
+    for block in found:
+        y = _block(out, block, y, open_=detail == "layers")
+        arrows.append(_arrow(y + 4, y + GAP - 2))
+        y += GAP
+    out += arrows
+    total = sum(block.parameters for block in found)
+    out.append(_text(WIDTH / 2, y + 12, f"{total:,} parameters in all", "ink", "middle", bold=True))
+    title = "From input to output: " + ", ".join(
+        f"{b.repeat} times {b.name}" if b.repeat > 1 else b.name for b in found
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {y + 24}" role="img" aria-label="{escape(title)}" font-family="sans-serif" '
+        f'font-size="13">{"".join(out)}</svg>'
+    )
+
+
+def picture(model: nn.Module, detail: Detail = "layers", *, source: str = "tokens [N]") -> str:
+    """The picture of a model as the text of an ``.svg`` file."""
+    svg = draw(blocks(model), detail, source=source)
+    return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+
+
+def _block(out: list[str], block: Block, y: int, open_: bool) -> int:
+    parts = block.parts if open_ else []
+    height = BOX + (PART + 6) * len(parts) + (6 if parts else 0)
+    x, width = 90, WIDTH - 180
+    for k in range(min(block.repeat, 3) - 1, 0, -1):  # a pile
+        out.append(_box(x + 5 * k, y - 5 * k, width, height, "rule", 0.5))
+    out.append(_box(x, y, width, height, "held", 1.0))
+    name = f"{block.repeat} × {block.name}" if block.repeat > 1 else block.name
+    out.append(_text(x + 14, y + 19, name, "ink", bold=True))
+    out.append(_text(x + 14, y + 37, block.about, "muted"))
+    out.append(
+        _text(x + width - 14, y + 19, f"{block.parameters:,}" if block.parameters else "–", "ink", "end")
+    )
+    out.append(_text(x + width - 14, y + 37, block.shape, "muted", "end"))
+    top = y + BOX
+    for part in parts:
+        out.append(_box(x + 34, top, width - 48, PART, "rule", 1.0))
+        out.append(_text(x + 46, top + 20, part.name, "ink"))
+        out.append(_text(x + 170, top + 20, part.about, "muted"))
+        out.append(_text(x + width - 26, top + 20, f"{part.parameters:,}", "muted", "end"))
+        if part.residual:  # the way past it
+            start = top - 3 - (part.residual - 1) * (PART + 6)
+            out.append(
+                f'<path d="M{x + 34} {start}H{x + 18}V{top + PART + 3}H{x + 30}m-5 -4l5 4l-5 4" fill="none" '
+                f'stroke="{_colour("held")}" stroke-width="1.4"/>'
+            )
+        top += PART + 6
+    return y + height
+
+
+COLOURS = {"ink": "#16212a", "muted": "#586773", "rule": "#dbe2e6", "held": "#0b7285", "sheet": "#ffffff"}
+
+
+def _colour(name: str) -> str:
+    return f"var(--{name}, {COLOURS[name]})"
+
+
+def _box(x: float, y: float, width: float, height: float, line: str, opacity: float) -> str:
+    return (
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" fill="{_colour("sheet")}" '
+        f'stroke="{_colour(line)}" opacity="{opacity:g}"/>'
+    )
+
+
+def _text(x: float, y: float, text: str, colour: str, anchor: str = "start", bold: bool = False) -> str:
+    weight = ' font-weight="600"' if bold else ""
+    return f'<text x="{x:g}" y="{y:g}" fill="{_colour(colour)}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
+
+
+def _arrow(top: float, bottom: float) -> str:
+    x = WIDTH / 2
+    return (
+        f'<path d="M{x:g} {top:g}V{bottom - 1:g}m-4 -5l4 5l4 -5" fill="none" stroke="{_colour("muted")}" '
+        f'stroke-width="1.2"/>'
+    )

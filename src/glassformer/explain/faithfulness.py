@@ -1,0 +1,200 @@
+"""How far a picture can be trusted: its scores against what happens when tokens are hidden.
+
+Everything is judged beside orders drawn at random for the same input, and a mean over inputs has a 95 % interval
+from resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or patches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.errors import InputError
+from glassformer.explain.subject import Subject
+
+# Shares of the tokens that are hidden or shown. Comprehensiveness and sufficiency average over FEW (DeYoung et
+# al., 2020); the curves run over all of them.
+SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
+FEW = (0.01, 0.05, 0.1, 0.2, 0.5)
+FIGURES = ("deletion", "insertion", "comprehensiveness", "sufficiency")
+LEAST = 20  # inputs below which an interval over them says nothing
+BETTER = {"deletion": -1, "insertion": 1, "comprehensiveness": 1, "sufficiency": -1}  # 1: higher is better
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The label's probability as tokens go and come in the order of the scores."""
+
+    shares: np.ndarray  # [P] of the tokens that may be hidden
+    deletion: np.ndarray  # [P], the first ones hidden
+    insertion: np.ndarray  # [P], only the first ones shown
+
+    def figures(self) -> dict[str, float]:
+        """Areas under both curves; what hiding, and showing only, the first few takes off the probability."""
+        few = np.isin(self.shares, FEW)
+        whole = self.deletion[0]
+        return {
+            "deletion": float(np.trapezoid(self.deletion, self.shares)),
+            "insertion": float(np.trapezoid(self.insertion, self.shares)),
+            "comprehensiveness": float((whole - self.deletion[few]).mean()),
+            "sufficiency": float((whole - self.insertion[few]).mean()),
+        }
+
+
+def curves(subject: Subject, scores: np.ndarray, target: int, by: str = "mask") -> Curves:
+    """Deletion and insertion (Petsiuk, Das and Saenko, 2018), in 2 P variants of the input.
+
+    Args:
+        scores: ``[T]``, or the patch grid: the highest go, or come, first; at least one at any share above 0.
+        by: what stands in the place of a hidden token, as in ``Subject.logits``.
+
+    Raises:
+        InputError: nothing in this input can be hidden.
+    """
+    return _curves(subject, [order_of(subject, scores)], target, by)[0]
+
+
+def order_of(subject: Subject, scores: np.ndarray) -> np.ndarray:
+    """Numbers of the tokens that may be hidden, the highest score first; equals in the input's order."""
+    scores = np.asarray(scores, np.float64)
+    flat = scores.ravel() if subject.grid is not None else scores[subject.hideable]
+    return subject.hideable[np.argsort(-flat, kind="stable")]
+
+
+def _curves(subject: Subject, orders: Sequence[np.ndarray], target: int, by: str) -> list[Curves]:
+    n = len(subject.hideable)
+    if n == 0:
+        raise InputError("nothing in this input can be hidden", where="faithfulness", fix="Give a longer one")
+    shares = np.array(SHARES)
+    counts = np.where(shares > 0, np.maximum(1, np.rint(shares * n)), 0).astype(int)
+    keep = np.ones((len(orders), 2, len(shares), len(subject)), bool)
+    for row, order in zip(keep, orders, strict=True):
+        for p, count in enumerate(counts):
+            row[0, p, order[:count]] = False
+            row[1, p, order[count:]] = False
+    distinct, back = np.unique(keep.reshape(-1, len(subject)), axis=0, return_inverse=True)
+    chance = subject.chance(subject.logits(distinct, by))[:, target]
+    values = chance[back.reshape(-1)].reshape(keep.shape[:3])
+    return [Curves(shares, deletion, insertion) for deletion, insertion in values]
+
+
+def judge(
+    subject: Subject, scores: dict[str, np.ndarray], *, target: int | None = None, draws: int = 5, seed: int = 0,
+    by: str = "mask",
+) -> dict[str, dict[str, float]]:  # fmt: skip
+    """The four figures of several methods' scores for one input, and of ``random``, the mean of that many orders."""
+    target = subject.target if target is None else target
+    rng = np.random.default_rng(seed)
+    orders = [order_of(subject, s) for s in scores.values()]
+    orders += [rng.permutation(subject.hideable) for _ in range(draws)]
+    figures = [c.figures() for c in _curves(subject, orders, target, by)]
+    drawn = figures[len(scores) :]
+    out = dict(zip(scores, figures, strict=False))
+    out["random"] = {name: float(np.mean([d[name] for d in drawn])) for name in FIGURES}
+    return out
+
+
+def interval(values: np.ndarray, *, draws: int = 2000, seed: int = 0) -> tuple[float, float]:
+    """95 % bootstrap interval of the mean of ``[n]`` values."""
+    values = np.asarray(values, np.float64)
+    pick = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
+    low, high = np.quantile(values[pick].mean(1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def summary(values: np.ndarray) -> dict[str, Any]:
+    """Mean, interval and number of ``[n]`` values."""
+    low, high = interval(values)
+    return {"mean": float(np.mean(values)), "interval": [low, high], "n": len(values)}
+
+
+def table(judged: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
+    """From what ``judge`` gave for each input: for every method each figure, and by how much it beats random.
+
+    ``better`` is the paired difference to the random orders of the same input, positive where the method is the
+    more faithful one, whichever way the figure runs.
+    """
+    out: dict[str, dict[str, Any]] = {}
+    for method in judged[0]:
+        out[method] = {}
+        for name in FIGURES:
+            own = np.array([one[method][name] for one in judged])
+            drawn = np.array([one["random"][name] for one in judged])
+            out[method][name] = summary(own)
+            if method != "random":
+                out[method][name]["better"] = summary(BETTER[name] * (own - drawn))
+    return out
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float:
+    """Rank correlation of two score vectors, ties at their mean rank; 0 where one of them is flat."""
+    a, b = _ranks(a), _ranks(b)
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > 0 else 0.0
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, group, counts = np.unique(np.ravel(values), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[group]
+
+
+def overlap(a: np.ndarray, b: np.ndarray, share: float = 0.2) -> float:
+    """How much of the highest fifth two score vectors have in common, 0 to 1."""
+    count = max(1, round(share * a.size))
+    first, second = (set(np.argsort(-np.ravel(x), kind="stable")[:count].tolist()) for x in (a, b))
+    return len(first & second) / count
+
+
+def agreement(scores: dict[str, np.ndarray], chosen: np.ndarray | None = None) -> dict[str, dict[str, float]]:
+    """Rank correlation of every pair of methods on one input, over the tokens ``chosen`` (None: all)."""
+    picked = {name: np.ravel(s) if chosen is None else np.ravel(s)[chosen] for name, s in scores.items()}
+    return {a: {b: spearman(picked[a], picked[b]) for b in picked} for a in picked}
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def verdict(row: dict[str, Any], randomised: float | None = None) -> str:
+    """One method's row of ``table`` in words.
+
+    Args:
+        randomised: mean correlation with the scores under shuffled weights (``sanity.py``), None: not looked at.
+    """
+    won = [name for name in FIGURES if row[name]["better"]["interval"][0] > 0]
+    lost = [name for name in FIGURES if row[name]["better"]["interval"][1] < 0]
+    gain = row["comprehensiveness"]["better"]
+    low, high = gain["interval"]
+    evidence = (
+        f"hiding the first tokens takes {gain['mean']:+.3f} more off the probability than hiding random ones "
+        f"(95 % interval {low:+.3f} to {high:+.3f}, {gain['n']} inputs)"
+    )
+    if gain["n"] < LEAST:
+        return f"Too few inputs to say: {evidence}."
+    if randomised is not None and randomised >= 0.5:
+        doubt = f"it hardly changes when the weights are noise (rank correlation {randomised:.2f})"
+        return f"Do not believe it: {doubt}, so it cannot show what the model learned; {evidence}."
+    if len(won) == len(FIGURES):
+        return f"Believe it: better than random in all four figures; {evidence}."
+    if lost and not won:
+        return f"Do not believe it: worse than random in {' and '.join(lost)}; {evidence}."
+    if won:
+        rest = [name for name in FIGURES if name not in won]
+        return f"Believe it with care: better than random in {', '.join(won)}, not in {', '.join(rest)}; {evidence}."
+    return f"No reason to believe it: not better than random in any figure; {evidence}."
+
+
+def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
+    """The figures of one input in words; one input proves nothing about a method."""
+    fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
+    better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
+    judgement = {4: "The picture holds here", 0: "The picture misleads here"}.get(
+        better, "The picture holds in part"
+    )
+    return (
+        f"{judgement}: hiding the tokens marked first lowers the probability by {fall:.3f}, hiding random ones by "
+        f"{chance:.3f}; it is better than random orders in {better} of 4 figures."
+    )

@@ -1,0 +1,233 @@
+"""What attention heads do, in figures: where each one looks, what is lost without it, and where its map misleads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.errors import InputError
+from glassformer.explain.faithfulness import interval
+from glassformer.explain.subject import Subject, attention_maps, text_subject
+from glassformer.explain.tokens import per_word, word_spans
+
+SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")
+
+
+def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
+    """Where each head looks in one input, ``[L, H]`` each, means over the rows of words.
+
+    ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``: tokens
+    between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last one) where
+    these are special, ``diagonal`` (itself), ``previous`` and ``next`` token, ``same_word`` (pieces of its word).
+
+    Args:
+        maps: ``[L, H, T, T]``.
+        words: ``[T]``, the word of each token; -1 for special ones.
+    """
+    t = maps.shape[-1]
+    rows = np.flatnonzero(words >= 0)
+    if not len(rows):
+        rows = np.arange(t)
+    seen = maps[:, :, rows].astype(np.float64)  # [L, H, R, T]
+    entropy = -(seen * np.log(np.maximum(seen, 1e-12))).sum(-1) / max(np.log(t), 1e-12)
+    apart = np.abs(rows[:, None] - np.arange(t))
+
+    def share(chosen: np.ndarray) -> np.ndarray:  # [R, T] boolean -> [L, H]
+        return (seen * chosen).sum(-1).mean(-1)
+
+    columns = np.arange(t)[None]
+    alike = (words[rows][:, None] == words[None]) & (columns != rows[:, None])
+    none = np.zeros((len(rows), t), bool)
+    return {
+        "entropy": entropy.mean(-1),
+        "distance": (seen * apart).sum(-1).mean(-1),
+        "cls": share(none | (columns == 0)) if words[0] < 0 else np.zeros(maps.shape[:2]),
+        "sep": share(none | (columns == t - 1)) if words[-1] < 0 else np.zeros(maps.shape[:2]),
+        "diagonal": share(apart == 0),
+        "previous": share(columns == rows[:, None] - 1),
+        "next": share(columns == rows[:, None] + 1),
+        "same_word": share(alike),
+    }
+
+
+def head_figures(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
+    """Means of ``map_figures`` over inputs, ``[L, H]`` each."""
+    found = [map_figures(attention_maps(s)[0], s.words) for s in subjects]
+    return {name: np.mean([one[name] for one in found], 0) for name in found[0]}
+
+
+def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
+    """A word for each head ``[L][H]``: where at least ``least`` of its weight goes, ``broad``, or ``mixed``."""
+    layers, heads = figures["entropy"].shape
+    out = []
+    for layer in range(layers):
+        names = []
+        for head in range(heads):
+            shares = {name: float(figures[name][layer, head]) for name in SHARES}
+            most = max(shares, key=shares.__getitem__)
+            even = figures["entropy"][layer, head] > 0.9
+            names.append(most if shares[most] >= least else "broad" if even else "mixed")
+        out.append(names)
+    return out
+
+
+# --- without a head -------------------------------------------------------------------------------
+
+
+@contextmanager
+def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
+    """Inside, a head gives nothing: its columns of the output projection are 0. The weights come back after.
+
+    Raises:
+        InputError: no such layer or head.
+    """
+    layers = model.encoder.layers
+    heads = model.encoder.config.num_heads
+    if not (0 <= layer < len(layers) and 0 <= head < heads):
+        raise InputError(
+            f"no head {head} in layer {layer}: there are {len(layers)} x {heads}", where="silenced"
+        )
+    weight = layers[layer].attention.out.weight
+    width = weight.shape[1] // heads
+    part = slice(head * width, (head + 1) * width)
+    kept = weight.data[:, part].clone()
+    try:
+        with torch.no_grad():
+            weight.data[:, part] = 0
+        yield
+    finally:
+        weight.data[:, part] = kept
+
+
+def ablation(
+    clf: Any, texts: Sequence[str], labels: Sequence[Any], *, progress: Callable[[int], None] | None = None
+) -> dict[str, Any]:
+    """What each head is worth: accuracy and mean probability of the true label with all heads, less without it.
+
+    Returns:
+        ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, 95 % of
+        the lost probability over the texts, which are the same for every head.
+    """
+    known = {label: i for i, label in enumerate(clf.classes_.tolist())}
+    if strange := [label for label in labels if label not in known]:
+        raise InputError(f"label {strange[0]!r} was not seen in training", where="ablation")
+    targets = np.array([known[label] for label in labels])
+    model = clf._predictor()
+    config = model.encoder.config
+
+    def judged() -> tuple[np.ndarray, np.ndarray]:
+        probabilities = clf.predict_proba(list(texts))
+        right = clf.decide(probabilities) == clf.classes_[targets]
+        return right, probabilities[np.arange(len(targets)), targets]
+
+    right, chance = judged()
+    shape = (config.num_layers, config.num_heads)
+    accuracy, probability, bounds = np.zeros(shape), np.zeros(shape), np.zeros((*shape, 2))
+    for layer, head in np.ndindex(*shape):
+        with silenced(model, layer, head):
+            without_right, without = judged()
+        accuracy[layer, head] = right.mean() - without_right.mean()
+        probability[layer, head] = (chance - without).mean()
+        bounds[layer, head] = interval(chance - without)
+        if progress is not None:
+            progress(1)
+    return {
+        "accuracy": float(right.mean()), "accuracy_lost": accuracy, "probability_lost": probability,
+        "interval": bounds, "n": len(targets),
+    }  # fmt: skip
+
+
+# --- where the map misleads -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CounterExample:
+    """A text whose most attended word can go, while a word hardly looked at decides."""
+
+    text: str
+    label: Any
+    probability: float
+    attended: str  # the most attended word
+    attended_share: float  # of the attention on words
+    without_attended: float  # probability of the label when it is hidden
+    decisive: str  # a word that flips the prediction when hidden
+    decisive_share: float
+    decisive_rank: int  # 1 is the most attended word
+    without_decisive: float
+    flips_to: Any
+
+    def in_words(self) -> str:
+        """The evidence as one sentence."""
+        return (
+            f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the answer stays "
+            f"{self.label} ({self.probability:.2f} to {self.without_attended:.2f}). “{self.decisive}” is number "
+            f"{self.decisive_rank} with {self.decisive_share:.1%}; without it the answer becomes {self.flips_to} "
+            f"({self.label} {self.without_decisive:.2f})."
+        )
+
+
+def counter_examples(
+    clf: Any,
+    texts: Sequence[str],
+    *,
+    scores: Callable[[Subject], np.ndarray] | None = None,
+    by: str = "mask",
+    progress: Callable[[int], None] | None = None,
+) -> list[CounterExample]:
+    """Texts in which the attention map misleads, the clearest first.
+
+    The most attended word can be hidden without changing the prediction, while another one, outside the most
+    attended third, flips it alone.
+
+    Args:
+        scores: what gives the tokens' shares ``[T]``; None: the last layer's attention, mean over heads.
+    """
+    found: list[tuple[float, CounterExample]] = []
+    for text in texts:
+        one = _counter_example(text_subject(clf, text), clf, scores or _last_layer, by)
+        if one is not None:
+            found.append((min(one.without_attended, 1 - one.without_decisive), one))
+        if progress is not None:
+            progress(1)
+    return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _last_layer(subject: Subject) -> np.ndarray:
+    maps, reads = attention_maps(subject)
+    return reads @ maps[-1].mean(0)
+
+
+def _counter_example(
+    subject: Subject, clf: Any, scores: Callable[[Subject], np.ndarray], by: str
+) -> CounterExample | None:
+    count = int(subject.words.max(initial=-1)) + 1
+    if count < 3:
+        return None
+    shares = per_word(scores(subject), subject.words)
+    shares = shares / max(shares.sum(), 1e-12)
+    keep = np.arange(count)[:, None] != subject.words[None]  # [W, T], each variant without one word
+    chance = subject.chance(subject.logits(keep, by))  # [W, C]
+    labels = clf.decide(chance)
+    order = np.argsort(-shares, kind="stable")
+    rank = np.empty(count, int)
+    rank[order] = np.arange(count)
+    own = subject.classes[subject.target]
+    if labels[order[0]] != own:
+        return None
+    flips = [w for w in range(count) if labels[w] != own and rank[w] >= count / 3]
+    if not flips:
+        return None
+    flip = min(flips, key=lambda w: chance[w, subject.target])
+    spans = word_spans(subject.words, subject.shown["offsets"])
+    text = subject.shown["text"]
+    top = int(order[0])
+    return CounterExample(
+        text, own, float(subject.probabilities[subject.target]), text[slice(*spans[top])], float(shares[top]),
+        float(chance[top, subject.target]), text[slice(*spans[flip])], float(shares[flip]), int(rank[flip]) + 1,
+        float(chance[flip, subject.target]), labels[flip].item() if hasattr(labels[flip], "item") else labels[flip],
+    )  # fmt: skip

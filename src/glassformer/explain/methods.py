@@ -1,0 +1,134 @@
+"""One contract for all methods: an input, a label to explain, a method's name -> an ``Explanation``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import nearest
+from glassformer.errors import InputError
+from glassformer.explain.attention import attention, attention_gradient, attention_rollout
+from glassformer.explain.gradients import gradient_x_input, integrated_gradients
+from glassformer.explain.occlusion import occlusion
+from glassformer.explain.result import Explanation, Scores
+from glassformer.explain.subject import Subject, attention_maps, subject_of
+
+# Those that take a target explain one label; the others show where the model looked.
+METHODS: dict[str, Callable[..., Scores]] = {
+    "attention": attention,
+    "rollout": attention_rollout,
+    "gradient_x_input": gradient_x_input,
+    "integrated_gradients": integrated_gradients,
+    "attention_gradient": attention_gradient,
+    "occlusion": occlusion,
+}
+
+
+def explain_input(
+    clf: Any, x: Any, *, method: str = "attention", target: Any = None, **options: Any
+) -> Explanation:
+    """Scores for the tokens of one text, or the patches of one picture, from the fp32 model; see ``explain``."""
+    check_method(method, target, options)
+    return explain(subject_of(clf, x), method=method, target=target, **options)
+
+
+def explain_inputs(
+    clf: Any,
+    inputs: Iterable[Any],
+    *,
+    method: str = "attention",
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> Iterator[Explanation]:
+    """Explanations of many inputs, one after the other; ``progress`` is called with 1 after each."""
+    for x in inputs:
+        yield explain_input(clf, x, method=method, **options)
+        if progress is not None:
+            progress(1)
+
+
+def explain(
+    subject: Subject,
+    *,
+    method: str = "attention",
+    target: Any = None,
+    maps: bool | None = None,
+    **options: Any,
+) -> Explanation:
+    """Scores for every token or patch of one input.
+
+    Args:
+        method: a key of ``METHODS``; its function says what it computes and which options it takes.
+        target: the label to explain, None: the predicted one. ``attention`` and ``rollout`` have none.
+        maps: whether to keep all attention maps; None: where the method makes them anyway.
+
+    Raises:
+        InputError: no such method, option, label, or a target for a method that has none.
+    """
+    check_method(method, target, options)
+    number = target_number(subject, target)
+    has_target = takes_target(method)
+    result = (
+        METHODS[method](subject, number, **options) if has_target else METHODS[method](subject, **options)
+    )
+    kept, reads = result.maps, result.reads
+    if maps and kept is None:
+        kept, reads = attention_maps(subject)
+    scores = result.scores
+    if subject.grid is not None:
+        scores = scores[subject.hideable].reshape(subject.grid)
+    return Explanation(
+        **subject.shown, scores=np.asarray(scores), probability=float(subject.probabilities[subject.target]),
+        method=method, target=subject.classes[number] if has_target else None,
+        maps=None if maps is False else kept, reads=reads, error=result.error, settings=result.settings,
+    )  # fmt: skip
+
+
+def takes_target(method: str) -> bool:
+    """Whether a method explains one label."""
+    return "target" in inspect.signature(METHODS[method]).parameters
+
+
+def target_number(subject: Subject, target: Any) -> int:
+    """The number of the label to explain.
+
+    Raises:
+        InputError: the classifier does not know it.
+    """
+    if target is None:
+        return subject.target
+    if target in subject.classes:
+        return subject.classes.index(target)
+    names = [str(label) for label in subject.classes]  # a number that came as text, from a command line
+    if str(target) not in names:
+        raise InputError(f"no label {target!r}", where="target", fix=nearest(str(target), names))
+    return names.index(str(target))
+
+
+def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
+    """Raises InputError for a method, or an option of it, that is not there."""
+    if method not in METHODS:
+        raise InputError(f"no method {method!r}", where="explain", fix=nearest(method, list(METHODS)))
+    known = {
+        k: p
+        for k, p in inspect.signature(METHODS[method]).parameters.items()
+        if k not in ("subject", "target")
+    }
+    for name, value in options.items():
+        if name == "maps":
+            continue
+        if name not in known:
+            raise InputError(
+                f"{method} has no option {name!r}", where="explain", fix=nearest(name, [*known, "maps"])
+            )
+        default = known[name].default
+        kind = int if default is None else type(default)  # layers, heads and windows are None by default
+        fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+        if not (fits or (default is None and value is None)):
+            wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
+            raise InputError(f"{name} is {wanted}, not {value!r}", where=method)
+    if target is not None and not takes_target(method):
+        raise InputError(f"{method} has no target", where="explain", fix="Leave target out")

@@ -1,0 +1,102 @@
+"""What is lost when a part of the input is hidden: tokens, words, spans of words, or a window over patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from glassformer.errors import InputError
+from glassformer.explain.result import Scores
+from glassformer.explain.subject import Subject
+
+Unit = Literal["token", "word", "span"]
+
+
+def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) -> np.ndarray:
+    """All places of a window that slides over a grid, ``[M, *shape]`` boolean, True inside the window.
+
+    Together they cover the whole grid: where the stride does not come out even, the last one sticks out over the
+    edge and is cut there.
+
+    Raises:
+        InputError: a window or stride that is not positive, or a window larger than the grid.
+    """
+    for n, s, step in zip(shape, size, stride, strict=True):
+        if not 1 <= s <= n or step < 1:
+            what = f"a window of {s} with stride {step} on {n}"
+            raise InputError(
+                what, where="occlusion", fix=f"Use a window of 1 to {n} and a stride of 1 or more"
+            )
+    starts = [
+        [i * step for i in range(1 + -(-(n - s) // step))]
+        for n, s, step in zip(shape, size, stride, strict=True)
+    ]
+    places = list(product(*starts))
+    inside = np.zeros((len(places), *shape), bool)
+    for row, place in zip(inside, places, strict=True):
+        row[tuple(slice(a, a + s) for a, s in zip(place, size, strict=True))] = True
+    return inside
+
+
+def drops(
+    predict: Callable[[np.ndarray], np.ndarray], hidden: np.ndarray, target: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The fall of the target's logit for each hidden part ``[M]``, and its mean over the parts that hold a place.
+
+    Args:
+        predict: what is kept ``[M, ...]`` boolean -> logits ``[M, C]``.
+        hidden: ``[M, ...]`` boolean, True where a variant hides the input.
+
+    Returns:
+        ``[M]`` and ``[...]``; 0 at a place that no variant hides.
+    """
+    whole = predict(np.ones((1, *hidden.shape[1:]), bool))[0, target]
+    falls = whole - predict(~hidden)[:, target]  # [M]
+    covered = hidden.sum(0)
+    return falls, np.tensordot(falls, hidden.astype(np.float64), 1) / np.maximum(covered, 1)
+
+
+def occlusion(
+    subject: Subject,
+    target: int,
+    *,
+    unit: Unit = "token",
+    window: int | None = None,
+    stride: int = 1,
+    by: str = "mask",
+) -> Scores:
+    """How far the target's logit falls when a part is hidden (Zeiler and Fergus, 2014).
+
+    Args:
+        unit: what is hidden at a time: a token, a word with all its pieces (which share its score), or a
+            span of words. A patch of an image is its token.
+        window: how many units are hidden together; None: 1, and 3 for spans. On images: patches along a side.
+        stride: units from one window to the next; a unit under several windows gets their mean.
+        by: what stands in their place: ``mask``, another baseline, or ``delete``.
+
+    Raises:
+        InputError: no such unit or baseline, or a window that does not fit.
+    """
+    if unit not in ("token", "word", "span"):
+        raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")
+    size = window or (3 if unit == "span" else 1)
+    chosen = subject.hideable
+    if subject.grid is not None:
+        inside = windows(subject.grid, (size, size), (stride, stride))
+        inside = inside.reshape(len(inside), -1)  # [M, P]
+        unit_of = np.arange(len(chosen))
+    else:
+        unit_of = np.arange(len(chosen)) if unit == "token" else subject.words[chosen]
+        count = int(unit_of.max(initial=-1)) + 1
+        if count == 0:
+            return Scores(np.zeros(len(subject)))
+        inside = windows((count,), (min(size, count),), (stride,))  # [M, units]
+    hidden = np.zeros((len(inside), len(subject)), bool)
+    hidden[:, chosen] = inside[:, unit_of]
+    _, falls = drops(lambda keep: subject.logits(keep, by), hidden, target)
+    scores = np.zeros(len(subject))
+    scores[chosen] = falls[chosen] / np.bincount(unit_of)[unit_of]
+    return Scores(scores, settings={"unit": unit, "window": size, "stride": stride, "by": by})

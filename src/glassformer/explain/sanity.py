@@ -1,0 +1,181 @@
+"""Two checks of a method rather than of a picture: does it notice noise in the weights, and does it stay put when
+a word becomes its synonym or is misspelt?"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from glassformer.explain.faithfulness import spearman, summary
+from glassformer.explain.methods import explain, explain_input
+from glassformer.explain.subject import Subject
+
+LIMIT = 0.5  # a mean rank correlation from here on counts as "hardly changes"
+
+
+# --- noise in the weights -------------------------------------------------------------------------
+
+
+def stages(model: Any) -> list[tuple[str, list[nn.Module]]]:
+    """The parts of a model from the output down: head and pooling, then each layer from the last to the first."""
+    top = [m for m in (model.head, model.pooling, model.encoder.final_norm) if isinstance(m, nn.Module)]
+    layers = list(model.encoder.layers)
+    return [("head", top), *((f"layer {i + 1}", [layers[i]]) for i in reversed(range(len(layers))))]
+
+
+def shuffled(model: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:
+    """One copy of the model, its parts shuffled one after the other (Adebayo et al., 2018, cascading).
+
+    Every tensor keeps its values and loses their places, so that sizes stay what they were. The same copy is
+    yielded each time; the embeddings stay, since they are the input of what is explained.
+    """
+    model = copy.deepcopy(model).eval()
+    generator = torch.Generator().manual_seed(seed)
+    for name, modules in stages(model):
+        with torch.no_grad():
+            for module in modules:
+                for p in module.parameters():
+                    order = torch.randperm(p.numel(), generator=generator).to(p.device)
+                    p.copy_(p.flatten()[order].view_as(p))
+        yield name, model
+
+
+def randomisation(
+    subjects: Sequence[Subject], method: str, *, seed: int = 0, **options: Any
+) -> list[dict[str, Any]]:
+    """How much a method's scores still resemble themselves as the weights become noise, stage by stage.
+
+    The subjects share one model. Each record has the stage down to which weights are noise, and the mean rank
+    correlation with the scores of the trained model, over the tokens that may be hidden, with its interval.
+    """
+    before = [_flat(s, explain(s, method=method, maps=False, **options).scores) for s in subjects]
+    records = []
+    for name, model in shuffled(subjects[0].model, seed):
+        after = [
+            _flat(s, explain(s.under(model), method=method, maps=False, **options).scores) for s in subjects
+        ]
+        alike = np.array([spearman(a, b) for a, b in zip(before, after, strict=True)])
+        records.append({"down to": name, **summary(alike)})
+    return records
+
+
+def passes(records: Sequence[dict[str, Any]]) -> bool:
+    """Whether the scores under all noise have little to do with those of the trained model."""
+    return abs(records[-1]["mean"]) < LIMIT
+
+
+def _flat(subject: Subject, scores: np.ndarray) -> np.ndarray:
+    return scores.ravel() if subject.grid is not None else scores[subject.hideable]
+
+
+# --- another word for the same ---------------------------------------------------------------------
+
+# Our own list, made for film reviews and plain English; words of a line can stand for each other.
+SYNONYMS = """
+good fine|great terrific|excellent superb|wonderful marvelous|amazing astonishing|bad poor|terrible awful
+horrible dreadful|boring dull|funny amusing|hilarious uproarious|sad unhappy|happy glad|beautiful lovely|ugly hideous
+smart clever|stupid foolish|silly daft|strange odd|weird bizarre|scary frightening|big large|small little|huge enormous
+old aged|new recent|fast quick|slow sluggish|hard difficult|easy simple|important significant|interesting intriguing
+film movie|story tale|plot storyline|actor performer|actors performers|ending finale|beginning start|scene sequence
+scenes sequences|picture image|director filmmaker|character figure|characters figures|dialogue conversation
+kid child|kids children|man guy|woman lady|house home|job work|money cash|fault flaw|mistake error
+begin start|begins starts|end finish|ends finishes|like enjoy|liked enjoyed|love adore|loved adored|hate detest
+hated detested|watch view|watched viewed|think believe|thought believed|say state|seem appear|seems appears|try attempt
+tried attempted|help assist|show display|shows displays|buy purchase|bought purchased|make create|made created
+really truly|very extremely|quite rather|totally completely|probably likely|often frequently|maybe perhaps
+also too|almost nearly|quickly rapidly|just only|finally eventually|entire whole|complete utter|perfect flawless
+pathetic pitiful|brilliant dazzling|memorable unforgettable|predictable foreseeable|convincing believable
+"""
+
+
+def synonyms() -> dict[str, str]:
+    """Word -> another for the same, both ways."""
+    pairs = [(a, b) for a, b in (line.split() for line in re.split(r"[|\n]", SYNONYMS) if line.strip())]
+    return dict(pairs) | {b: a for a, b in reversed(pairs)}
+
+
+def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
+    """The text with one word replaced, the word, and what replaced it; None where the list has none of its words."""
+    known = synonyms()
+    found = [m for m in re.finditer(r"[A-Za-z]+", text) if m[0].lower() in known]
+    if not found:
+        return None
+    match = found[int(rng.integers(len(found)))]
+    other = known[match[0].lower()]
+    other = other.capitalize() if match[0][0].isupper() else other
+    return text[: match.start()] + other + text[match.end() :], match[0], other
+
+
+def with_typo(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
+    """The text with two neighbouring letters inside one word swapped; None without a word of four letters or more."""
+    found = [m for m in re.finditer(r"[A-Za-z]{4,}", text) if len(set(m[0][1:-1])) > 1]
+    if not found:
+        return None
+    match = found[int(rng.integers(len(found)))]
+    word = match[0]
+    places = [i for i in range(1, len(word) - 2) if word[i] != word[i + 1]]
+    i = places[int(rng.integers(len(places)))]
+    other = word[:i] + word[i + 1] + word[i] + word[i + 2 :]
+    return text[: match.start()] + other + text[match.end() :], word, other
+
+
+def stability(
+    clf: Any,
+    texts: Sequence[str],
+    method: str,
+    *,
+    change: Callable[[str, np.random.Generator], tuple[str, str, str] | None] = with_synonym,
+    seed: int = 0,
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """How alike the scores of a text are before and after a change of one word that keeps the meaning.
+
+    Scores of whole words are compared by rank, the changed word left out. Texts in which nothing can be changed,
+    whose number of words becomes another, or with fewer than three other words, are left out.
+
+    Returns:
+        ``correlation`` (mean, 95 % interval, n), ``label_kept`` (share of texts whose prediction stayed), and
+        ``correlation_label_kept`` over those alone.
+    """
+    rng = np.random.default_rng(seed)
+    alike: list[float] = []
+    kept: list[bool] = []
+    for text in texts:
+        changed = change(text, rng)
+        if changed is not None:
+            one = _alike(clf, text, changed[0], method, options)
+            if one is not None:
+                alike.append(one[0])
+                kept.append(one[1])
+        if progress is not None:
+            progress(1)
+    values, same = np.array(alike), np.array(kept, bool)
+    if not len(values):
+        return {"correlation": None, "label_kept": None, "correlation_label_kept": None}
+    return {
+        "correlation": summary(values), "label_kept": summary(same.astype(float)),
+        "correlation_label_kept": summary(values[same]) if same.any() else None,
+    }  # fmt: skip
+
+
+def _alike(
+    clf: Any, text: str, other: str, method: str, options: dict[str, Any]
+) -> tuple[float, bool] | None:
+    """Rank correlation over the words that both texts share place by place, and whether the label stayed."""
+    first = explain_input(clf, text, method=method, maps=False, **options)
+    target = {} if first.target is None else {"target": first.target}
+    second = explain_input(clf, other, method=method, maps=False, **target, **options)
+    a, b = first.words(), second.words()
+    same = [i for i in range(min(len(a), len(b))) if a[i][0] == b[i][0]]
+    if len(a) != len(b) or len(same) < 3:
+        return None
+    return spearman(
+        np.array([a[i][1] for i in same]), np.array([b[i][1] for i in same])
+    ), first.label == second.label

@@ -1,0 +1,241 @@
+"""One input as every method sees it: rows that enter the encoder, a baseline to hide them behind, and the model.
+
+Text and images differ only in how a ``Subject`` is made: tokens with offsets, or patches on a grid. Whatever
+hides parts of an input works on the packed rows, so it serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import nearest
+from glassformer.errors import InputError
+from glassformer.explain.tokens import tokens_of
+from glassformer.models.output import ModelOutput
+from glassformer.nn.pooling import AttentionPooling, FirstPooling, Pooler
+from glassformer.nn.trace import Trace, TraceRecord
+from glassformer.packing import Packing
+
+BATCH_TOKENS = 8192  # rows of one forward pass over variants of an input
+
+
+@dataclass(frozen=True)
+class Subject:
+    """T tokens (or patches) of one input, what the model makes of them, and what is needed to show them.
+
+    Args:
+        model: in eval mode, with ``encoder``, ``pooling`` and ``head``; gradients and maps come from it.
+        rows: ``[T, D]``, what enters the encoder.
+        baselines: name -> makes the rows ``[T, D]`` that stand for "nothing here", special tokens kept.
+        words: ``[T]`` the word of each token, or the number of each patch; -1: never hidden ([CLS], [SEP]).
+        classes, target: the labels, and the number of the predicted one.
+        probabilities: ``[C]``.
+        shown: the fields of ``Explanation`` that say what was explained (text, tokens, offsets, or image).
+        grid: rows and columns of patches; None for text.
+        judge: the model that judges hidden variants; None: ``model``. A bf16 copy is faster on some machines.
+    """
+
+    model: nn.Module
+    rows: Tensor
+    baselines: Mapping[str, Callable[[], Tensor]]
+    words: np.ndarray
+    classes: list[Any]
+    target: int
+    probabilities: np.ndarray
+    shown: dict[str, Any] = field(default_factory=dict)
+    grid: tuple[int, int] | None = None
+    temperature: float = 1.0
+    judge: nn.Module | None = None
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def hideable(self) -> np.ndarray:
+        """Numbers of the tokens that may be hidden, in order."""
+        return np.flatnonzero(self.words >= 0)
+
+    def baseline(self, name: str) -> Tensor:
+        """The rows ``[T, D]`` of that baseline.
+
+        Raises:
+            InputError: no such baseline for this model.
+        """
+        if name not in self.baselines:
+            fix = nearest(name, list(self.baselines))
+            raise InputError(f"no baseline {name!r} here", where="explain", fix=fix)
+        return self.baselines[name]()
+
+    def logits(self, keep: np.ndarray, by: str = "mask") -> np.ndarray:
+        """Logits ``[M, C]`` fp64 of M variants of the input in which some tokens are hidden.
+
+        Args:
+            keep: ``[M, T]`` boolean, False where a token is hidden; special tokens stay whatever it says.
+            by: ``"delete"`` leaves the token's row out (the others keep their positions), the name of a
+                baseline puts that row there.
+        """
+        keep = np.asarray(keep, bool) | (self.words < 0)
+        model = self.judge or self.model
+        instead = None if by == "delete" else self.baseline(by)
+        out = []
+        per_batch = max(1, BATCH_TOKENS // len(self))
+        with torch.inference_mode():
+            for start in range(0, len(keep), per_batch):
+                part = torch.from_numpy(keep[start : start + per_batch]).to(self.rows.device)  # [m, T]
+                if instead is None:
+                    part[:, 0] |= ~part.any(1)  # a sequence has at least one row
+                    rows = self.rows.expand(len(part), -1, -1)[part]  # [N, D]
+                    packing = Packing(tuple(part.sum(1).tolist()), rows.device)
+                else:
+                    rows = torch.where(part[:, :, None], self.rows, instead).flatten(0, 1)  # [m*T, D]
+                    packing = Packing.uniform(len(part), len(self), rows.device)
+                out.append(run_rows(model, rows, packing).logits)
+        return torch.cat(out).double().cpu().numpy()  # type: ignore[arg-type]
+
+    def chance(self, logits: np.ndarray) -> np.ndarray:
+        """Logits ``[M, C]`` as the probabilities that the classifier states."""
+        scaled = logits / self.temperature
+        exp = np.exp(scaled - scaled.max(1, keepdims=True))
+        return exp / exp.sum(1, keepdims=True)
+
+    def under(self, model: nn.Module) -> Subject:
+        """The same input under another model of the same shape, explained for the same label."""
+        return replace(self, model=model, judge=None)
+
+
+def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
+    """From packed rows ``[N, D]`` that stand before the encoder to logits ``[B, C]``."""
+    record = TraceRecord(trace, model.encoder.config.num_layers) if trace is not None else None
+    rows = rows.to(next(model.encoder.parameters()).dtype)
+    few = trace is None and bool(getattr(model.pooling, "reads_first_row_only", False))
+    x = model.encoder(rows, packing, rows=packing.first_rows if few else None, trace=record)
+    out = ModelOutput(packing, states=None if few else x, trace=record)
+    out.pooler_output = model.pooling(x, packing)
+    out.logits = model.head(out.pooler_output)
+    return out
+
+
+def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
+    """Every layer's weights ``[L, H, T, T]``, and how much of each output row the head reads ``[T]``."""
+    with torch.inference_mode():
+        packing = Packing.uniform(1, len(subject), subject.rows.device)
+        out = run_rows(subject.model, subject.rows, packing, Trace(attentions=True))
+        reads = rows_read(subject.model.pooling, out, len(subject))
+    assert out.trace is not None
+    return np.stack([layer[0].float().cpu().numpy() for layer in out.trace.attentions]), reads
+
+
+def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
+    """How much of each row the pooling takes, ``[T]``: [CLS] alone, or all rows equally."""
+    weights = np.full(length, 1.0 / length)
+    if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
+        weights[:] = 0.0
+        weights[0] = 1.0
+    elif isinstance(pooling, AttentionPooling) and out.states is not None:
+        weights = torch.softmax(pooling.score(out.states.float()).squeeze(1), 0).cpu().numpy()
+    return weights
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
+    """A text under a fitted classifier.
+
+    Baselines: ``mask`` puts [MASK] (or [UNK] where the vocabulary lacks it), ``unknown`` [UNK], ``pad`` [PAD] in the
+    place of every word, all at the words' own positions; ``zero`` is no vector at all.
+    """
+    tokens = tokens_of(clf, text)
+    model = clf.model_.eval()
+    device = next(model.parameters()).device
+    packing = Packing.uniform(1, len(tokens), device)
+    ids = torch.tensor(tokens.ids, device=device)
+    special = torch.from_numpy(tokens.words < 0).to(device)
+
+    def embed(ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            return model.embeddings(ids, packing).float()  # [T, D]
+
+    def filled(names: tuple[str, ...]) -> Callable[[], Tensor] | None:
+        known = [i for i in map(clf.tokenizer_.token_to_id, names) if i is not None]
+        return (lambda: embed(torch.where(special, ids, known[0]))) if known else None
+
+    rows = embed(ids)
+    choices = {
+        "mask": filled(("[MASK]", "[UNK]", "<unk>")), "unknown": filled(("[UNK]", "<unk>")),
+        "pad": filled(("[PAD]",)), "zero": lambda: torch.where(special[:, None], rows, 0.0),
+    }  # fmt: skip
+    with torch.inference_mode():
+        logits = run_rows(model, rows, packing).logits
+    assert logits is not None
+    probabilities = torch.softmax(logits[0].double() / clf.temperature_, 0).cpu().numpy()
+    label = clf.decide(probabilities[None])[0]
+    classes = clf.classes_.tolist()
+    return Subject(
+        model, rows, {name: make for name, make in choices.items() if make is not None}, tokens.words, classes,
+        classes.index(label), probabilities, temperature=clf.temperature_, judge=judge,
+        shown={"text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "label": label},
+    )  # fmt: skip
+
+
+# --- pictures -------------------------------------------------------------------------------------
+
+
+def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
+    """A picture under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
+
+    Baselines: ``mask`` is a picture of the transform's mean colour, ``mean`` one of the picture's own, both at the
+    patches' own positions; ``zero`` is no vector at all.
+    """
+    model = clf.model_.eval()
+    device = next(model.parameters()).device
+    pixels = np.asarray(clf.transform_.picture(picture))  # [C, height, width] uint8
+    values = clf.transform_.normalise(torch.from_numpy(pixels)[None].to(device))
+    height, width = (int(size) for size in model.config.embedding.patch_size)
+    grid = (pixels.shape[1] // height, pixels.shape[2] // width)
+
+    def embed(values: Tensor) -> Tensor:
+        with torch.no_grad():
+            return model.embeddings(values)[0].float()  # [T, D]
+
+    rows = embed(values)
+    fixed = len(rows) - grid[0] * grid[1]  # [CLS] and the like come first
+    words = np.concatenate([np.full(fixed, -1), np.arange(grid[0] * grid[1])])
+    special = torch.from_numpy(words < 0).to(device)
+    with torch.inference_mode():
+        logits = run_rows(model, rows, Packing.uniform(1, len(rows), device)).logits
+    assert logits is not None
+    probabilities = torch.softmax(logits[0].double() / clf.temperature_, 0).cpu().numpy()
+    label = clf.decide(probabilities[None])[0]
+    classes = clf.classes_.tolist()
+    seen = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # what lies in patches
+    image = np.ascontiguousarray(np.repeat(seen, 3, 2) if seen.shape[2] == 1 else seen[:, :, :3])
+    return Subject(
+        model, rows,
+        {
+            "mask": lambda: embed(torch.zeros_like(values)),
+            "mean": lambda: embed(values.mean((2, 3), keepdim=True).expand_as(values)),
+            "zero": lambda: torch.where(special[:, None], rows, 0.0),
+        },
+        words, classes, classes.index(label), probabilities, grid=grid, temperature=clf.temperature_, judge=judge,
+        shown={"text": "", "tokens": [], "offsets": [], "image": image, "label": label},
+    )  # fmt: skip
+
+
+def subject_of(clf: Any, x: Any, judge: nn.Module | None = None) -> Subject:
+    """A text or a picture, whichever the classifier reads.
+
+    Raises:
+        InputError: the model is no Transformer.
+    """
+    if not getattr(clf.model_, "has_attention", True):
+        raise InputError(
+            f"{clf.model!r} has no attention to look at", where="explain", fix="Take a Transformer"
+        )
+    return (text_subject if hasattr(clf, "tokenizer_") else picture_subject)(clf, x, judge)

@@ -1,0 +1,271 @@
+"""Attention maps made ready for a page: words instead of pieces, bytes instead of floats.
+
+A view shows one input as units, which are its words and special tokens, or the patches of an image. Rows of a
+word's pieces are averaged, columns added up, so that a row of shares still sums to 1.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from glassformer.explain.attention import rollout
+from glassformer.explain.result import Explanation
+from glassformer.explain.tokens import word_numbers, word_spans
+
+LEVELS = 10  # shades of the marker; 0 is none
+MAX_PAIRS = 2_000_000  # characters of encoded maps between words, of one input
+THIN = "\u202f"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One unit of a text: what stands before it, its own text, and its shade in the first view."""
+
+    before: str
+    text: str
+    shade: str  # "h1" ... "h10" speaks for, "n1" ... "n10" against, "h0" neither
+    special: bool = False
+
+
+@dataclass(frozen=True)
+class Patch:
+    """One patch of an image, in pixels."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    shade: str
+
+
+@dataclass(frozen=True)
+class View:
+    """One input with what is shown first, and the numbers that the script shows on request."""
+
+    label: str
+    predicted: str
+    probability: float
+    pieces: list[Piece]
+    unread: str  # text beyond max_length
+    caption: str  # in figures, what the colours of the first view say
+    data: dict[str, Any]  # for the script: numbers, base64 and fixed words only
+    patches: list[Patch] = field(default_factory=list)
+    picture: str = ""  # data URL
+    size: tuple[int, int] = (0, 0)  # width and height of the picture
+
+
+def view_of(explanation: Explanation, *, max_pairs: int = MAX_PAIRS) -> View:
+    """An explanation with its scores as the first view, and its maps, where it has them, behind it."""
+    e = explanation
+    maps, reads = e.maps, e.reads
+    rows, flow = np.zeros((0, 0, e.scores.size)), None
+    if maps is not None:
+        reads = np.eye(maps.shape[-1])[0] if reads is None else reads
+        rows, flow = np.einsum("t,lhts->lhs", reads, maps), rollout(maps)
+    numbers: dict[str, Any] = dict(rows=rows, flow=flow, reads=reads, maps=maps, max_pairs=max_pairs)
+    common: dict[str, Any] = dict(predicted=str(e.label), probability=e.probability, method=e.method)
+    if e.image is None:
+        signed = e.target is not None
+        return text_view(e.text, e.tokens, e.offsets, scores=e.scores, signed=signed, **common, **numbers)
+    return _image_view(e, common, numbers)
+
+
+def text_view(
+    text: str,
+    tokens: Sequence[str],
+    offsets: Sequence[Sequence[int]],
+    *,
+    rows: np.ndarray,
+    rollout_row: np.ndarray | None = None,
+    flow: np.ndarray | None = None,
+    reads: np.ndarray | None = None,
+    maps: np.ndarray | None = None,
+    scores: np.ndarray | None = None,
+    signed: bool = False,
+    label: str = "",
+    predicted: str = "",
+    probability: float = 0.0,
+    method: str = "",
+    max_pairs: int = MAX_PAIRS,
+) -> View:
+    """The view of one text.
+
+    Args:
+        rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
+        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, where they are given.
+        flow: ``[T, T]`` rollout of every row.
+        maps: ``[L, H, T, T]``, every row.
+        scores: ``[T]`` of a method, shown first; None: the rollout, or the last layer.
+        signed: whether scores below 0 have a meaning.
+
+    Raises:
+        ValueError: shapes that do not fit each other.
+    """
+    t = len(tokens)
+    if rows.ndim != 3 or rows.shape[2] != t or len(offsets) != t:
+        raise ValueError(f"{t} tokens, {len(offsets)} offsets, rows {rows.shape}")
+    if maps is not None and maps.shape != (*rows.shape[:2], t, t):
+        raise ValueError(f"{t} tokens, maps {maps.shape}")
+    for start, end in offsets:
+        if not 0 <= start <= end <= len(text):
+            raise ValueError(f"offset {start}..{end} in a text of {len(text)} characters")
+    words = word_numbers(tokens, offsets)
+    spans = word_spans(words, offsets)
+    unit = _units(words)
+    special = {int(unit[i]): str(tokens[i]) for i in np.flatnonzero(words < 0).tolist()}
+    if rollout_row is None and flow is not None and reads is not None:
+        rollout_row = reads @ flow
+    if rollout_row is not None and rollout_row.shape != (t,):
+        raise ValueError(f"{t} tokens, rollout {rollout_row.shape}")
+    data, first = _data(unit, rows, rollout_row, flow, maps, scores, signed, method, max_pairs)
+    data["special"] = sorted(special)
+    shades = _shades(first)
+    text = inert(text)
+    pieces, end = [], 0
+    for u in range(int(unit.max()) + 1):
+        if u in special:
+            pieces.append(Piece(" " if pieces else "", inert(special[u]), shades[u], True))
+            continue
+        start, stop = spans[int(words[np.flatnonzero(unit == u)[0]])]
+        pieces.append(
+            Piece(
+                text[end:start] or (" " if pieces and pieces[-1].special else ""), text[start:stop], shades[u]
+            )
+        )
+        end = stop
+    return View(
+        label,
+        predicted,
+        probability,
+        pieces,
+        text[end:].strip(),
+        _caption(first, special, data["scores"]),
+        data,
+    )
+
+
+def _image_view(e: Explanation, common: dict[str, Any], numbers: dict[str, Any]) -> View:
+    from PIL import Image
+
+    assert e.image is not None
+    gh, gw = e.scores.shape
+    height, width = e.image.shape[:2]
+    t = gh * gw if e.maps is None else e.maps.shape[-1]
+    fixed = t - gh * gw  # [CLS] and the like come first
+    scores = np.concatenate([np.zeros(fixed), e.scores.ravel()])
+    if numbers["maps"] is None:
+        numbers["rows"] = np.zeros((0, 0, t))
+    flow, reads = numbers["flow"], numbers["reads"]
+    data, first = _data(
+        np.arange(t), numbers["rows"], None if flow is None else reads @ flow, flow, numbers["maps"], scores,
+        e.target is not None, common["method"], numbers["max_pairs"],
+    )  # fmt: skip
+    special = {i: "[CLS]" if i == 0 else f"[{i}]" for i in range(fixed)}
+    data["special"] = sorted(special)
+    shades = _shades(first)
+    h, w = height / gh, width / gw
+    patches = [Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)]
+    file = io.BytesIO()
+    Image.fromarray(e.image).save(file, "PNG", optimize=True)
+    pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
+    url = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return View(
+        "", common["predicted"], common["probability"], pieces, "", _caption(first, special, data["scores"]), data,
+        patches, url, (width, height),
+    )  # fmt: skip
+
+
+def _data(
+    unit: np.ndarray, rows: np.ndarray, rollout_row: np.ndarray | None, flow: np.ndarray | None,
+    maps: np.ndarray | None, scores: np.ndarray | None, signed: bool, method: str, max_pairs: int,
+) -> tuple[dict[str, Any], np.ndarray]:  # fmt: skip
+    """The numbers for the script, and the values of the first view ``[U]``."""
+    count = int(unit.max()) + 1
+    layers, heads = rows.shape[:2]
+    joined = _columns(rows, unit, count)  # [L, H, U]
+    through = None if rollout_row is None else _columns(rollout_row, unit, count)
+    pairs, kept = np.zeros(0), 0
+    for kept in (heads, 1, 0):  # all heads, their mean, or nothing
+        if maps is None or layers * kept * count * count * 4 / 3 > max_pairs:
+            continue
+        pairs = _pairs(maps if kept == heads else maps.mean(1, keepdims=True), unit, count)
+        break
+    first = joined[-1].mean(0) if layers and heads else np.zeros(count)
+    if through is not None:
+        first = through
+    shown = None
+    if scores is not None:
+        shown = first = _columns(np.asarray(scores, np.float64), unit, count)
+    data = {
+        "shape": [layers, heads, count], "rows": _encode(joined),
+        "rollout": _encode(np.zeros(0) if through is None else through),
+        "flow": _encode(np.zeros(0) if flow is None else _pairs(flow, unit, count)),
+        "pairs": _encode(pairs), "pairHeads": kept if pairs.size else 0,
+        "scores": None if shown is None else [float(f"{value:.5g}") for value in shown],
+        "method": method.replace("_", " "), "signed": signed,
+    }  # fmt: skip
+    return data, first
+
+
+def _units(words: np.ndarray) -> np.ndarray:
+    """The unit of each token ``[T]``: a word's pieces share one, every special token is one."""
+    unit = np.zeros(len(words), int)
+    for i in range(1, len(words)):
+        unit[i] = unit[i - 1] + (words[i] < 0 or words[i] != words[i - 1])
+    return unit
+
+
+def _columns(values: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
+    """``[..., T]`` -> ``[..., U]``, added up."""
+    out = np.zeros((*values.shape[:-1], count))
+    for t, u in enumerate(unit):
+        out[..., u] += values[..., t]
+    return out
+
+
+def _pairs(maps: np.ndarray, unit: np.ndarray, count: int) -> np.ndarray:
+    """``[..., T, T]`` -> ``[..., U, U]``: rows averaged, columns added up."""
+    rows = _columns(np.swapaxes(_columns(maps, unit, count), -1, -2), unit, count)  # [..., U, U] transposed
+    return np.swapaxes(rows / np.bincount(unit, minlength=count), -1, -2)
+
+
+def _shades(values: np.ndarray) -> list[str]:
+    most = max(float(np.abs(values).max(initial=0.0)), 1e-12)
+    steps = np.rint(LEVELS * np.abs(values) / most).astype(int)
+    return [f"{'h' if v >= 0 else 'n'}{s}" for v, s in zip(values, steps, strict=True)]
+
+
+def _caption(values: np.ndarray, special: dict[int, str], scores: list[float] | None) -> str:
+    """What goes to special tokens and to words, or between which figures the scores lie; as the script says it."""
+    if scores is not None:
+        low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
+        return f"scores from {low} to {high}, {whole} in all"
+    shares = [f"{inert(name)} {100 * values[u]:.0f}{THIN}%" for u, name in special.items()]
+    words = sum(v for u, v in enumerate(values) if u not in special)
+    return " \u00b7 ".join([*shares, f"words {100 * words:.0f}{THIN}%"])
+
+
+def _figure(value: float) -> str:
+    """Three digits, as the script writes them."""
+    return np.format_float_positional(float(f"{value:.3g}"), trim="-").replace("-", "\u2212")
+
+
+def inert(text: str) -> str:
+    """The text, as long as before, without what could steer a terminal or turn the page's direction."""
+    bad = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x7F}
+    return "".join(
+        "\ufffd" if (ord(c) < 32 and c not in "\n\t\r") or ord(c) in bad or 0xD800 <= ord(c) < 0xE000 else c
+        for c in text
+    )
+
+
+def _encode(shares: np.ndarray) -> str:
+    """Shares in [0, 1] as base64 of one byte each; the square root keeps small ones apart."""
+    roots = np.sqrt(np.clip(np.nan_to_num(shares), 0, 1))
+    return base64.b64encode(np.rint(255 * roots).astype(np.uint8).tobytes()).decode()

@@ -1,0 +1,145 @@
+"""What the runs of every task share: splits, the folder and its checks, and the lines said along the way."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import read_toml, to_dict
+from glassformer.data.checks import place
+from glassformer.data.splits import stratified_split, stratified_subset
+from glassformer.errors import ConfigError, DataError
+from glassformer.recipe import build_recipe
+from glassformer.train.callbacks import Callback
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    """A finished run: its folder, its figures and its report."""
+
+    folder: Path
+    metrics: dict[str, Any]
+    report: Path
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The examples of one experiment. ``judged`` is the split that the final figures come from."""
+
+    dataset: Any  # TextDataset, ImageDataset
+    train: Any  # TextSplit, ImageSplit
+    validation: Any | None
+    judged: Any | None
+    judged_name: str
+
+
+def split_up(dataset: Any, recipe: Any) -> Splits:
+    """The splits of a data set, and what the recipe holds out of its training part.
+
+    Raises:
+        DataError: no training split, or a part that cannot be held out.
+    """
+    d, splits = recipe.data, dataset.splits
+    if "train" not in splits:
+        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
+    train, validation = splits["train"], splits.get("validation")
+    if d.test_size is not None and "test" not in splits:
+        train, splits = _held_out(train, d.test_size, d.split_seed, splits, "test")
+    if d.validation_size is not None:
+        train, splits = _held_out(train, d.validation_size, d.split_seed, splits, "validation")
+        validation = splits["validation"]
+    if d.train_size is not None and d.train_size < len(train):
+        train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
+    name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
+    judged = splits.get(name, validation)
+    if judged is None and recipe.evaluate.split == "validation":
+        raise DataError(
+            "no validation split to judge on", where=d.source, fix="Set validation_size, such as 0.1"
+        )
+    return Splits(dataset, train, validation, judged, name)
+
+
+def _held_out(train: Any, size: float, seed: int, splits: dict, name: str) -> tuple[Any, dict]:
+    kept, held = stratified_split(train.labels or [], size, seed)
+    return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
+
+
+class Announce(Callback):
+    """Say where the weights come from, how large the model is, and where a resume goes on."""
+
+    def __init__(self, say: Say, clf: Any):
+        self.say, self.clf = say, clf
+
+    def start(self, training) -> None:
+        parameters = sum(p.numel() for p in training.model.parameters())
+        weight = next(training.model.get_submodule("encoder").parameters())
+        dtype = str(weight.dtype).removeprefix("torch.")
+        self.say(f"weights: {self.clf.weights_source_}")
+        self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
+        for line in training.skipped:
+            self.say(f"damaged checkpoint passed over: {line}")
+        if training.step:
+            self.say(f"resumed at step {training.step}")
+
+
+def read_run_recipe(folder: Path) -> Any:
+    """The resolved recipe of a run folder."""
+    config = folder / "config.toml"
+    return build_recipe(read_toml(config), str(config))
+
+
+def check_unseen(splits: Splits) -> None:
+    """A label that training never shows is found before training, not after it."""
+    known = set(splits.train.labels or [])
+    for split in (splits.validation, splits.judged):
+        if split is None:
+            continue
+        for i, label in enumerate(split.labels or []):
+            if label not in known:
+                raise DataError(
+                    f"label {label!r} was not seen in training",
+                    where=place(split.origin, i, split.rows),
+                    fix=f"Known: {', '.join(sorted(map(str, known)))}",
+                )
+
+
+def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
+    """Raises ConfigError where a run cannot be begun, or gone on with, in ``folder``."""
+    config = folder / "config.toml"
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    if folder.is_dir() and any(folder.iterdir()):
+        if not resume:
+            raise ConfigError(
+                "the output folder exists",
+                where=str(folder),
+                fix="Go on with --resume, or choose another --out",
+            )
+        if not config.is_file():
+            raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
+    if config.is_file() and to_dict(read_run_recipe(folder)) != to_dict(recipe):
+        raise ConfigError(
+            "holds a run of another recipe",
+            where=str(config),
+            fix="Resume with the same recipe and --set values",
+        )
+
+
+def describe(splits: Splits) -> str:
+    """Name and sizes in one line."""
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    counts = ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
+    return f"{splits.dataset.name}: {counts}"
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file of a run folder in one move."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, path)

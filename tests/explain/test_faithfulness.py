@@ -1,0 +1,115 @@
+"""Faithfulness on a model whose answer is known, against sums written out, and its words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from glassformer.errors import InputError
+from glassformer.explain import faithfulness as f
+from glassformer.explain.methods import METHODS, explain
+from glassformer.explain.subject import Subject, text_subject
+
+from .test_gradients import LinearModel
+
+
+def linear_subject(n=11, weight=None):
+    """The logit is the sum of the tokens' own values."""
+    values = np.linspace(-2, 3, n) if weight is None else weight
+    n = len(values)
+    rows = torch.zeros(n, 3)
+    rows[:, 0] = torch.tensor(values, dtype=torch.float32)
+    model = LinearModel(torch.tensor([1.0, 0, 0]))
+    baselines = {"mask": lambda: torch.zeros(n, 3)}
+    return Subject(model, rows, baselines, np.arange(n), ["no", "yes"], 1, np.ones(2) / 2), values
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-np.asarray(x)))
+
+
+def test_curves_are_the_probabilities_of_what_is_left():
+    subject, values = linear_subject()
+    curve = f.curves(subject, values, 1)
+    order = np.argsort(-values)
+    counts = [0, *(max(1, round(s * 11)) for s in f.SHARES[1:])]
+    np.testing.assert_allclose(curve.deletion, [sigmoid(values[order[c:]].sum()) for c in counts], atol=1e-6)
+    np.testing.assert_allclose(curve.insertion, [sigmoid(values[order[:c]].sum()) for c in counts], atol=1e-6)
+    figures = curve.figures()
+    x = np.array(f.SHARES)
+    assert figures["deletion"] == pytest.approx(np.trapezoid(curve.deletion, x))
+    few = [1, 2, 3, 4, 6]  # the places of 1, 5, 10, 20 and 50 %
+    assert figures["comprehensiveness"] == pytest.approx(curve.deletion[0] - curve.deletion[few].mean())
+    assert figures["sufficiency"] == pytest.approx(curve.deletion[0] - curve.insertion[few].mean())
+
+
+def test_the_truth_beats_random_and_its_opposite_loses():
+    judged = []
+    rng = np.random.default_rng(0)
+    for seed in range(30):
+        subject, values = linear_subject(weight=rng.normal(0, 1, 13))
+        judged.append(
+            f.judge(subject, {"truth": values, "lie": -values, "coin": rng.random(13)}, target=1, seed=seed)
+        )
+    table = f.table(judged)
+    for name in f.FIGURES:
+        assert table["truth"][name]["better"]["interval"][0] > 0
+        assert table["lie"][name]["better"]["interval"][1] < 0
+        low, high = table["coin"][name]["better"]["interval"]
+        assert low < 0 < high
+        assert table["truth"][name]["n"] == 30
+    assert f.verdict(table["truth"]).startswith("Believe it:")
+    assert f.verdict(table["lie"]).startswith("Do not believe it: worse than random")
+    assert f.verdict(table["coin"]).startswith("No reason to believe it")
+    assert f.verdict(table["truth"], randomised=0.8).startswith("Do not believe it: it hardly changes")
+    assert f.verdict(table["truth"], randomised=0.1).startswith("Believe it:")
+    assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
+    one = judged[0]
+    assert "The picture holds here" in f.verdict_on_one(one["truth"], one["random"])
+    assert "The picture misleads here" in f.verdict_on_one(one["lie"], one["random"])
+
+
+def test_every_method_can_be_judged(tiny):
+    subject = text_subject(tiny, "it was wonderful , not a dull film")
+    scores = {m: explain(subject, method=m).scores for m in METHODS}
+    judged = f.judge(subject, scores, draws=2)
+    assert judged.keys() == {*METHODS, "random"}
+    assert all(np.isfinite(list(figures.values())).all() for figures in judged.values())
+    again = f.judge(subject, scores, draws=2)
+    assert again == judged
+    alone = f.curves(subject, scores["occlusion"], subject.target).figures()
+    assert alone == pytest.approx(judged["occlusion"], abs=1e-9)
+    pairs = f.agreement(scores, subject.hideable)
+    assert pairs["rollout"]["rollout"] == pytest.approx(1.0)
+    assert pairs["rollout"]["occlusion"] == pairs["occlusion"]["rollout"]
+
+
+def test_nothing_to_hide_is_said(tiny):
+    subject = text_subject(tiny, "a film")
+    subject.words[:] = -1
+    with pytest.raises(InputError, match="nothing in this input"):
+        f.curves(subject, np.zeros(4), 0)
+
+
+def test_rank_correlation_is_scipy_s():
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        a, b = rng.integers(0, 5, 17), rng.normal(size=17)
+        assert f.spearman(a, b) == pytest.approx(spearmanr(a, b).statistic)
+    assert f.spearman(np.ones(5), np.arange(5)) == 0.0
+
+
+def test_overlap_of_the_highest_fifth():
+    a = np.arange(10.0)
+    assert f.overlap(a, a) == 1.0
+    assert f.overlap(a, -a) == 0.0
+    assert f.overlap(a, np.array([0, 0, 0, 0, 0, 0, 0, 5, 0, 9.0])) == 0.5
+
+
+def test_interval_of_a_mean():
+    values = np.random.default_rng(2).normal(3, 1, 400)
+    low, high = f.interval(values)
+    assert low < values.mean() < high
+    assert high - low == pytest.approx(2 * 1.96 / 20, rel=0.2)

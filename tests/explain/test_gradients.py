@@ -1,0 +1,155 @@
+"""Gradient methods: against captum, against each other, and on a model that is linear."""
+
+from __future__ import annotations
+
+import captum.attr
+import numpy as np
+import pytest
+import torch
+
+from glassformer.errors import InputError
+from glassformer.explain.methods import explain
+from glassformer.explain.subject import Subject, attention_maps, run_rows, text_subject
+from glassformer.packing import Packing
+
+TEXT = "it was wonderful , not a dull film"
+
+
+def forward_of(subject):
+    """captum's view: ``[B, T, D]`` -> logits ``[B, C]``."""
+
+    def forward(rows):
+        packing = Packing.uniform(len(rows), rows.shape[1])
+        return run_rows(subject.model, rows.flatten(0, 1), packing).logits
+
+    return forward
+
+
+@pytest.fixture(params=["first", "mean"])
+def subject(request, tiny, tiny_mean):
+    return text_subject(tiny if request.param == "first" else tiny_mean, TEXT)
+
+
+@pytest.mark.parametrize("target", ["neg", "pos"])
+def test_integrated_gradients_equal_captum_s(subject, target):
+    number = subject.classes.index(target)
+    for baseline in ("mask", "zero"):
+        ours = explain(
+            subject, method="integrated_gradients", target=target, baseline=baseline, steps=37, max_steps=37
+        )
+        theirs = captum.attr.IntegratedGradients(forward_of(subject)).attribute(
+            subject.rows[None], subject.baseline(baseline)[None], target=number, n_steps=37
+        )
+        np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
+        assert ours.target == target
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_gradient_x_input_equals_captum_s(subject, target):
+    ours = explain(subject, method="gradient_x_input", target=subject.classes[target])
+    rows = subject.rows[None].clone().requires_grad_()
+    theirs = captum.attr.InputXGradient(forward_of(subject)).attribute(rows, target=target)
+    np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
+
+
+def test_steps_grow_until_the_scores_are_complete(subject):
+    e = explain(subject, method="integrated_gradients", steps=1, tolerance=1e-4)
+    logits = subject.logits(np.array([[True] * len(subject), [False] * len(subject)]))[:, subject.target]
+    assert e.error <= 1e-4
+    assert e.settings["converged"]
+    assert e.settings["steps"] > 1
+    assert e.scores.sum() == pytest.approx(logits[0] - logits[1], rel=1e-3, abs=1e-6)
+    fixed = subject.words < 0
+    np.testing.assert_allclose(e.scores[fixed], 0.0, atol=1e-12)  # the baseline keeps [CLS] and [SEP]
+
+
+def test_an_error_that_stays_is_said(subject):
+    e = explain(subject, method="integrated_gradients", steps=1, max_steps=1, tolerance=0.0)
+    assert e.error > 0
+    assert e.settings["converged"] is False
+    assert e.settings["steps"] == 1
+
+
+class LinearModel(torch.nn.Module):
+    """Logit 1 is w . sum of rows: every gradient method must give w . x_t."""
+
+    def __init__(self, w):
+        super().__init__()
+        self.w = w
+        self.encoder = torch.nn.Linear(3, 3)  # only its number format is asked for
+        self.encoder.forward = lambda x, packing, **_: x  # type: ignore[method-assign]
+        self.pooling = lambda x, packing: packing.pad(x).sum(1)
+        self.head = lambda pooled: torch.stack([0 * pooled[:, 0], pooled @ self.w], 1)
+
+
+def test_a_linear_model_on_paper():
+    rows = torch.tensor([[1.0, 2, 3], [0, -1, 4], [2, 0, -5], [0.5, 1, 1], [7, 0, 1]])
+    w = torch.tensor([2.0, -3, 1])
+    subject = Subject(
+        LinearModel(w), rows, {"mask": lambda: torch.zeros(5, 3)}, np.arange(5), ["no", "yes"], 1,
+        np.array([0.5, 0.5]), {"text": "", "tokens": list("abcde"), "offsets": [(0, 0)] * 5, "label": "yes"},
+    )  # fmt: skip
+    expected = (rows @ w).numpy()
+    for method in ("gradient_x_input", "integrated_gradients", "occlusion"):
+        np.testing.assert_allclose(explain(subject, method=method).scores, expected, atol=1e-5)
+    assert explain(subject, method="integrated_gradients").error < 1e-6
+
+
+def test_attention_gradient_of_one_layer_by_finite_differences(tiny):
+    """dy/dA by nudging one weight at a time, in a copy of the model cut to one layer."""
+    import copy
+    from dataclasses import replace
+
+    model = copy.deepcopy(tiny.model_).double()
+    model.encoder.layers = model.encoder.layers[:1]
+    model.encoder.config = replace(model.encoder.config, num_layers=1)
+    subject = text_subject(tiny, "a dull film")
+    subject = Subject(**{**vars(subject), "model": model, "rows": subject.rows.double()})
+    maps, reads = attention_maps(subject)
+    layer, t = model.encoder.layers[0], len(subject)
+    x = subject.rows
+    with torch.no_grad():
+        v = layer.attention.qkv(x).view(t, 3, 2, 11)[:, 2]  # [T, H, K]
+
+    def logit(weights):  # [H, T, T]
+        with torch.no_grad():
+            mixed = torch.einsum("hts,shk->thk", weights, v).flatten(1)
+            y = layer.norm1(x + layer.attention.out(mixed))
+            y = model.encoder.final_norm(layer.norm2(y + layer.feed_forward(y)))
+            return model.head(model.pooling(y, Packing((t,))))[0, subject.target].item()
+
+    weights = torch.from_numpy(maps[0]).double()
+    slopes = torch.zeros_like(weights)
+    for i in np.ndindex(*weights.shape):
+        nudge = torch.zeros_like(weights)
+        nudge[i] = 1e-5
+        slopes[i] = (logit(weights + nudge) - logit(weights - nudge)) / 2e-5
+    expected = reads @ (weights * slopes).clamp(min=0).mean(0).numpy()
+    e = explain(subject, method="attention_gradient")
+    np.testing.assert_allclose(e.scores, expected, atol=1e-6)
+    np.testing.assert_allclose(e.maps, maps, atol=1e-6)
+
+
+def test_frozen_weights_are_no_obstacle(tiny):
+    before = {name: p.requires_grad for name, p in tiny.model_.named_parameters()}
+    try:
+        expected = {
+            m: tiny.explain(TEXT, method=m).scores for m in ("attention_gradient", "gradient_x_input")
+        }
+        for p in tiny.model_.parameters():
+            p.requires_grad_(False)
+        for method, scores in expected.items():
+            np.testing.assert_array_equal(tiny.explain(TEXT, method=method).scores, scores)
+    finally:
+        for name, p in tiny.model_.named_parameters():
+            p.requires_grad_(before[name])
+    assert all(p.grad is None for p in tiny.model_.parameters())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"baseline": "blank"}, "no baseline 'blank'"), ({"steps": 0}, "0 steps"), ({"step": 3}, "'steps'")],
+)
+def test_options_that_cannot_be(tiny, options, said):
+    with pytest.raises(InputError, match=said):
+        tiny.explain(TEXT, method="integrated_gradients", **options)

@@ -1,0 +1,93 @@
+"""Noise in the weights, and words that change without changing the meaning."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.explain import sanity
+from glassformer.explain.methods import explain
+from glassformer.explain.subject import text_subject
+
+TEXTS = [
+    "a wonderful film , it was not dull",
+    "a dull film , it was not wonderful",
+    "it was a dull , dull film",
+]
+
+
+def test_parts_become_noise_from_the_output_down(tiny):
+    before = {k: v.clone() for k, v in tiny.model_.state_dict().items()}
+    changed = []
+    for name, model in sanity.shuffled(tiny.model_, seed=3):
+        now = model.state_dict()
+        touched = {k for k in now if not torch.equal(now[k], before[k])}
+        changed.append((name, touched))
+        for key in touched:
+            torch.testing.assert_close(now[key].flatten().sort().values, before[key].flatten().sort().values)
+    assert [name for name, _ in changed] == ["head", "layer 3", "layer 2", "layer 1"]
+    assert all(a < b for (_, a), (_, b) in pairwise(changed))
+    assert not any(key.startswith("embeddings") for key in changed[-1][1])
+    assert not any("layers.0" in key for key in changed[2][1])
+    after = tiny.model_.state_dict()
+    assert all(torch.equal(after[k], before[k]) for k in before)
+
+
+def test_what_does_not_read_the_weights_fails_and_what_does_passes(tiny):
+    subjects = [text_subject(tiny, text) for text in TEXTS]
+    records = sanity.randomisation(subjects, "rollout")
+    assert [r["down to"] for r in records] == ["head", "layer 3", "layer 2", "layer 1"]
+    assert records[0]["mean"] == pytest.approx(1.0)  # attention does not know the head
+    assert records[0]["n"] == 3
+    assert sanity.passes([{"mean": 0.1}])
+    assert not sanity.passes([{"mean": 0.1}, {"mean": 0.9}])
+    gradients = sanity.randomisation(subjects, "gradient_x_input")
+    assert gradients[0]["mean"] < 0.999
+
+
+def test_the_explained_label_stays_under_noise(tiny):
+    subject = text_subject(tiny, TEXTS[0])
+    for _, model in sanity.shuffled(tiny.model_):
+        assert (
+            explain(subject.under(model), method="gradient_x_input").target == subject.classes[subject.target]
+        )
+
+
+def test_synonyms_go_both_ways_and_stay_single_words():
+    pairs = sanity.synonyms()
+    assert len(pairs) > 130
+    assert pairs["movie"] == "film"
+    assert pairs["film"] == "movie"
+    assert all(a != b and b.isalpha() for a, b in pairs.items())
+
+
+def test_one_word_changes():
+    rng = np.random.default_rng(0)
+    text, word, other = sanity.with_synonym("Terrible plot, 2 hours.", rng)
+    assert (word, other) in {("Terrible", "Awful"), ("plot", "storyline")}
+    assert text == "Terrible plot, 2 hours.".replace(word, other)
+    assert sanity.with_synonym("xyzzy 42", rng) is None
+    text, word, other = sanity.with_typo("a splendid day", rng)
+    assert sorted(word) == sorted(other)
+    assert word != other
+    assert (word[0], word[-1]) == (other[0], other[-1])
+    assert sanity.with_typo("a bee saw it", rng) is None
+    assert sanity.with_typo("Hello", np.random.default_rng(1)) is not None
+
+
+def test_stability(tiny):
+    record = sanity.stability(tiny, [*TEXTS, "it was not"], "attention", change=swap)
+    assert record["correlation"]["n"] == 3  # the last has no word to change
+    assert -1 <= record["correlation"]["mean"] <= 1
+    assert 0 <= record["label_kept"]["mean"] <= 1
+    same = sanity.stability(tiny, TEXTS, "occlusion", change=lambda text, rng: (text, "film", "film"))
+    assert same["correlation"]["mean"] == pytest.approx(1.0)
+    assert same["label_kept"]["mean"] == 1.0
+    assert sanity.stability(tiny, ["it was not"], "attention", change=swap)["correlation"] is None
+
+
+def swap(text, rng):
+    return (text.replace("film", "dull"), "film", "dull") if "film" in text else None
