@@ -16,7 +16,7 @@ LONG = 200  # seconds that nothing here takes, however busy the machine is
 STUDY = """\
 recipe = {recipe!r}
 [set]
-epochs = 300
+epochs = 120
 batch_size = 4
 checkpoint_every = 40
 early_stopping = 0
@@ -74,9 +74,12 @@ def test_stopped_and_given_again(base: Path, tmp_path: Path, by: signal.Signals)
     else:
         process.wait(LONG)
     assert comes_to_rest(tmp_path)
+    for pipe in (process.stdout, process.stderr):
+        assert pipe is not None
+        pipe.close()
     done = steps(tmp_path)
-    assert done < 300 * 16
-    again = start(tmp_path, "--set", "epochs=300")
+    assert done < 120 * 16
+    again = start(tmp_path)
     out, err = again.communicate(timeout=LONG)
     assert again.returncode == 0, err
     assert "resumed at step" in out
