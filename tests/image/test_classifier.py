@@ -206,6 +206,7 @@ def test_low_rank_updates_learn_and_are_merged(tmp_path):
         ImageClassifier(**{**SETTINGS, "epochs": 1}).fit(*quarters(8, 3)).save_adapter(tmp_path / "none")
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft calls it
 def test_peft_opens_an_adapter(tmp_path):
     peft = pytest.importorskip("peft")
     config = transformers.BertConfig(

@@ -45,7 +45,8 @@ def test_run_folder_is_complete(run):
     assert metrics["test"]["accuracy"] == pytest.approx(sum(not r.wrong for r in rows) / len(rows))
     assert set(metrics["robustness"]) == {"crop", "light", "blur", "noise", "jpeg", "rotation"}
     assert "logistic regression on 16 x 16 pixels" in metrics["baselines"]
-    assert Image.open(folder / "run" / "grid.png").size[0] > 300
+    with Image.open(folder / "run" / "grid.png") as grid:
+        assert grid.size[0] > 300
 
 
 def test_report_shows_pictures_and_no_markup_from_names(run):
