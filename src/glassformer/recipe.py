@@ -94,9 +94,7 @@ class FitConfig:
 
     epochs: int = 3  # passes over the training examples
     lr: float = 5e-5  # the highest rate, reached at the end of the warm-up
-    optimizer: Literal["adamw", "adam", "muon"] = (
-        "adamw"  # adam: decay goes through the gradient; muon: from scratch
-    )
+    optimizer: Literal["adamw", "adam", "muon"] = "adamw"  # adam: decay goes through the gradient
     weight_decay: float = 0.01  # not on biases, norms and embeddings of position
     betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two running means of Adam
     schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warm-up

@@ -36,6 +36,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "schedule": "cosine", "warmup": 0.5, "layer_decay": 0.5, "embedding_lr": 5.0, "batch_size": 7,
         "batch_tokens": 40, "length_window": 0, "accumulate": 2, "clip": 0.1, "label_smoothing": 0.3,
         "class_weight": {"pos": 3.0}, "word_dropout": 0.3, "average": 0.9, "seed": 1, "precision": "bf16",
+        "train_layers": 0, "lora_rank": 2,
     }  # fmt: skip
     texts = [text.replace("the", "The,") for text in data[0]]  # so that cleaning and case matter
     plain_of_texts = small(**base).fit(texts, data[1])
@@ -59,6 +60,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
     elsewhere = {
         "model", "revision", "strip_accents", "validation_fraction", "early_stopping", "monitor", "keep_best",
         "evaluate_every", "checkpoint_every", "device", "threads", "verbose",
+        "unfreeze_every", "lora_alpha",
     }  # fmt: skip
     assert covered | elsewhere == set(fit_parameters())
 

@@ -109,7 +109,7 @@ def test_keys_are_all_listed_with_their_meaning(gf):
     by_name = {k.name: k for k in keys}
     assert by_name["warmup"].default == "0.06"
     assert by_name["warmup"].meaning == "share of all steps"
-    assert by_name["optimizer"].meaning == "adam: weight decay goes through the gradient (adamw | adam)"
+    assert by_name["optimizer"].meaning == "adam: decay goes through the gradient (adamw | adam | muon)"
     result = gf("train", "--help-keys")
     assert result.code == 0
     assert all(k.name in result.out for k in keys)

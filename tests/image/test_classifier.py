@@ -12,9 +12,11 @@ from PIL import Image
 from sklearn.base import clone
 
 import glassformer as gf
+from glassformer.checkpoints.names_lora import load_adapter, save_adapter
 from glassformer.data.checks import check_pairs
 from glassformer.errors import ConfigError, DataError
 from glassformer.image_classifier import ImageClassifier
+from glassformer.nn.lora import adapter, add_lora, merge
 from glassformer.recipe_image import image_parameters
 from glassformer.train.callbacks import Callback
 
@@ -182,24 +184,50 @@ def test_settings_that_exclude_each_other():
             ImageClassifier(**{**SETTINGS, **options}).fit(*quarters(8, 3))
 
 
-def test_low_rank_updates_learn_are_merged_and_saved_for_peft(tmp_path):
-    peft = pytest.importorskip("peft")
-    options = {**SETTINGS, "lora_rank": 3, "lr": 0.02, "epochs": 3}
+def test_low_rank_updates_learn_and_are_merged(tmp_path):
     names = changed({"lora_rank": 3, "lr": 0.02})
     assert names == {"head.out.weight", "head.out.bias"} | {
         f"encoder.layers.{i}.attention.qkv.weight" for i in (0, 1)
     }
+    options = {**SETTINGS, "lora_rank": 3, "lr": 0.02, "epochs": 3}
     start = ImageClassifier(**{**options, "lr": 0.0}).fit(*quarters(16, 3))
     clf = ImageClassifier(**options).fit(*quarters(16, 3))
-    start.save(tmp_path / "base")
-    clf.save_adapter(tmp_path / "adapter")
-    base = transformers.ViTModel.from_pretrained(tmp_path / "base", add_pooling_layer=False).eval()
-    peer = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
-    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(5))
+    clf.save_adapter(tmp_path)
+    updates, rank, alpha = load_adapter(tmp_path, "ViT")
+    assert (rank, alpha, len(updates)) == (3, 16.0, 8)
+    for layer in range(2):
+        name = f"encoder.layers.{layer}.attention.qkv.weight"
+        before, after = (m.state_dict()[name].chunk(3) for m in (start.model_, clf.model_))
+        for part, third in (("query", 0), ("value", 2)):
+            added = alpha / rank * updates[f"{layer}.{part}.B"] @ updates[f"{layer}.{part}.A"]
+            torch.testing.assert_close(before[third] + added, after[third], rtol=1e-5, atol=1e-6)
+        assert torch.equal(before[1], after[1])  # keys stay
+    with pytest.raises(ConfigError, match="no low-rank updates"):
+        ImageClassifier(**{**SETTINGS, "epochs": 1}).fit(*quarters(8, 3)).save_adapter(tmp_path / "none")
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft calls it
+def test_peft_opens_an_adapter(tmp_path):
+    peft = pytest.importorskip("peft")
+    config = transformers.BertConfig(
+        vocab_size=31, hidden_size=14, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11
+    )
+    transformers.BertModel(config).save_pretrained(tmp_path / "base")
+    model = gf.load_pretrained(tmp_path / "base")
+    add_lora(model, 3, 5.0)
     with torch.no_grad():
-        theirs = peer(pixel_values=x).last_hidden_state
-        torch.testing.assert_close(clf.model_(x).last_hidden_state, theirs, rtol=1e-5, atol=1e-5)
-        assert not torch.allclose(start.model_(x).last_hidden_state, theirs, atol=1e-3)
+        for name, p in model.named_parameters():
+            if "parametrizations" in name and ".up." in name:
+                p.normal_(generator=torch.Generator().manual_seed(3))
+    save_adapter(tmp_path / "adapter", "Bert", adapter(model), 3, 5.0)
+    base = transformers.BertModel.from_pretrained(tmp_path / "base").eval()
+    peer = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    ids = torch.tensor([[3, 5, 7, 11]])
+    with torch.no_grad():
+        wanted = peer(input_ids=ids).last_hidden_state
+        torch.testing.assert_close(model(ids).last_hidden_state, wanted, rtol=1e-5, atol=1e-5)
+        merge(model)
+        torch.testing.assert_close(model(ids).last_hidden_state, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_bad_input_is_named(fitted, tmp_path):

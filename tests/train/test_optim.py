@@ -196,7 +196,7 @@ def test_every_parameter_has_its_rate_and_decay(decay, embedding_lr):
     backward(model, 1)
     optimizer.step(0.5)
     found = {}
-    for group in optimizer.optimizer.param_groups:
+    for group in optimizer.optimizers[0].param_groups:
         for p in group["params"]:
             found[id(p)] = (group["lr"], group["weight_decay"])
     assert len(found) == len(list(model.parameters()))

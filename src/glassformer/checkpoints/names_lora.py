@@ -1,6 +1,7 @@
 """A LoRA adapter in PEFT's file layout: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
-The folder opens with ``peft.PeftModel.from_pretrained(base, folder)`` on the Hub model that was fine-tuned.
+The names are those of the Hub's checkpoints. ``peft`` opens the folder on a model whose modules bear these names: BERT,
+and ViT in transformers 4; ViT in transformers 5 calls its own modules otherwise.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def _text_column(table: Any, wanted: str | None) -> str:
 
 def truncated(clf: Any, texts: Sequence[str]) -> int:
     """How many of the texts are longer than the model reads; none where it reads them in windows."""
-    return int(clf._windows(texts).table.truncated.sum())
+    return int(clf._evaluation_table(texts).table.truncated.sum())
 
 
 def check_output(path: Path) -> None:

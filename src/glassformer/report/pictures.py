@@ -37,7 +37,7 @@ def data_uri(png: Any) -> str:
         DataError: not the base64 of a PNG, or too large: a page must not take what it has not made.
     """
     try:
-        content = base64.b64decode(png, validate=True) if len(png) <= MAX_CHARACTERS else b""
+        content = base64.b64decode(png, validate=True) if png and len(png) <= MAX_CHARACTERS else b""
     except (TypeError, ValueError, binascii.Error):
         content = b""
     if not content.startswith(_HEADS["png"]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -282,8 +283,6 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
 
 def _as_split(splits: Splits) -> TextDataset:
     """The data as this experiment uses them, for the doctor."""
-    from dataclasses import replace
-
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     others = {k: v for k, v in splits.dataset.splits.items() if k not in parts}
     return replace(splits.dataset, splits={k: v for k, v in parts.items() if v is not None} | others)

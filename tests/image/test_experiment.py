@@ -1,0 +1,84 @@
+"""From a folder of pictures to a run folder, and what the verbs make of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from PIL import Image
+
+from glassformer.cli.app import main
+from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image_sources import ImageSplit
+from glassformer.errors import DataError
+from glassformer.evaluate.predictions import read_predictions
+from glassformer.report.pictures import data_uri
+
+from .conftest import SETTINGS, quarters
+
+NASTY = "<script>alert(1)"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    for i, (picture, label) in enumerate(zip(*quarters(80, 3), strict=True)):
+        place = folder / "corners" / label
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(place / f"{NASTY}{i}.png")
+    sets = {**SETTINGS, "robustness": "true", "bootstrap": 50}
+    arguments = [x for key, value in sets.items() for x in ("--set", f"{key}={value}")]
+    code = main(["train", "--images", str(folder / "corners"), "--out", str(folder / "run"), *arguments])
+    return folder, code
+
+
+def test_run_folder_is_complete(run):
+    folder, code = run
+    assert code == 0
+    names = {p.name for p in (folder / "run").iterdir()}
+    assert names == {
+        "config.toml", "doctor.json", "history.jsonl", "checkpoints", "model", "metrics.json", "predictions.csv",
+        "pictures.json", "grid.png", "report.html",
+    }  # fmt: skip
+    metrics = json.loads((folder / "run" / "metrics.json").read_text())
+    rows = list(read_predictions(folder / "run" / "predictions.csv"))
+    assert metrics["test"]["accuracy"] == pytest.approx(sum(not r.wrong for r in rows) / len(rows))
+    assert set(metrics["robustness"]) == {"crop", "light", "blur", "noise", "jpeg", "rotation"}
+    assert "logistic regression on 16 x 16 pixels" in metrics["baselines"]
+    with Image.open(folder / "run" / "grid.png") as grid:
+        assert grid.size[0] > 300
+
+
+def test_report_shows_pictures_and_no_markup_from_names(run):
+    page = (run[0] / "run" / "report.html").read_text(encoding="utf-8")
+    assert "data:image/png;base64," in page
+    assert "test pictures" in page
+    assert NASTY not in page
+
+
+def test_evaluate_and_predict(run, capsys):
+    folder, _ = run
+    assert main(["evaluate", str(folder / "run"), "--json"]) == 0
+    metrics = json.loads((folder / "run" / "metrics.json").read_text())
+    assert json.loads(capsys.readouterr().out)["accuracy"] == metrics["test"]["accuracy"]
+    assert main(["predict", str(folder / "run"), str(folder / "corners" / "left")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert all(line.split("\t")[0] in ("bottom", "left", "right", "top") for line in lines)
+    assert main(["predict", str(folder / "run"), "nowhere.png"]) == 2
+    assert "nowhere.png: no such picture" in capsys.readouterr().err
+
+
+def test_the_doctor_finds_leaks_and_contradictions():
+    pictures, _ = quarters(6, 3)
+    train = ImageSplit([*pictures[:4], pictures[0]], ["a", "b", "a", "b", "b"], "here")
+    test = ImageSplit([pictures[1], pictures[5]], ["b", "a"], "there")
+    report = examine_pictures("set", {"train": train, "test": test})
+    codes = {f.code: f.count for f in report.findings if f.severity == "warning"}
+    assert codes == {"contradictions": 1, "leak": 1}
+
+
+def test_a_page_takes_no_foreign_picture():
+    for foreign in ("PHN2Zz4=", "javascript:alert(1)", None, "A" * 70_000):
+        with pytest.raises(DataError, match="no small PNG"):
+            data_uri(foreign)
