@@ -9,8 +9,9 @@ from __future__ import annotations
 import copy
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from glassformer.data.splits import stratified_split
 from glassformer.data.text import TokenTable, encode
 from glassformer.errors import CheckpointError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
-from glassformer.evaluate.predict import predict_rows, read_logits, read_pooled, softmax
+from glassformer.evaluate.predict import ahead, predict_rows, read_logits, read_pooled, softmax
 from glassformer.models.bert import Bert
 from glassformer.pipeline import build_model, build_tokenizer
 from glassformer.recipe import (
@@ -43,6 +44,7 @@ from glassformer.recipe import (
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads
 from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
+from glassformer.train.features import can_be_cached, freeze_encoder, on_features
 from glassformer.train.loop import TextStream, count_steps
 from glassformer.train.objectives import Classification, class_weights
 from glassformer.train.optim import MasterOptimizer
@@ -117,6 +119,7 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,
         word_dropout: float = 0.0,
+        train_layers: int | None = None,
         average: float = 0.0,
         validation_fraction: float = 0.0,
         early_stopping: int = 0,
@@ -217,6 +220,8 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         network = build_model(model, text, self.tokenizer_, len(self.classes_)).to(device)
         self.weights_source_ = network.weights_source
         self.temperature_, self.threshold_ = 1.0, None
+        if train.train_layers == 0:
+            freeze_encoder(network)
         dtype = choose_dtype(train.precision, device)
         optimizer = MasterOptimizer(network, train, dtype)
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
@@ -225,11 +230,17 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         held = self._validation(validation)
         training.fingerprint = self._fingerprint(table, targets, weights, held)
         objective = self._objective(targets, weights, train)
-        judge = self._judge(*held, network, device) if held is not None else None
+        logits = held and partial(
+            predict_rows, network, held[0], read_logits, batch_tokens=self._budget(), device=device
+        )
+        if can_be_cached(network, train):
+            stream, objective, logits = on_features(network, stream, objective, held, self._budget())
+        judge = self._judge(logits, held[1]) if held and logits else None
         self._run(training, stream, objective, judge, callbacks, checkpoints, resume)
         weights_now = training.final_weights()
         network.set_compute_dtype(torch.float32)
-        network.load_state_dict(weights_now, strict=False)
+        network.load_state_dict(optimizer.frozen | weights_now, strict=False)
+        network.requires_grad_(True)
         self.model_ = network.eval()
         self.history_, self.best_step_ = training.history, training.best_step
         self.train_seconds_ = time.perf_counter() - started
@@ -269,19 +280,13 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         )
         return self._encode(texts), self._targets(labels, "validation labels")
 
-    def _judge(self, table: TokenTable, targets: np.ndarray, network: Bert, device: torch.device):
+    def _judge(self, logits: Callable[[], np.ndarray], targets: np.ndarray):
         def judge() -> dict[str, float]:
-            probabilities = softmax(
-                predict_rows(network, table, read_logits, batch_tokens=self._budget(), device=device)
-            )
             meter = ClassificationMeter(self.classes_.tolist())
-            meter.update(probabilities, targets)
+            meter.update(softmax(logits()), targets)
             result = meter.result(bootstrap=0)
-            return {
-                "loss": result["log_loss"],
-                "accuracy": result["accuracy"],
-                "macro_f1": result["macro_f1"],
-            }
+            names = {"loss": "log_loss", "accuracy": "accuracy", "macro_f1": "macro_f1"}
+            return {ours: result[name] for ours, name in names.items()}
 
         return judge
 
@@ -338,16 +343,10 @@ class TextClassifier(ClassifierMixin, BaseEstimator):
         texts = check_texts(X)
         model = self._predictor()
         device = next(model.parameters()).device
+        chunks = [texts[i : i + CHUNK] for i in range(0, len(texts), CHUNK)]
         parts = [
-            predict_rows(
-                model,
-                self._encode(texts[i : i + CHUNK]),
-                read,
-                batch_tokens=self._budget(),
-                device=device,
-                progress=progress,
-            )
-            for i in range(0, len(texts), CHUNK)
+            predict_rows(model, table, read, batch_tokens=self._budget(), device=device, progress=progress)
+            for table in ahead(self._encode, chunks)
         ]
         return np.concatenate(parts)
 

@@ -98,6 +98,7 @@ class TrainConfig:
     label_smoothing: float = 0.0  # share of the target spread over all classes
     class_weight: str | dict | None = None  # "balanced" or {label: weight}, as in scikit-learn
     word_dropout: float = 0.0  # share of tokens hidden from the model at each step
+    train_layers: int | None = None  # 0: the head alone learns, the encoder staying as it is; None: all
     average: float = 0.0  # decay of the running mean of the weights (EMA); 0: none
     validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
     early_stopping: int = 0  # evaluations without improvement before the end; 0: off
@@ -153,7 +154,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
-    "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
+    "train_layers": (0, 0), "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
     "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, INF), "threads": (0, INF),
     "verbose": (0, INF),
 }  # fmt: skip

@@ -1,12 +1,15 @@
 """The blocks: readable, tested against each other and against other libraries; they know no data."""
 
-from glassformer.nn.attention import MultiHeadAttention, attend, attention_weights, causal_mask
+from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.dropout import Dropout, dropout, stochastic_depth
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
 from glassformer.nn.feedforward import FeedForward
 from glassformer.nn.groups import padding_share
 from glassformer.nn.heads import ClassificationHead, MaskedLMHead
+from glassformer.nn.linear_attention import attend_linear
+from glassformer.nn.local import attend_local
+from glassformer.nn.maps import attention_weights, causal_mask
 from glassformer.nn.pooling import (
     AttentionPooling,
     FirstPooling,
@@ -22,6 +25,6 @@ __all__ = [
     "AttentionPooling", "ClassificationHead", "Dropout", "EmbeddingConfig", "Encoder", "EncoderConfig",
     "EncoderLayer", "FeedForward", "FirstPooling", "LearnedPositions", "MaskedLMHead", "MaxPooling",
     "MeanPooling", "MultiHeadAttention", "Pooler", "SinusoidalPositions", "TextEmbedding", "Trace",
-    "TraceRecord", "attend", "attention_weights", "causal_mask", "dropout", "make_pooling", "padding_share",
-    "sinusoidal", "stochastic_depth",
+    "TraceRecord", "attend", "attend_linear", "attend_local", "attention_weights", "causal_mask", "dropout",
+    "make_pooling", "padding_share", "sinusoidal", "stochastic_depth",
 ]  # fmt: skip

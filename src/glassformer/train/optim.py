@@ -31,13 +31,15 @@ class MasterOptimizer:
     that stay in fp32 are their own masters. Weight decay spares biases, norms and position tables.
 
     Args:
-        model: in fp32; its encoder is converted to ``dtype`` here.
+        model: in fp32, the weights to train marked by ``requires_grad``; its encoder is converted to ``dtype`` here.
     """
 
     def __init__(self, model: nn.Module, config: TrainConfig, dtype: torch.dtype):
         self.config = config
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         originals = {name: p.detach().clone() for name, p in self.params.items()}
+        # Weights that stay as they are, in full precision: computing in bf16 must not round what is saved.
+        self.frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
         model.set_compute_dtype(dtype)  # type: ignore[operator]
         self.masters = {
             name: p if p.dtype == torch.float32 else originals[name].requires_grad_()
