@@ -269,7 +269,7 @@ def test_dropout_zeroes_weights_and_scales_the_rest():
     [
         ((5, 3), (5, 3), 0.0, False, "grouped"),
         ((5, 3), (5, 3), 0.1, False, "explicit"),
-        ((5, 3), (5, 3), 0.0, True, "explicit"),
+        ((5, 3), (5, 3), 0.0, True, "grouped"),
         ((LONG - 1,), (LONG - 1,), 0.0, False, "grouped"),
         ((LONG,), (LONG,), 0.0, False, "fused"),
         ((3,), (LONG,), 0.0, False, "fused"),
@@ -279,6 +279,38 @@ def test_dropout_zeroes_weights_and_scales_the_rest():
 def test_choice_of_branch(lengths, kv_lengths, dropout, weights, wanted):
     q = torch.zeros(sum(lengths), 1, 2)
     assert choose_branch(q, q, q, Packing(lengths), Packing(kv_lengths), False, dropout, weights) == wanted
+
+
+def test_weights_that_are_to_be_differentiated_come_from_the_textbook():
+    q = torch.zeros(8, 1, 2, requires_grad=True)
+    packing = Packing((5, 3))
+    assert choose_branch(q, q, q, packing, packing, False, 0.0, True) == "explicit"
+    with torch.no_grad():
+        assert choose_branch(q, q, q, packing, packing, False, 0.0, True) == "grouped"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("lengths", "kv_lengths"),
+    [
+        ((5, 3), (5, 3)),
+        ((7, 7), (7, 7)),
+        ((53, 50, 2, 51, 1), (53, 50, 2, 51, 1)),
+        ((2, 5), (7, 3)),
+        ((1, 1), (5, 3)),
+    ],
+)
+def test_maps_by_groups_are_the_textbooks(lengths, kv_lengths, causal):
+    """Lengths that share a group, that do not, cross-attention, and one row each."""
+    q_packing, kv_packing = Packing(lengths), Packing(kv_lengths)
+    generator = torch.Generator().manual_seed(5)
+    q = torch.randn(q_packing.total, 3, 7, generator=generator)
+    k, v = torch.randn(2, kv_packing.total, 3, 7, generator=generator).unbind(0)
+    out, maps = attend(q, k, v, q_packing, kv_packing, causal, return_weights=True)
+    wanted, textbook = attend(q, k, v, q_packing, kv_packing, causal, return_weights=True, branch="explicit")
+    torch.testing.assert_close(out, wanted)
+    for ours, theirs in zip(maps, textbook, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_auto_at_a_long_length_equals_explicit():

@@ -58,7 +58,7 @@ def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, prec
     monkeypatch.setattr("glassformer.classifier.can_be_cached", lambda *_: False)
     plain = make(**settings).fit(TEXTS, LABELS, validation=held)
     assert counted == [41, 13]
-    near = dict(rtol=1e-4, atol=1e-5) if precision == "fp32" else dict(rtol=0.1, atol=0.02)
+    near = dict(rtol=1e-3, atol=1e-4) if precision == "fp32" else dict(rtol=0.05, atol=0.05)
     for name, wanted in weights(plain).items():
         torch.testing.assert_close(weights(ours)[name], wanted, **near)
     for a, b in zip(ours.history_, plain.history_, strict=True):
@@ -82,7 +82,9 @@ def test_a_second_run_computes_no_features(counted, cache):
     first = make().fit(TEXTS, LABELS)
     assert counted == [41]
     second = make(epochs=3, batch_size=7).fit(TEXTS, LABELS)
-    make(lr=0.1, head="mlp", class_weight="balanced").fit(TEXTS, LABELS)  # another head on the same encoder
+    make(lr=0.1, head_dropout=0.3, class_weight="balanced").fit(
+        TEXTS, LABELS
+    )  # another head on the same encoder
     assert counted == [41]
     assert all(torch.equal(weights(second)[n], w) for n, w in weights(first).items())
     assert not [file for file in cache.rglob("*") if file.suffix in (".pt", ".pkl", ".npy", ".npz")]

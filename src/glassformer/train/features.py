@@ -62,11 +62,12 @@ def features_of(
     with suppress(CheckpointError):
         verify_folder(folder)
         found = read_tensors(folder, "features")["features"]
-        os.utime(folder)  # used: kept longest
+        with suppress(OSError):
+            os.utime(folder)  # used: kept longest
         return found.to(device)
     rows = predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
     out = torch.from_numpy(rows).to(next(model.encoder.parameters()).dtype)
-    with suppress(GlassformerError):
+    with suppress(GlassformerError, OSError):
         write_folder(
             folder, lambda path: write_tensors(path, {"features": out}, name="features"), overwrite=True
         )
