@@ -20,6 +20,7 @@ from common import RESULTS, environment, write_result
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.nn import kernels
 from glassformer.nn.attention import attend
 from glassformer.nn.groups import groups_of, padding_share
 from glassformer.packing import Packing
@@ -49,8 +50,8 @@ def padded(q: Tensor, k: Tensor, v: Tensor, packing: Packing) -> Tensor:
     return out.transpose(1, 2).flatten(0, 1)[packing.padded_rows]
 
 
-def contenders(packing: Packing) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
-    branches = ("explicit", "grouped", "fused")
+def contenders(packing: Packing, q: Tensor) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
+    branches = ("explicit", "grouped", "fused", *(["kernel"] if kernels.supports(q, q, q) else []))
     ours = {b: lambda q, k, v, b=b: attend(q, k, v, packing, branch=b) for b in branches}
     return {**ours, "padded": lambda q, k, v: padded(q, k, v, packing)}
 
@@ -66,7 +67,7 @@ def measure(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype, 
     generator = torch.Generator().manual_seed(0)
     draws = torch.randn(4, packing.total, heads, width, generator=generator).to(dtype)
     inputs, gradient = [draws[i].clone().requires_grad_() for i in range(3)], draws[3]
-    runs = contenders(packing)
+    runs = contenders(packing, inputs[0])
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(-1, rounds):
         for name, run in runs.items():

@@ -45,7 +45,7 @@ class TextConfig:
     add_special_tokens: bool = True  # [CLS] ... [SEP] around each text
 
     def __post_init__(self) -> None:
-        _check_ranges(self)
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -74,31 +74,37 @@ class ModelConfig:
     embedding_std: float | None = None  # of new token embeddings
 
     def __post_init__(self) -> None:
-        _check_ranges(self)
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """One fit."""
+class FitConfig:
+    """One fit, of texts or of pictures."""
 
-    epochs: int = 3  # passes over the training texts
+    epochs: int = 3  # passes over the training examples
     lr: float = 5e-5  # the highest rate, reached at the end of the warm-up
-    optimizer: Literal["adamw", "adam"] = "adamw"  # adam: weight decay goes through the gradient
+    optimizer: Literal["adamw", "adam", "muon"] = (
+        "adamw"  # adam: decay goes through the gradient; muon: from scratch
+    )
     weight_decay: float = 0.01  # not on biases, norms and embeddings of position
     betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two running means of Adam
     schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warm-up
     warmup: float = 0.06  # share of all steps
     layer_decay: float = 1.0  # learning rate of layer i is lr * layer_decay ** (layers above it)
     embedding_lr: float = 1.0  # factor on the learning rate of the embeddings
-    batch_size: int = 32  # sequences; 0: batch_tokens decides
-    batch_tokens: int = 8192  # real tokens at most; with batch_size 0 the only limit
-    length_window: int = 50  # batches among which lengths are sorted; 0: lengths are not looked at
+    batch_size: int = 32  # sequences (of texts, 0: batch_tokens decides)
     accumulate: int = 1  # batches per optimiser step; the loss stays that of one large batch
     clip: float = 1.0  # norm of the gradient; 0: none
     label_smoothing: float = 0.0  # share of the target spread over all classes
     class_weight: str | dict | None = None  # "balanced" or {label: weight}, as in scikit-learn
-    word_dropout: float = 0.0  # share of tokens hidden from the model at each step
-    train_layers: int | None = None  # 0: the head alone learns, the encoder staying as it is; None: all
+    train_layers: int | None = (
+        None  # head and the last so many encoder layers learn; 0: the head alone; None: all
+    )
+    unfreeze_every: int = (
+        0  # epochs after which one more layer from the top begins to learn; 0: all from the start
+    )
+    lora_rank: int = 0  # of low-rank updates of queries and values, the encoder staying as it is; 0: none
+    lora_alpha: float = 16.0  # the updates are scaled by lora_alpha / lora_rank
     average: float = 0.0  # decay of the running mean of the weights (EMA); 0: none
     validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
     early_stopping: int = 0  # evaluations without improvement before the end; 0: off
@@ -106,7 +112,7 @@ class TrainConfig:
     keep_best: bool = True  # end with the best evaluated weights (needs a validation set)
     evaluate_every: int = 0  # steps, and at the end; 0: after each epoch
     checkpoint_every: int = 0  # steps; 0: after each epoch
-    seed: int = 0  # of the weights, the order of the texts and dropout
+    seed: int = 0  # of the weights, the order of the examples and dropout
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
     device: str = "auto"  # auto: the GPU where there is one
     threads: int = 0  # 0: as torch has it
@@ -115,7 +121,16 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
             raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
-        _check_ranges(self)
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class TrainConfig(FitConfig):
+    """One fit of texts."""
+
+    batch_tokens: int = 8192  # real tokens at most; with batch_size 0 the only limit
+    length_window: int = 50  # batches among which lengths are sorted; 0: lengths are not looked at
+    word_dropout: float = 0.0  # share of tokens hidden from the model at each step
 
 
 @dataclass(frozen=True)
@@ -154,13 +169,14 @@ RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
-    "train_layers": (0, 0), "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
+    "train_layers": (0, INF), "unfreeze_every": (0, INF), "lora_rank": (0, INF), "lora_alpha": (0, INF),
+    "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
     "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, INF), "threads": (0, INF),
     "verbose": (0, INF),
 }  # fmt: skip
 
 
-def _check_ranges(config: Any) -> None:
+def check_ranges(config: Any) -> None:
     """Raises ConfigError for a number outside its range; the key is named."""
     for f in fields(config):
         value = getattr(config, f.name)
@@ -184,8 +200,10 @@ def recipe_names() -> dict[str, Path]:
 
 
 def recipe_classes() -> dict[str, type]:
-    """Task -> the dataclass that holds its recipes. Each task has sections of its own beside ``TrainConfig``."""
-    return {"text-classification": Recipe}
+    """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
+    from glassformer.recipe_image import ImageRecipe
+
+    return {"text-classification": Recipe, "image-classification": ImageRecipe}
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:

@@ -70,7 +70,7 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 @cache
 def keep_freed_memory() -> None:
     """Let glibc keep large freed blocks instead of returning them: a training step asks for the same sizes
-    again and again, and fresh pages from the kernel cost a third of an attention's time. Linux only.
+    again and again, and fresh pages from the kernel cost time. Linux only.
     """
     import ctypes
 

@@ -10,24 +10,20 @@ import numpy as np
 
 from glassformer.checkpoints.files import read_json, verify_folder, write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
-from glassformer.data.text import load_tokenizer
 from glassformer.errors import CheckpointError
-from glassformer.pipeline import save_tokenizer
-from glassformer.recipe import fit_parameters
 from glassformer.runtime import versions
 
 if TYPE_CHECKING:
-    from glassformer.classifier import TextClassifier
+    from glassformer.estimator import Estimator
 
 FORMAT = 1  # of glassformer.json
 
 
-def save_classifier(clf: TextClassifier, path: str | Path, overwrite: bool = False) -> Path:
-    """Write everything that prediction needs; see ``TextClassifier.save``."""
+def save_classifier(clf: Estimator, path: str | Path, overwrite: bool = False) -> Path:
+    """Write everything that prediction needs; see ``Estimator.save``."""
 
     def write(folder: Path) -> None:
         save_pretrained(clf.model_, folder, label_names=tuple(map(str, clf.classes_.tolist())))
-        save_tokenizer(clf.tokenizer_, folder, clf.max_length)
         about = {
             "format": FORMAT,
             "kind": type(clf).__name__,
@@ -36,10 +32,10 @@ def save_classifier(clf: TextClassifier, path: str | Path, overwrite: bool = Fal
             "temperature": clf.temperature_,
             "threshold": clf.threshold_,
             "weights_source": clf.weights_source_,
-            "truncated": clf.truncated_,
             "best_step": clf.best_step_,
             "train_seconds": clf.train_seconds_,
             "versions": versions(),
+            **clf._write_parts(folder),
         }
         text = json.dumps(about, indent=2, default=str) + "\n"
         (folder / "glassformer.json").write_text(text, encoding="utf-8")
@@ -47,7 +43,7 @@ def save_classifier(clf: TextClassifier, path: str | Path, overwrite: bool = Fal
     return write_folder(path, write, overwrite=overwrite)
 
 
-def load(path: str | Path) -> TextClassifier:
+def load(path: str | Path) -> Any:
     """A saved classifier, every byte checked against its manifest.
 
     Args:
@@ -69,18 +65,30 @@ def load(path: str | Path) -> TextClassifier:
     return _fitted(folder, about)
 
 
-def _fitted(folder: Path, about: dict[str, Any]) -> TextClassifier:
+def _kinds() -> dict[str, type[Estimator]]:
+    """What ``glassformer.json`` may call a classifier."""
     from glassformer.classifier import TextClassifier
+    from glassformer.image_classifier import ImageClassifier
 
-    known = {k: v for k, v in about["parameters"].items() if k in fit_parameters()}
-    known["betas"] = tuple(known.get("betas", (0.9, 0.999)))
-    clf = TextClassifier(**known)
+    return {cls.__name__: cls for cls in (TextClassifier, ImageClassifier)}
+
+
+def _fitted(folder: Path, about: dict[str, Any]) -> Any:
+    kind = _kinds().get(about.get("kind", "TextClassifier"))
+    if kind is None:
+        raise CheckpointError(
+            f"holds a {about['kind']!r}, which this version does not know", where=str(folder)
+        )
+    names = kind._get_param_names()
+    # JSON has lists only; parameters that hold several values are tuples.
+    known = {k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names}
+    clf = kind(**known)
     clf.classes_ = np.asarray(about["classes"])
-    clf.tokenizer_ = load_tokenizer(folder)
     clf.model_ = load_pretrained(folder)
+    clf._read_parts(folder, about)
     clf.temperature_, clf.threshold_ = about.get("temperature", 1.0), about.get("threshold")
     clf.weights_source_ = about.get("weights_source", "unknown")
-    clf.truncated_, clf.best_step_ = about.get("truncated", 0), about.get("best_step", 0)
+    clf.best_step_ = about.get("best_step", 0)
     clf.train_seconds_ = about.get("train_seconds", 0.0)
     if isinstance(clf.class_weight, dict):  # JSON's keys are text
         by_text = {str(label): label for label in about["classes"]}

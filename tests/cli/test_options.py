@@ -19,7 +19,17 @@ ROOT_COMMAND: Any = typer.main.get_command(app)
 OPTIONS = {
     "": ["--debug", "--version"],
     "demo": [],
-    "train": ["--data", "--help-keys", "--model", "--out", "--resume", "--set", "--text", "[recipe]"],
+    "train": [
+        "--data",
+        "--help-keys",
+        "--images",
+        "--model",
+        "--out",
+        "--resume",
+        "--set",
+        "--text",
+        "[recipe]",
+    ],
     "evaluate": ["--data", "--json", "run"],
     "predict": ["--out", "--text-column", "given...", "run"],
     "data": [],

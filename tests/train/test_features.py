@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from glassformer.classifier import TextClassifier
-from glassformer.errors import ConfigError
 from glassformer.train import features
 
 WORDS = ("good", "bad", "fine", "dull", "bright", "slow", "quick")
@@ -177,8 +176,3 @@ def test_features_lead_to_the_models_own_logits():
         wanted = clf.model_(batch.ids, packing=batch.packing).logits
         got = clf.model_.classify(clf.model_.features(batch.ids, batch.packing))
     torch.testing.assert_close(got, wanted)
-
-
-def test_only_the_head_alone_or_everything():
-    with pytest.raises(ConfigError, match="train_layers = 1 is out of range"):
-        make(train_layers=1).fit(TEXTS, LABELS)

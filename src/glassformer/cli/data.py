@@ -26,17 +26,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other prog
 
 def whereabouts() -> dict[str, str]:
     """Named data set -> where it would be read from."""
+    from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.sources import NAMED_SOURCES, data_folders
 
     places = {}
-    for name, source in NAMED_SOURCES.items():
+    for name, source in (*NAMED_SOURCES.items(), *NAMED_IMAGES.items()):
         if not source.folder:
             places[name] = "made here, nothing to fetch"
             continue
         found = [root / source.folder for root in data_folders() if (root / source.folder).is_dir()]
-        places[name] = (
-            str(found[0]) if found else f"not here; fetched from {source.hub} on the Hub when first used"
-        )
+        hub = getattr(source, "hub", "")
+        absent = f"not here; fetched from {hub} on the Hub when first used" if hub else "not here"
+        places[name] = str(found[0]) if found else absent
     return places
 
 
@@ -78,10 +79,12 @@ def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | N
 @app.command("list")
 def list_command() -> None:
     """The named data sets, and where each is on this machine."""
+    from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.sources import NAMED_SOURCES
 
     places = whereabouts()
-    rows = [[name, s.description, s.licence, places[name]] for name, s in NAMED_SOURCES.items()]
+    known = (*NAMED_SOURCES.items(), *NAMED_IMAGES.items())
+    rows = [[name, s.description, s.licence, places[name]] for name, s in known]
     show_table("data sets", ("name", "what", "licence", "where"), rows)
 
 
@@ -90,8 +93,12 @@ def show_command(
     name: Source, text_column: TextColumn = None, label_column: LabelColumn = None, json: AsJson = False
 ) -> None:
     """Sizes, classes and first examples of a data set."""
+    from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.sources import load_text_dataset
 
+    if name in NAMED_IMAGES:
+        _show_pictures(name, json)
+        return
     about = describe(load_text_dataset(name, text_column=text_column, label_column=label_column))
     if json:
         say_json(about)
@@ -114,6 +121,26 @@ def show_command(
     show_table(f"first texts of {split}", ("label", "text"), examples)
 
 
+def _show_pictures(name: str, json: bool) -> None:
+    from glassformer.data.image_sources import load_image_dataset
+
+    dataset = load_image_dataset(name)
+    counts = {split: Counter(map(str, s.labels or ())) for split, s in dataset.splits.items()}
+    if json:
+        about = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
+        say_json(
+            {"name": name, "description": dataset.description, "notes": list(dataset.notes), "splits": about}
+        )
+        return
+    for line in (dataset.description, f"licence: {dataset.licence}", *dataset.notes):
+        say(line)
+    rows = [
+        [k, f"{len(s):,}", ", ".join(f"{c}: {n:,}" for c, n in sorted(counts[k].items())), s.origin]
+        for k, s in dataset.splits.items()
+    ]
+    show_table(name, ("split", "pictures", "classes", "from"), rows, right=["pictures"])
+
+
 @app.command("doctor")
 def doctor_command(
     name: Source,
@@ -129,10 +156,16 @@ def doctor_command(
     json: AsJson = False,
 ) -> None:
     """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
+    from glassformer.data.image_doctor import examine_pictures
+    from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
     from glassformer.data.sources import load_text_dataset
 
-    dataset = load_text_dataset(name, text_column=text_column, label_column=label_column)
-    report = diagnose(dataset, model, max_length)
+    if name in NAMED_IMAGES:
+        pictures = load_image_dataset(name)
+        report = examine_pictures(name, pictures.splits, pictures.notes)
+    else:
+        dataset = load_text_dataset(name, text_column=text_column, label_column=label_column)
+        report = diagnose(dataset, model, max_length)
     if json:
         say_json(report.to_dict())
         return
@@ -143,5 +176,5 @@ def doctor_command(
     for f in findings:
         for example in f.examples if f.severity == "warning" else ():
             say(f"{f.code}: {excerpt(example)}")
-    if model is None:
+    if model is None and name not in NAMED_IMAGES:
         say("cut and unknown tokens are looked at with --model NAME")

@@ -64,19 +64,24 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _machine() -> list[Line]:
     import torch
 
+    from glassformer.nn import kernels
     from glassformer.runtime import choose_device, choose_dtype, has_fast_bf16, machine_facts
 
+    reason = kernels.why_not()
     facts: dict[str, Any] = machine_facts()
     device = choose_device()
     dtype = str(choose_dtype("auto", device)).removeprefix("torch.")
     bf16 = ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it"
-    slow = "the processor lacks it: training computes in float32 and takes about twice as long"
+    slow = "the processor lacks it: everything computes in float32, which is slower"
     return [
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
         Line("ok", "memory", f"{facts['memory_gib']} GiB"),
         Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
+        Line("note", "attention kernel", f"not used: {reason}")
+        if reason
+        else Line("ok", "attention kernel", "in C"),
     ]
 
 

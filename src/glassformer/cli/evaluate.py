@@ -20,9 +20,9 @@ def evaluate(
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
     """
-    from glassformer.study.experiment import evaluate_run
+    from glassformer.study.tasks import evaluate_task
 
-    return evaluate_run(check_run(folder), data, tell)
+    return evaluate_task(check_run(folder), data, tell)
 
 
 def check_run(folder: str | Path) -> Path:
@@ -48,7 +48,9 @@ def evaluate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     data: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Other labelled texts: a named data set, a table or a folder."),
+        typer.Option(
+            metavar="PATH", help="Other labelled texts or pictures: a named data set, a table or a folder."
+        ),
     ] = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")

@@ -1,4 +1,4 @@
-"""Every key of a recipe with its default and meaning, read from the comments in ``recipe.py``."""
+"""Every key of a recipe with its default and meaning, read from the comments in the recipes' classes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ class Key(NamedTuple):
     meaning: str
 
 
-def recipe_keys() -> Iterator[Key]:
-    """The keys of every section, in the order of the file."""
-    comments = _comments()
-    sections: dict[str, Any] = {"": recipe.Recipe}
-    hints = typing.get_type_hints(recipe.Recipe)
+def recipe_keys(task: str = "text-classification") -> Iterator[Key]:
+    """The keys of every section of a task's recipes, in the order of the file."""
+    kind = recipe.recipe_classes()[task]
+    sections: dict[str, Any] = {"": kind}
+    hints = typing.get_type_hints(kind)
     sections |= {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
     for section, cls in sections.items():
         hints = typing.get_type_hints(cls)
+        comments = _comments(cls)
         for field in dataclasses.fields(cls):
             if dataclasses.is_dataclass(hints[field.name]):
                 continue
             default = "" if field.default is None else json.dumps(field.default)
-            meaning = comments.get((cls.__name__, field.name), "")
+            meaning = comments.get(field.name, "")
             choices = _choices(hints[field.name])
             parts = [meaning, f"({' | '.join(choices)})" if choices else ""]
             yield Key(section, field.name, default, " ".join(filter(None, parts)))
@@ -49,17 +50,18 @@ def _choices(hint: Any) -> list[str]:
     ]
 
 
-def _comments() -> dict[tuple[str, str], str]:
-    """(class, field) -> the comment behind the field."""
-    source = inspect.getsource(recipe)
-    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    at_line = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
-    return {
-        (cls.name, node.target.id): at_line[node.end_lineno]
-        for cls in ast.parse(source).body
-        if isinstance(cls, ast.ClassDef)
-        for node in cls.body
-        if isinstance(node, ast.AnnAssign)
-        and isinstance(node.target, ast.Name)
-        and node.end_lineno in at_line
-    }
+def _comments(cls: type) -> dict[str, str]:
+    """Field -> the comment behind it, in the class and those that it builds on."""
+    found: dict[str, str] = {}
+    for owner in reversed(cls.__mro__[:-1]):
+        source = inspect.getsource(owner)
+        tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+        at_line = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
+        found |= {
+            node.target.id: at_line[node.end_lineno]
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.AnnAssign)
+            and isinstance(node.target, ast.Name)
+            and node.end_lineno in at_line
+        }
+    return found

@@ -1,4 +1,4 @@
-"""``glassformer predict``: labels for texts from the command line or from files."""
+"""``glassformer predict``: labels for texts from the command line or from files, or for pictures."""
 
 from __future__ import annotations
 
@@ -47,8 +47,11 @@ def predict(
         raise ConfigError(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
-    found = gather(given, text_column)
     clf = load(folder)
+    if clf.NOUN == "pictures":
+        found = pictures(given)
+        return clf, found, clf.predict_proba(found.texts)
+    found = gather(given, text_column)
     return clf, found, clf.predict_proba(found.texts)
 
 
@@ -69,6 +72,29 @@ def gather(given: Sequence[str], text_column: str | None = None) -> Texts:
         found.texts += texts
         if len(given) == 1:
             found.rows = rows
+    return found
+
+
+def pictures(given: Sequence[str]) -> Texts:
+    """The picture files of the arguments; a folder stands for all in it, in order of name.
+
+    Raises:
+        DataError: no such file, or a folder without pictures.
+    """
+    from glassformer.data.image import SUFFIXES
+
+    found = Texts()
+    for argument in given:
+        path = Path(argument)
+        if path.is_dir():
+            files = [str(p) for p in sorted(path.rglob("*")) if p.suffix.lower() in SUFFIXES and p.is_file()]
+            if not files:
+                raise DataError("no pictures in this folder", where=argument, fix="Name their files")
+            found.texts += files
+        elif path.is_file():
+            found.texts.append(argument)
+        else:
+            raise DataError("no such picture", where=argument, fix="Check the path")
     return found
 
 
@@ -152,7 +178,7 @@ def predict_command(
         list[str],
         typer.Argument(
             metavar="TEXT|FILE...",
-            help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line.",
+            help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of them.",
         ),
     ],
     out: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write a table there instead.")] = None,
@@ -160,7 +186,7 @@ def predict_command(
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
 ) -> None:
-    """Label texts: one line each with label, probability and text."""
+    """Label texts or pictures: one line each with label, probability, and the text or the file."""
     if out is not None:
         check_output(out)
     clf, found, probabilities = predict(run, given, text_column)
@@ -170,11 +196,11 @@ def predict_command(
 
         classes = clf.classes_.tolist()
         write_predictions(out, found.texts, probabilities, classes, predicted=labels, rows=found.rows)
-        say(f"{len(labels):,} texts: {out}")
+        say(f"{len(labels):,} {clf.NOUN}: {out}")
     else:
         column = clf.classes_.tolist().index
         for text, label, row in zip(found.texts, labels, probabilities, strict=True):
             shown = excerpt(text) if sys.stdout.isatty() else one_line(text)
             typer.echo(f"{one_line(label)}\t{row[column(label)]:.4f}\t{shown}")
-    if cut := truncated(clf, found.texts):
+    if clf.NOUN == "texts" and (cut := truncated(clf, found.texts)):
         note(f"{cut:,} of {len(labels):,} texts are longer than {clf.max_length} tokens and were cut there")

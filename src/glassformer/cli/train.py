@@ -14,7 +14,8 @@ from glassformer.cli.keys import recipe_keys
 from glassformer.cli.output import excerpt, say, show_scores, show_table
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
-from glassformer.recipe import Recipe, load_recipe, recipe_names
+from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
+from glassformer.recipe_image import ImageRecipe
 
 if TYPE_CHECKING:
     from glassformer.study.experiment import Run
@@ -24,7 +25,7 @@ SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at lea
 RUNS = Path("runs")
 
 
-def train(recipe: Recipe, folder: str | Path, *, resume: bool = False) -> Run:
+def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
     """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes again.
 
     Raises:
@@ -53,36 +54,41 @@ def choose_recipe(
     name: str | None,
     text: str | None = None,
     *,
+    images: str | None = None,
     model: str | None = None,
     data: str | None = None,
     settings: Sequence[str] = (),
     begun: Path | None = None,
-) -> Recipe:
+) -> Any:
     """The recipe that the arguments of ``glassformer train`` mean.
 
     Args:
         name: of a recipe that ships with the package, or a TOML file.
-        text: a file or folder of labelled texts, instead of a recipe.
+        text, images: a file or folder of labelled texts or pictures, instead of a recipe.
         model, data: instead of the recipe's own.
         settings: ``KEY=VALUE``, laid over everything else.
-        begun: a run folder whose own recipe is taken where neither ``name`` nor ``text`` is given.
+        begun: a run folder whose own recipe is taken where no recipe and no data are given.
 
     Raises:
         ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
         DataError: ``text`` cannot be read.
     """
-    if name and text:
-        raise ConfigError("both a recipe and --text are given", where="train", fix="Give one of them")
+    own = {"a recipe": name, "--text": text, "--images": images}
+    given = [what for what, value in own.items() if value]
+    if len(given) > 1:
+        raise ConfigError(f"both {given[0]} and {given[1]} are given", where="train", fix="Give one of them")
     chosen = {"model": {"model": model}} if model else {}
-    if text:
+    if text or images:
         if data:
-            raise ConfigError("both --text and --data are given", where="train", fix="Give one of them")
-        return text_recipe(text, settings, chosen)
+            raise ConfigError(f"both {given[0]} and --data are given", where="train", fix="Give one of them")
+        return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
     if name is None:
         if begun is None or not (begun / "config.toml").is_file():
             known = ", ".join(recipe_names())
             raise ConfigError(
-                "no recipe is given", where="train", fix=f"Name one of {known}, or give --text FILE"
+                "no recipe is given",
+                where="train",
+                fix=f"Name one of {known}, or give --text FILE or --images FOLDER",
             )
         name = str(begun / "config.toml")
     recipe = load_recipe(name, settings)
@@ -134,28 +140,62 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     return build(Recipe, apply_overrides(values, settings, Recipe), "train")
 
 
+def image_recipe(
+    source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None
+) -> ImageRecipe:
+    """A recipe around labelled pictures of one's own, with settings that suit their number; see ``text_recipe``."""
+    from glassformer.data.image_sources import load_image_dataset
+    from glassformer.image_pipeline import is_image_architecture
+
+    where = _whole_path(source)
+    values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
+    values |= {"task": "image-classification", "data": {"source": where}} | (chosen or {})
+    asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "train")
+    d = asked.data
+    dataset = load_image_dataset(d.source, image_column=d.image_column, label_column=d.label_column)
+    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
+    pictures, classes = len(labels or ()), len(set(labels or ()))
+    held = HELD_OUT if round(HELD_OUT * pictures) >= classes else classes
+    for split in ("validation", "test"):
+        if split not in dataset.splits:
+            values["data"][f"{split}_size"] = held
+    if is_image_architecture(asked.model.model):
+        epochs = min(max(-(-SETTLED * 32 // max(pictures, 1)), 5), 60)
+        values["train"] = {"lr": 1e-3, "epochs": epochs, "weight_decay": 0.05, "schedule": "cosine"}
+        values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
+    else:
+        values["train"] = {"lr": 5e-5, "epochs": 10 if pictures < 2_000 else 3}
+        values["image"] = {"augment": "light"}
+    return build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "train")
+
+
 def _whole_path(source: str) -> str:
     """An existing path from the root, so that the run can be judged again from any folder."""
     path = Path(source).expanduser()
     return str(path.resolve()) if path.exists() else source
 
 
-def show_run(run: Run, recipe: Recipe) -> None:
+def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: scores beside the baselines, cut texts, own sentences, where it lies."""
     metrics = run.metrics
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
+    noun = "texts" if recipe.task == "text-classification" else "pictures"
     if scores is not None:
         rows = [(recipe.model.model, scores, seconds["train"])]
         rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
         say()
-        show_scores(f"{recipe.name}: {scores['n']:,} {judged} texts, {seconds['total']:.0f} s in all", rows)
+        show_scores(f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all", rows)
     if metrics["test"] and judged != "validation" and metrics["validation"]:
         say(f"validation accuracy: {metrics['validation']['accuracy']:.2%}")
-    for split, (cut, total) in metrics["truncated"].items():
+    for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             length = recipe.text.max_length
             say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
+    for kind, rows in metrics.get("robustness", {}).items():
+        say(
+            f"{kind}: accuracy {', '.join(format(row['accuracy'], '.1%') for row in rows)} at severity 1 to 5"
+        )
     if metrics.get("sentences"):
         rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
@@ -166,11 +206,13 @@ def show_run(run: Run, recipe: Recipe) -> None:
 def _show_keys(wanted: bool) -> None:
     if not wanted:
         return
-    sections: dict[str, list[tuple[str, str, str]]] = {}
-    for key in recipe_keys():
-        sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
-    for section, rows in sections.items():
-        show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
+    for task in recipe_classes():
+        sections: dict[str, list[tuple[str, str, str]]] = {}
+        for key in recipe_keys(task):
+            sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
+        say(f"{task}:")
+        for section, rows in sections.items():
+            show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
     raise typer.Exit
 
 
@@ -184,6 +226,10 @@ def train_command(
         typer.Option(
             metavar="FILE", help="Labelled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."
         ),
+    ] = None,
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Labelled pictures instead of a recipe: a folder or a table."),
     ] = None,
     model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Weights or architecture instead of the recipe's.")
@@ -208,10 +254,13 @@ def train_command(
         ),
     ] = False,
 ) -> None:
-    """Train, judge and report, as a recipe says or on a file of your own."""
+    """Train, judge and report, as a recipe says or on texts or pictures of your own."""
     begun = out if resume else None
-    chosen = choose_recipe(recipe, text, model=model, data=data, settings=settings or (), begun=begun)
+    chosen = choose_recipe(
+        recipe, text, images=images, model=model, data=data, settings=settings or (), begun=begun
+    )
     folder = out or RUNS / (chosen.name or "run")
-    if text and chosen.data.test_size:
-        say("no test split: a part of the texts is held out for the figures")
+    if (text or images) and chosen.data.test_size:
+        noun = "texts" if text else "pictures"
+        say(f"no test split: a part of the {noun} is held out for the figures")
     show_run(train(chosen, folder, resume=resume), chosen)

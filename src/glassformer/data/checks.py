@@ -6,7 +6,7 @@ Every error names the place: ``reviews.csv, row 17`` for a file, ``texts[16]`` f
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,17 +128,19 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
     return classes
 
 
-def check_pairs(X: Any, y: Any, where: str, texts: str, labels: str) -> tuple[list[str], list[Any]]:
-    """Texts and their labels, checked; ``texts`` and ``labels`` name them in messages.
+def check_pairs(
+    X: Any, y: Any, where: str, texts: str, labels: str, check: Callable[..., list[Any]] = check_texts
+) -> tuple[list[Any], list[Any]]:
+    """Texts (or whatever ``check`` checks) and their labels; ``texts`` and ``labels`` name them in messages.
 
     Raises:
         DataError: see ``check_texts`` and ``check_labels``; also different numbers of them.
     """
     if y is None:
         raise DataError("requires y to be passed, but the target y is None", where=where)
-    checked, targets = check_texts(X, texts), check_labels(y, labels)
+    checked, targets = check(X, texts), check_labels(y, labels)
     if len(checked) != len(targets):
-        raise DataError(f"{len(checked)} texts but {len(targets)} labels", where=where)
+        raise DataError(f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels", where=where)
     return checked, list(targets)
 
 

@@ -90,7 +90,7 @@ class _Columns:
 def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
     path = path.expanduser()
     if path.is_dir():
-        files = _split_files(path)
+        files = split_files(path)
         if not files:
             return load_text_folder(path, wanted)
     elif path.exists() or path.suffix.lower() in READERS:
@@ -102,7 +102,7 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
     return _from_tables(path.name if path.is_dir() else path.stem, tables, columns)
 
 
-def _split_files(folder: Path) -> dict[str, list[Path]]:
+def split_files(folder: Path) -> dict[str, list[Path]]:
     """Split -> its table files: ``train.csv``, or parts such as ``train-00000-of-00002.parquet``."""
     found: dict[str, list[Path]] = {}
     part = re.compile(r"-\d+-of-\d+$")
@@ -242,7 +242,7 @@ def data_folders() -> list[Path]:
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
     for root in data_folders():
         if (root / source.folder).is_dir():
-            files = _split_files(root / source.folder)
+            files = split_files(root / source.folder)
             if "train" not in files:
                 raise DataError(
                     "no train.parquet here",

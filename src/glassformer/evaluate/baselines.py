@@ -1,10 +1,11 @@
-"""Two simple models that every accuracy table carries.
+"""Simple models that every accuracy table carries: two for texts, one for pictures.
 
 A Transformer that loses to one of them on the same split is not trained.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -169,3 +170,46 @@ def _ragged(texts: Ragged | Sequence[ArrayLike]) -> tuple[torch.Tensor, torch.Te
         ids = np.concatenate(arrays) if arrays else np.empty(0)
         starts = np.cumsum([0, *(len(a) for a in arrays)])
     return torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(starts.astype(np.int64))
+
+
+def pixel_logistic(
+    train: Sequence[Any],
+    targets: np.ndarray,
+    judged: Sequence[Any],
+    *,
+    num_classes: int,
+    side: int = 16,
+    most: int = 10_000,
+) -> tuple[np.ndarray, str]:
+    """Logistic regression on pictures of 16 x 16 pixels: what colours and coarse shapes alone can tell.
+
+    Args:
+        train, judged: pictures of any kind.
+        targets: ``[n]`` class numbers of the training pictures.
+        most: training pictures that are used, the first ones; the name says so where there are more.
+
+    Returns:
+        Probabilities ``[m, C]`` and the baseline's name.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from glassformer.data.transform import ImageTransform, read_pictures
+
+    transform = ImageTransform((side, side))
+
+    def features(pictures: Sequence[Any]) -> np.ndarray:
+        return read_pictures(pictures, transform).pixels.reshape(len(pictures), -1).astype(np.float32) / 255
+
+    name = f"logistic regression on {side} x {side} pixels"
+    if len(train) > most:
+        name += f" ({most:,} pictures)"
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(features(train[:most]), targets[:most])
+    out = np.zeros((len(judged), num_classes))
+    out[:, model.classes_] = model.predict_proba(features(judged))
+    return out, name

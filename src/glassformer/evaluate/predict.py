@@ -1,4 +1,4 @@
-"""Logits of many texts: length-sorted packed batches, results in the order given."""
+"""Logits of many texts (length-sorted packed batches) or pictures, results in the order given."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
+from glassformer.data.image_batching import evaluation_pixels
+from glassformer.data.transform import ImageTransform, PixelTable
 
 
 def predict_rows(
@@ -57,6 +59,30 @@ def ahead(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
             coming = thread.submit(prepare, item)
             yield ready
         yield coming.result()
+
+
+def predict_pictures(
+    model: nn.Module,
+    table: PixelTable,
+    transform: ImageTransform,
+    what: str,
+    *,
+    batch_size: int = 64,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """``"logits"`` ``[n, C]`` or ``"pooled"`` ``[n, D]`` of a ``PixelTable``, fp32, in order."""
+    model.eval()
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(table), batch_size):
+            out = model(
+                evaluation_pixels(table, start, batch_size, transform, torch.device(device)), packed=True
+            )
+            parts.append((out.logits if what == "logits" else out.pooler_output).float().cpu().numpy())
+            if progress is not None:
+                progress(len(parts[-1]))
+    return np.concatenate(parts)
 
 
 def read_logits(model: nn.Module, batch: TextBatch) -> Tensor:

@@ -10,6 +10,7 @@ from glassformer.nn.heads import ClassificationHead, MaskedLMHead
 from glassformer.nn.linear_attention import attend_linear
 from glassformer.nn.local import attend_local
 from glassformer.nn.maps import attention_weights, causal_mask
+from glassformer.nn.patches import PatchConfig, PatchEmbedding, interpolate_positions, sinusoidal_2d
 from glassformer.nn.pooling import (
     AttentionPooling,
     FirstPooling,
@@ -22,9 +23,37 @@ from glassformer.nn.positions import LearnedPositions, SinusoidalPositions, sinu
 from glassformer.nn.trace import Trace, TraceRecord
 
 __all__ = [
-    "AttentionPooling", "ClassificationHead", "Dropout", "EmbeddingConfig", "Encoder", "EncoderConfig",
-    "EncoderLayer", "FeedForward", "FirstPooling", "LearnedPositions", "MaskedLMHead", "MaxPooling",
-    "MeanPooling", "MultiHeadAttention", "Pooler", "SinusoidalPositions", "TextEmbedding", "Trace",
-    "TraceRecord", "attend", "attend_linear", "attend_local", "attention_weights", "causal_mask", "dropout",
-    "make_pooling", "padding_share", "sinusoidal", "stochastic_depth",
+    "AttentionPooling",
+    "ClassificationHead",
+    "Dropout",
+    "EmbeddingConfig",
+    "Encoder",
+    "EncoderConfig",
+    "EncoderLayer",
+    "FeedForward",
+    "FirstPooling",
+    "LearnedPositions",
+    "MaskedLMHead",
+    "MaxPooling",
+    "MeanPooling",
+    "MultiHeadAttention",
+    "PatchConfig",
+    "PatchEmbedding",
+    "Pooler",
+    "SinusoidalPositions",
+    "TextEmbedding",
+    "Trace",
+    "TraceRecord",
+    "attend",
+    "attend_linear",
+    "attend_local",
+    "attention_weights",
+    "causal_mask",
+    "dropout",
+    "interpolate_positions",
+    "make_pooling",
+    "padding_share",
+    "sinusoidal",
+    "sinusoidal_2d",
+    "stochastic_depth",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ from glassformer.nn.maps import (
     attend_with_maps,
     attention_weights,
     causal_mask,
+    first_row_weights,
     masked_softmax,
     textbook_weights,
 )
@@ -220,8 +221,8 @@ def _explicit(
 class _Grouped(torch.autograd.Function):
     """Batched products over groups of (nearly) equal lengths, with a backward that keeps the weights.
 
-    The library's fused CPU kernel recomputes the weights in its backward, which was 45 % of a training
-    step; keeping them costs one ``[G, H, T, T]`` tensor per layer and group and takes about half the time.
+    torch's fused CPU kernel recomputes the weights in its backward; keeping them costs one ``[G, H, T, T]``
+    tensor per layer and group and less time (``benchmarks/results/attention.json``).
     """
 
     @staticmethod
@@ -371,5 +372,5 @@ class MultiHeadAttention(nn.Module):
             )
         elif record is not None and record.rows == "first":  # beside whichever branch was taken
             first = q if rows is not None else q[packing.first_rows]
-            record.weights = attention_weights(first, k, packing.one_row_each, kv_packing or packing)
+            record.weights = first_row_weights(first, k, kv_packing or packing)
         return self.out(out.flatten(1))

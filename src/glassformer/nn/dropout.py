@@ -1,9 +1,8 @@
 """Dropout and stochastic depth, with random bits that cost next to nothing on a CPU.
 
-``torch.nn.functional.dropout`` draws one float per element from a serial generator, which was a third
-of a fine-tuning step on two cores. Here one 64-bit draw gives four 16-bit lots, so the
-probability is rounded to a multiple of 1/65536. The bits come from torch's own generator: its
-state is all that an exact resume needs.
+``torch.nn.functional.dropout`` draws one float per element from a generator that uses one core. Here one
+64-bit draw gives four 16-bit lots, so the probability is rounded to a multiple of 1/65536. The bits come
+from torch's own generator: its state is all that an exact resume needs.
 """
 
 from __future__ import annotations

@@ -45,6 +45,19 @@ def attention_weights(
     return _grouped_maps(q, k, q_packing, kv_packing, causal, factor)[0]
 
 
+def first_row_weights(
+    q: Tensor, k: Tensor, kv_packing: Packing, scale: float | None = None
+) -> tuple[Tensor, ...]:
+    """The weights of one query a sequence (``q`` ``[B, H, K]``): a tuple of ``[H, 1, S_i]``.
+
+    One product with each key and a softmax over the padded scores, which are small: no keys are gathered.
+    """
+    factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
+    scores = (k * q[kv_packing.sequence_ids]).sum(-1, dtype=torch.float32) * factor  # [M, H]
+    weights = kv_packing.pad(scores, NOWHERE).softmax(1).to(q.dtype)  # [B, S, H]
+    return tuple(w[:n].T[:, None] for w, n in zip(weights.unbind(0), kv_packing.lengths, strict=True))
+
+
 def textbook_weights(
     q: Tensor, k: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
 ) -> tuple[Tensor, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from glassformer.report import figures, maps, tables, wording
+from glassformer.report import figures, maps, pictures, tables, wording
 from glassformer.report.run import Run, read_run
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -57,7 +57,7 @@ def render(run: Run) -> str:
         css=Markup(css), script=Markup(script), policy=_policy(css, script),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
         title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
-        verdict=wording.verdict(scores, run.judged),
+        verdict=wording.verdict(scores, run.judged, run.noun), noun=run.noun,
         against=wording.against(scores, metrics.get("baselines") or {}),
         guess_loss=wording.guess_loss(len(scores["labels"])),
         splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
@@ -66,6 +66,7 @@ def render(run: Run) -> str:
         examples=examples, left_out=left_out, settings=settings, changed=tables.changed(settings),
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
+        pictures=pictures.prepare(run.pictures), robustness=tables.robustness(metrics.get("robustness") or {}),
         times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
     )  # fmt: skip
 
@@ -86,7 +87,8 @@ def _policy(css: str, script: str) -> str:
         "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
         for text in (css, script)
     )
-    return f"default-src 'none'; style-src {style}; script-src {code}; base-uri 'none'; form-action 'none'"
+    sources = f"style-src {style}; img-src data:; script-src {code}"
+    return f"default-src 'none'; {sources}; base-uri 'none'; form-action 'none'"
 
 
 def _figures(run: Run) -> dict[str, Markup]:

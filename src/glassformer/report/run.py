@@ -51,6 +51,8 @@ class Run:
     certainty: Certainty
     doctor: dict[str, Any]
     maps: list[dict[str, Any]]
+    noun: str = "texts"  # what the examples are called
+    pictures: dict[str, Any] = field(default_factory=dict)  # examples and mistakes, small
 
 
 def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
@@ -58,7 +60,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
 
     Args:
         folder: holds metrics.json and, optionally, config.toml, history.jsonl, predictions.csv,
-            doctor.json and maps.json.
+            doctor.json, maps.json and pictures.json.
         mistakes: how many of the wrong answers to keep.
 
     Raises:
@@ -91,6 +93,8 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
         certainty=certainty,
         doctor=_json(folder / "doctor.json", dict),
         maps=_json(folder / "maps.json", dict).get("examples", []),
+        noun="pictures" if config.get("task") == "image-classification" else "texts",
+        pictures=_json(folder / "pictures.json", dict),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from glassformer.recipe import Recipe
+from glassformer.recipe import Recipe, recipe_classes
 from glassformer.report import wording
 from glassformer.report.run import Run
 
@@ -77,7 +77,7 @@ Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
 
 def settings(config: dict[str, Any]) -> Settings:
     """Sections of the recipe: key, value and whether it differs from the default."""
-    defaults = _defaults(Recipe())
+    defaults = _defaults(recipe_classes().get(config.get("task", ""), Recipe)())
     plain = {k: v for k, v in config.items() if not isinstance(v, dict)}
     sections = {"recipe": plain} | {k: v for k, v in config.items() if isinstance(v, dict)}
     return [
@@ -93,7 +93,7 @@ def changed(sections: Settings) -> Settings:
     return [(name, values) for name, values in kept if values]
 
 
-def _defaults(recipe: Recipe) -> dict[str, dict[str, Any]]:
+def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
     def value(owner: Any, name: str) -> Any:
         found = getattr(owner, name)
         return list(found) if isinstance(found, tuple) else found
@@ -135,6 +135,18 @@ def _shown(name: str, value: Any) -> Any:
     return wording.count(value) if type(value) is int else value
 
 
+def robustness(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """A row for each kind of change: accuracy at each severity, and the mean of accuracy and macro-F1."""
+    out = []
+    for kind, rows in found.items():
+        accuracy = [row["accuracy"] for row in rows]
+        f1 = [row["macro_f1"] for row in rows]
+        if accuracy:
+            means = {"accuracy": sum(accuracy) / len(accuracy), "macro_f1": sum(f1) / len(f1)}
+            out.append({"kind": kind, "each": accuracy, **means})
+    return out
+
+
 def times(seconds: dict[str, Any]) -> list[dict[str, Any]]:
     """Parts of the run's time on a scale of 0 to 100, in order; inference is a part of evaluate."""
     parts = {k: v for k, v in seconds.items() if k not in ("total", "inference") and v}
@@ -157,6 +169,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
     cost = [
         ("weights", metrics.get("weights_source")),
         ("parameters", metrics.get("parameters") and wording.count(metrics["parameters"])),
+        ("tokens a picture", metrics.get("tokens_per_picture")),
         ("training", speed and f"{wording.count(speed)} tokens a second"),
         ("inference", inference and wording.duration(inference)),
         ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),

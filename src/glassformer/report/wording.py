@@ -103,16 +103,16 @@ def _at_least(n: int) -> float:
     return max(1 - 3 / n, 0.0)
 
 
-def verdict(scores: dict[str, Any], split: str) -> str:
+def verdict(scores: dict[str, Any], split: str, noun: str = "texts") -> str:
     """The result in one sentence."""
     n, digits = scores["n"], digits_for(scores["n"])
     right = round(scores["accuracy"] * n)
     texts = (
-        f"{split} texts, {'seen' if split == 'train' else 'not seen'} in training, were labelled correctly"
+        f"{split} {noun}, {'seen' if split == 'train' else 'not seen'} in training, were labelled correctly"
     )
     if right == n:
         least = percent(_at_least(n), digits)
-        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for at least {least} of such texts."
+        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for at least {least} of such {noun}."
     known = scores.get("accuracy_interval")
     tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
     return f"{count(right)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."

@@ -52,12 +52,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Splits:
-    """The texts of one experiment. ``judged`` is the split that the final figures come from."""
+    """The examples of one experiment. ``judged`` is the split that the final figures come from."""
 
-    dataset: TextDataset
-    train: TextSplit
-    validation: TextSplit | None
-    judged: TextSplit | None
+    dataset: Any  # TextDataset, ImageDataset
+    train: Any  # TextSplit, ImageSplit
+    validation: Any | None
+    judged: Any | None
     judged_name: str
 
 
@@ -72,7 +72,16 @@ def load_splits(recipe: Recipe) -> Splits:
         d.source, text_column=d.text_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed,
         need_labels=True,
     )  # fmt: skip
-    splits = dataset.splits
+    return split_up(dataset, recipe)
+
+
+def split_up(dataset: Any, recipe: Any) -> Splits:
+    """The splits of a data set, and what the recipe holds out of its training part.
+
+    Raises:
+        DataError: no training split, or a part that cannot be held out.
+    """
+    d, splits = recipe.data, dataset.splits
     if "train" not in splits:
         raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
     train, validation = splits["train"], splits.get("validation")
@@ -88,7 +97,7 @@ def load_splits(recipe: Recipe) -> Splits:
     return Splits(dataset, train, validation, judged, name)
 
 
-def _held_out(train: TextSplit, size: float, seed: int, splits: dict, name: str) -> tuple[TextSplit, dict]:
+def _held_out(train: Any, size: float, seed: int, splits: dict, name: str) -> tuple[Any, dict]:
     kept, held = stratified_split(train.labels or [], size, seed)
     return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
 
@@ -112,19 +121,19 @@ def run_recipe(
         InputError: whatever is wrong with the data, the settings or the checkpoint.
     """
     folder, started = Path(folder), time.perf_counter()
-    _check_folder(folder, recipe, resume)
+    check_folder(folder, recipe, resume)
     splits = load_splits(recipe)
-    _check_unseen(splits)
+    check_unseen(splits)
     clf = TextClassifier.from_recipe(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
-    say(_describe(splits))
+    say(describe(splits))
     report = examine(_as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean)
     for finding in report.findings:
         if finding.severity == "warning":
             say(f"data doctor: {finding.message}")
     checkpoints = folder / "checkpoints"
-    saving = _Announce(say, clf)
+    saving = Announce(say, clf)
     stop = StopOnSignal(checkpoints)
     setup = time.perf_counter() - started
     clf.fit(
@@ -142,19 +151,21 @@ def run_recipe(
         max_length=recipe.text.max_length,
         clean=recipe.text.clean,
     )
-    _write_json(folder / "doctor.json", doctor.to_dict())
+    write_json(folder / "doctor.json", doctor.to_dict())
     say("judging")
     metrics = judge(clf, recipe, splits, folder, say)
     metrics["seconds"] = {
         "setup": setup, "train": clf.train_seconds_, "total": time.perf_counter() - started
     } | metrics["seconds"]  # fmt: skip
-    _write_json(folder / "metrics.json", metrics)
-    _write_json(folder / "maps.json", {"examples": attention_examples(clf, splits, recipe.evaluate.maps)})
+    write_json(folder / "metrics.json", metrics)
+    write_json(folder / "maps.json", {"examples": attention_examples(clf, splits, recipe.evaluate.maps)})
     return Run(folder, metrics, write_report(folder))
 
 
-class _Announce(Callback):
-    def __init__(self, say: Say, clf: TextClassifier):
+class Announce(Callback):
+    """Say where the weights come from, how large the model is, and where a resume goes on."""
+
+    def __init__(self, say: Say, clf: Any):
         self.say, self.clf = say, clf
 
     def start(self, training) -> None:
@@ -328,7 +339,7 @@ def read_run_recipe(folder: Path) -> Any:
     return build_recipe(read_toml(config), str(config))
 
 
-def _check_unseen(splits: Splits) -> None:
+def check_unseen(splits: Splits) -> None:
     """A label that training never shows is found before training, not after it."""
     known = set(splits.train.labels or [])
     for split in (splits.validation, splits.judged):
@@ -343,7 +354,8 @@ def _check_unseen(splits: Splits) -> None:
                 )
 
 
-def _check_folder(folder: Path, recipe: Recipe, resume: bool) -> None:
+def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
+    """Raises ConfigError where a run cannot be begun, or gone on with, in ``folder``."""
     config = folder / "config.toml"
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
@@ -373,13 +385,15 @@ def _as_split(splits: Splits) -> TextDataset:
     return replace(splits.dataset, splits={k: v for k, v in parts.items() if v is not None} | others)
 
 
-def _describe(splits: Splits) -> str:
+def describe(splits: Splits) -> str:
+    """Name and sizes in one line."""
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     counts = ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
     return f"{splits.dataset.name}: {counts}"
 
 
-def _write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any) -> None:
+    """Write a file of a run folder in one move."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     os.replace(temporary, path)

@@ -35,12 +35,6 @@ FORMAT = 1  # of a cached matrix; another one is computed anew
 MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones go first
 
 
-def freeze_encoder(model: Any) -> None:
-    """Embeddings and encoder stay as they are; pooling and head learn."""
-    for part in (model.embeddings, model.encoder):
-        part.requires_grad_(False)
-
-
 def can_be_cached(model: Any, config: TrainConfig) -> bool:
     """Whether the same text gives the head the same vector at every step: nothing below it learns or is random."""
     below = model.embeddings, model.encoder

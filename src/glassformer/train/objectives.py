@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.data.batching import TextBatch
+from glassformer.data.image_batching import ImageBatch
 from glassformer.errors import ConfigError
 
 
@@ -19,7 +20,7 @@ class StepLoss:
     """Sums over a batch: the weighted loss (differentiable), and plain counts for the history."""
 
     loss: Tensor
-    correct: int
+    correct: float  # with soft labels, the share of the predicted class in each
     count: int
 
 
@@ -58,6 +59,39 @@ class Classification:
                 hidden[batch.packing.first_rows] = False
             ids = ids.masked_fill(hidden, replacement)
         return model(ids, token_type_ids=batch.segments, packing=batch.packing).logits
+
+
+@dataclass
+class ImageClassification:
+    """Cross-entropy over pictures, with soft labels where two were mixed into one.
+
+    Args:
+        targets: ``[n]`` class numbers of the whole training set.
+        weights: ``[n]`` with mean 1, or None; a mixed picture takes the share-weighted mean of its two.
+    """
+
+    targets: np.ndarray
+    weights: np.ndarray | None = None
+    label_smoothing: float = 0.0
+
+    def __call__(self, model: nn.Module, batch: ImageBatch) -> StepLoss:
+        logits = model(batch.pixels, packed=True).logits.float()  # [B, C]
+        targets = torch.from_numpy(self.targets[batch.index]).to(logits.device)
+        weights = None
+        if self.weights is not None:
+            weights = torch.from_numpy(self.weights[batch.index]).to(logits)
+        if batch.mixed is None:
+            wanted = F.one_hot(targets, logits.shape[1]).float()
+        else:
+            wanted = batch.mixed.soften(targets, logits.shape[1])
+            if weights is not None:
+                share = batch.mixed.share.to(weights)
+                weights = share * weights + (1 - share) * weights[batch.mixed.partner.to(weights.device)]
+        losses = F.cross_entropy(logits, wanted, reduction="none", label_smoothing=self.label_smoothing)
+        if weights is not None:
+            losses = losses * weights
+        predicted = logits.detach().argmax(1, keepdim=True)
+        return StepLoss(losses.sum(), float(wanted.gather(1, predicted).sum()), len(targets))
 
 
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:

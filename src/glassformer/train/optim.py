@@ -1,4 +1,4 @@
-"""AdamW with fp32 master weights, decay groups, layer-wise rates, schedules, and a running mean of the weights."""
+"""AdamW or Muon with fp32 masters, decay groups, layer-wise rates, schedules, and a running mean of the weights."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import re
 import torch
 from torch import Tensor, nn
 
-from glassformer.recipe import TrainConfig
+from glassformer.recipe import FitConfig
+
+KEPT = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and of Muon, for each weight
 
 
-def learning_rate(step: int, total: int, config: TrainConfig) -> float:
+def learning_rate(step: int, total: int, config: FitConfig) -> float:
     """The rate of step 0 ... total - 1: linear warm-up, then linear or cosine decay to 0, or constant."""
     warmup = round(config.warmup * total)
     if step < warmup:
@@ -34,7 +36,7 @@ class MasterOptimizer:
         model: in fp32, the weights to train marked by ``requires_grad``; its encoder is converted to ``dtype`` here.
     """
 
-    def __init__(self, model: nn.Module, config: TrainConfig, dtype: torch.dtype):
+    def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype):
         self.config = config
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         originals = {name: p.detach().clone() for name, p in self.params.items()}
@@ -46,22 +48,34 @@ class MasterOptimizer:
             for name, p in self.params.items()
         }
         self.copied = [name for name, p in self.params.items() if p is not self.masters[name]]
-        groups: dict[tuple[float, float], list[Tensor]] = {}
-        num_layers = 1 + max((depth for n in self.params if (depth := _depth(n)) is not None), default=-1)
-        for name, master in self.masters.items():
-            key = (
-                _rate_factor(name, num_layers, config),
-                config.weight_decay if decays(name, master) else 0.0,
-            )
-            groups.setdefault(key, []).append(master)
-        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-        self.optimizer = kind(
-            [{"params": ps, "weight_decay": wd, "factor": factor} for (factor, wd), ps in groups.items()],
-            lr=config.lr,
-            betas=(config.betas[0], config.betas[1]),
-            fused=True,
-        )
+        self.optimizers = self._make(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
+
+    def _make(self, config: FitConfig) -> list[torch.optim.Optimizer]:
+        """AdamW or Adam for everything, or Muon for the matrices of the encoder and AdamW for the rest.
+
+        A group is what shares a rate factor and a weight decay. Muon (Jordan et al., 2024) makes each update
+        orthogonal; it is scaled so that the rate means what it means for AdamW.
+        """
+        num_layers = 1 + max((depth for n in self.params if (depth := _depth(n)) is not None), default=-1)
+        groups: dict[bool, dict[tuple[float, float], list[Tensor]]] = {True: {}, False: {}}
+        for name, master in self.masters.items():
+            decay = config.weight_decay if decays(name, master) else 0.0
+            key = (_rate_factor(name, num_layers, config), decay)
+            by_muon = config.optimizer == "muon" and master.ndim == 2 and _depth(name) is not None
+            groups[by_muon].setdefault(key, []).append(master)
+        listed = {
+            by_muon: [{"params": ps, "weight_decay": wd, "factor": f} for (f, wd), ps in found.items()]
+            for by_muon, found in groups.items()
+        }
+        made: list[torch.optim.Optimizer] = []
+        if listed[False]:
+            kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+            betas = (config.betas[0], config.betas[1])
+            made.append(kind(listed[False], lr=config.lr, betas=betas, fused=True))
+        if listed[True]:
+            made.append(torch.optim.Muon(listed[True], lr=config.lr, adjust_lr_fn="match_rms_adamw"))
+        return made
 
     def step(self, lr: float) -> float:
         """One update from the gradients on the model; returns the norm of the gradient before clipping."""
@@ -69,9 +83,10 @@ class MasterOptimizer:
             grad = self.params[name].grad
             self.masters[name].grad = None if grad is None else grad.float()
         norm = nn.utils.clip_grad_norm_(self.masters.values(), self.config.clip or math.inf, foreach=True)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr * group["factor"]
-        self.optimizer.step()
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = lr * group["factor"]
+            optimizer.step()
         for p, master in zip(self.params.values(), self.masters.values(), strict=True):
             p.grad = master.grad = None
         self.publish()
@@ -109,8 +124,9 @@ class MasterOptimizer:
         """Everything that decides the next update, by name."""
         out = {f"master/{n}": m.detach() for n, m in self.masters.items()}
         for name, master in self.masters.items():
-            for key, value in self.optimizer.state.get(master, {}).items():
-                out[f"{key}/{name}"] = value
+            for optimizer in self.optimizers:
+                for key, value in optimizer.state.get(master, {}).items():
+                    out[f"{key}/{name}"] = value
         if self.average is not None:
             out |= {f"average/{n}": w for n, w in self.average.items()}
         return out
@@ -119,9 +135,11 @@ class MasterOptimizer:
         """The reverse of ``tensors``."""
         self.load({n: tensors[f"master/{n}"] for n in self.masters})
         for name, master in self.masters.items():
-            keys = ("step", "exp_avg", "exp_avg_sq")
-            if f"step/{name}" in tensors:
-                self.optimizer.state[master] = {k: tensors[f"{k}/{name}"].clone() for k in keys}
+            for optimizer in self.optimizers:
+                if any(master is p for group in optimizer.param_groups for p in group["params"]):
+                    found = {k: tensors[f"{k}/{name}"].clone() for k in KEPT if f"{k}/{name}" in tensors}
+                    if found:
+                        optimizer.state[master] = found
         if self.average is not None:
             self.average = {n: tensors[f"average/{n}"].clone() for n in self.masters}
 
@@ -131,7 +149,7 @@ def decays(name: str, weight: Tensor) -> bool:
     return weight.ndim >= 2 and "positions" not in name and "segments" not in name
 
 
-def _rate_factor(name: str, num_layers: int, config: TrainConfig) -> float:
+def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
     """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less."""
     if name.startswith("embeddings."):
         return config.layer_decay ** (num_layers + 1) * config.embedding_lr

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.checkpoints.native import LoadedState, load_state, save_state
 from glassformer.errors import CheckpointError
-from glassformer.recipe import TrainConfig
+from glassformer.recipe import FitConfig
 from glassformer.train.optim import MasterOptimizer
 
 
@@ -25,7 +25,7 @@ class Training:
 
     model: nn.Module
     optimizer: MasterOptimizer
-    config: TrainConfig
+    config: FitConfig
     total_steps: int
     fingerprint: dict[str, Any] = field(default_factory=dict)
     step: int = 0  # optimiser steps done

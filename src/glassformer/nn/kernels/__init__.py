@@ -26,7 +26,7 @@ from glassformer.runtime import cpu_flags
 SOURCE = Path(__file__).with_name("attention.c")
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-lm", "-lpthread")
 WANTED = frozenset({"avx512f", "avx512_bf16", "avx512bw", "avx512dq", "avx512vl"})
-POINTERS = ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "lse")
+POINTERS = ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "stats")
 STRIDES = (
     "q_stride",
     "k_stride",
@@ -116,7 +116,7 @@ def _run(
     job = Job(causal=causal, threads=torch.get_num_threads(), scale=scale)
     for name, x in tensors.items():
         setattr(job, name, x.data_ptr())
-        if name != "lse":
+        if name != "stats":
             setattr(job, "out_stride" if name == "o" else f"{name}_stride", x.stride(0))
     tables = {"q_starts": q_packing.starts, "q_lengths": q_packing.lengths,
               "k_starts": kv_packing.starts, "k_lengths": kv_packing.lengths}  # fmt: skip
@@ -142,16 +142,16 @@ class KernelAttention(torch.autograd.Function):
     def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float):  # type: ignore[override]
         q, k, v = _rows(q), _rows(k), _rows(v)
         out = q.new_empty(q.shape)  # [N, H, K]
-        lse = q.new_empty(q.shape[:2], dtype=torch.float32)  # [N, H]
-        _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, lse=lse)
-        ctx.save_for_backward(q, k, v, out, lse)
+        stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
+        _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, stats=stats)
+        ctx.save_for_backward(q, k, v, out, stats)
         ctx.settings = q_packing, kv_packing, causal, scale
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):  # type: ignore[override]
-        q, k, v, out, lse = ctx.saved_tensors
+        q, k, v, out, stats = ctx.saved_tensors
         dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-        _run(True, *ctx.settings, q=q, k=k, v=v, out=out, grad=_rows(grad), lse=lse, dq=dq, dk=dk, dv=dv)
+        _run(True, *ctx.settings, q=q, k=k, v=v, out=out, grad=_rows(grad), stats=stats, dq=dq, dk=dk, dv=dv)
         return dq, dk, dv, None, None, None, None

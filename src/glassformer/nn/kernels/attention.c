@@ -1,7 +1,7 @@
 /* Attention over packed rows for processors with AVX512-BF16: softmax(Q K^T * scale) V, forward and backward.
  *
  * One task is one head of one sequence. Nothing is padded in memory, no [T, S] map is kept: the backward pass computes
- * the weights again from the rows' log-sum-exp (Dao et al., 2022), a block of query rows at a time, so that a task's
+ * the weights again from two numbers per row (Dao et al., 2022), a block of query rows at a time, so that a task's
  * working set stays in the core's own cache. Products take bf16 pairs and add up in fp32.
  *
  * Layout: element (row n, head h, place d) of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16.
@@ -19,7 +19,7 @@ typedef uint16_t bf16;
 typedef struct {
     const bf16 *q, *k, *v, *out, *grad; /* out and grad: backward only */
     bf16 *o, *dq, *dk, *dv;             /* o: forward; the others: backward */
-    float *lse;                         /* [N, H] */
+    float *stats;                       /* [N, H, 2]: the highest score of a row, and 1 / sum of e^(score - highest) */
     int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride;
     const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
     int64_t sequences, heads, dim, longest_q, longest_k;
@@ -33,16 +33,16 @@ typedef struct {
     int backward, failed;
 } Worker;
 
-enum { ROWS = 6, BLOCK = 48 }; /* rows of a register tile; query rows of a backward block (a multiple of ROWS, even) */
+/* Rows of a register tile; query rows of a backward block (even, a multiple of ROWS); heads that a thread takes at a time,
+ * because they lie side by side in memory. */
+enum { ROWS = 6, BLOCK = 48, HEADS = 4 };
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8") /* or the sums of a tile would not stay in registers */
+#define UNROLL16 _Pragma("GCC unroll 16")
 #define ROUND(n, m) (((n) + (m) - 1) / (m) * (m))
 
-INLINE float single(bf16 x) {
-    union { uint32_t i; float f; } u = {(uint32_t)x << 16};
-    return u.f;
-}
+INLINE __mmask16 inside(int64_t left) { return left >= 16 ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1); }
 
 INLINE __m512 wide(const bf16 *x) { /* 16 bf16 -> fp32 */
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x)), 16));
@@ -104,13 +104,50 @@ static void product(int rows, int64_t vecs, const uint32_t *a, int64_t a_row, in
     }
 }
 
+/* Ask for a head's rows ahead of their use: they lie a whole row of the packed matrix apart, where no cache looks. */
+static void fetch(const bf16 *x, int64_t stride, int64_t n, int64_t dim) {
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t d = 0; d < dim; d += 32) _mm_prefetch((const char *)(x + i * stride + d), _MM_HINT_T0);
+}
+
+/* 16 rows of 16 numbers of 32 bits, transposed in registers. */
+INLINE void transpose(__m512i r[16]) {
+    __m512i t[16];
+    UNROLL16 for (int i = 0; i < 8; i++) {
+        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+    }
+    UNROLL16 for (int i = 0; i < 4; i++) {
+        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+    }
+    UNROLL16 for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
+        t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
+        t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
+        t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
+    }
+    UNROLL16 for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
+        r[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
+        r[4 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
+        r[12 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd);
+    }
+}
+
 /* Rows [n][dim] -> pairs of places, transposed: [dim / 2][width]; columns from n on are 0. */
 static void pair_places(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int64_t width, uint32_t *to) {
-    for (int64_t p = 0; p < dim / 2; p++) memset(to + p * width + n, 0, 4 * (width - n));
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t *row = (const uint32_t *)(x + i * stride);
-        for (int64_t p = 0; p < dim / 2; p++) to[p * width + i] = row[p];
-    }
+    for (int64_t i = 0; i < width; i += 16)
+        for (int64_t p = 0; p < dim / 2; p += 16) {
+            __mmask16 pairs = inside(dim / 2 - p);
+            __m512i r[16];
+            UNROLL16 for (int k = 0; k < 16; k++)
+                r[k] = i + k < n ? _mm512_maskz_loadu_epi32(pairs, x + (i + k) * stride + 2 * p) : _mm512_setzero_si512();
+            transpose(r);
+            for (int k = 0; k < 16 && p + k < dim / 2; k++) _mm512_storeu_si512(to + (p + k) * width + i, r[k]);
+        }
 }
 
 /* Rows [n][dim] -> pairs of rows: [ceil(n / 2)][dim]; a last row without a partner is paired with 0. */
@@ -131,7 +168,47 @@ INLINE int64_t visible(const Job *job, int64_t i, int64_t t, int64_t s) {
     return n < 0 ? 0 : n > s ? s : n;
 }
 
-INLINE __mmask16 inside(int64_t left) { return left >= 16 ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1); }
+/* e^(score - highest) of ROWS rows at a time, so that no row waits for its own sums; scores past the last row are junk. */
+static void softmax(const Job *job, const float *scores, int64_t width, int64_t i, int64_t t, int64_t s, float *stats,
+                    uint32_t *weights) {
+    const __m512 scale = _mm512_set1_ps(job->scale);
+    __m512 top[ROWS], sum[ROWS];
+    int64_t seen[ROWS], j;
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        seen[r] = visible(job, i + r, t, s);
+        top[r] = _mm512_set1_ps(-INFINITY);
+        sum[r] = _mm512_setzero_ps();
+    }
+    const int64_t whole = seen[0] / 16 * 16; /* the first row sees the least */
+    for (j = 0; j < whole; j += 16)
+        UNROLL for (int r = 0; r < ROWS; r++)
+            top[r] = _mm512_max_ps(top[r], _mm512_mul_ps(_mm512_loadu_ps(scores + r * width + j), scale));
+    for (; j < width; j += 16)
+        for (int r = 0; r < ROWS; r++)
+            top[r] = _mm512_mask_max_ps(top[r], inside(seen[r] - j), top[r],
+                                        _mm512_mul_ps(_mm512_loadu_ps(scores + r * width + j), scale));
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        stats[2 * r] = seen[r] ? _mm512_reduce_max_ps(top[r]) : 0.0f;
+        top[r] = _mm512_set1_ps(stats[2 * r]);
+    }
+    for (j = 0; j < whole; j += 16)
+        UNROLL for (int r = 0; r < ROWS; r++) {
+            __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top[r]));
+            sum[r] = _mm512_add_ps(sum[r], e);
+            narrow((bf16 *)weights + r * width + j, e);
+        }
+    for (; j < width; j += 16)
+        for (int r = 0; r < ROWS; r++) {
+            __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top[r]));
+            e = _mm512_maskz_mov_ps(inside(seen[r] - j), e);
+            sum[r] = _mm512_add_ps(sum[r], e);
+            narrow((bf16 *)weights + r * width + j, e);
+        }
+    UNROLL for (int r = 0; r < ROWS; r++) {
+        float total = _mm512_reduce_add_ps(sum[r]);
+        stats[2 * r + 1] = total == 0 ? 0.0f : 1.0f / total; /* a row that sees nothing is 0 */
+    }
+}
 
 static size_t forward_scratch(const Job *job) {
     int64_t width = ROUND(job->longest_k, 16), dim = job->dim;
@@ -147,38 +224,25 @@ static void forward_task(const Job *job, int64_t b, int64_t h, char *scratch) {
     float *scores = (float *)(values + width / 2 * dim);
     uint32_t *weights = (uint32_t *)(scores + ROWS * width);
     float *sums = (float *)(weights + ROWS * width / 2);
+    fetch(k, job->k_stride, s, dim);
+    fetch(v, job->v_stride, s, dim);
+    fetch(q, job->q_stride, t, dim);
     pair_places(k, job->k_stride, s, dim, width, keys);
     memset(values + s / 2 * dim, 0, 4 * (width / 2 - s / 2) * dim);
     pair_rows(v, job->v_stride, s, dim, values);
     for (int64_t i = 0; i < t; i += ROWS) {
         int rows = t - i < ROWS ? (int)(t - i) : ROWS;
-        float inverse[ROWS];
+        float stats[2 * ROWS];
         product(rows, width / 16, (const uint32_t *)(q + i * job->q_stride), job->q_stride / 2, 1, keys, width, dim / 2,
                 scores, width, 0);
-        for (int r = 0; r < rows; r++) {
-            int64_t seen = visible(job, i + r, t, s);
-            float *row = scores + r * width;
-            __m512 top = _mm512_set1_ps(-INFINITY), sum = _mm512_setzero_ps(), scale = _mm512_set1_ps(job->scale);
-            for (int64_t j = 0; j < seen; j += 16)
-                top = _mm512_mask_max_ps(top, inside(seen - j), top, _mm512_mul_ps(_mm512_loadu_ps(row + j), scale));
-            float highest = seen ? _mm512_reduce_max_ps(top) : 0.0f;
-            top = _mm512_set1_ps(highest);
-            bf16 *weight = (bf16 *)weights + r * width;
-            for (int64_t j = 0; j < width; j += 16) {
-                __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(row + j), scale, top));
-                e = _mm512_maskz_mov_ps(inside(seen - j), e);
-                sum = _mm512_add_ps(sum, e);
-                narrow(weight + j, e);
-            }
-            float total = _mm512_reduce_add_ps(sum);
-            inverse[r] = total == 0 ? 0.0f : 1.0f / total; /* a row that sees nothing is 0 */
-            if (job->lse) job->lse[(job->q_starts[b] + i + r) * job->heads + h] = total == 0 ? 0.0f : highest + logf(total);
-        }
+        softmax(job, scores, width, i, t, s, stats, weights);
         product(rows, dim / 16, weights, width / 2, 1, values, dim, (s + 1) / 2, sums, dim, 0);
         for (int r = 0; r < rows; r++) {
-            bf16 *o = job->o + (job->q_starts[b] + i + r) * job->out_stride + h * dim;
+            int64_t row = job->q_starts[b] + i + r;
+            bf16 *o = job->o + row * job->out_stride + h * dim;
             for (int64_t d = 0; d < dim; d += 16)
-                narrow(o + d, _mm512_mul_ps(_mm512_loadu_ps(sums + r * dim + d), _mm512_set1_ps(inverse[r])));
+                narrow(o + d, _mm512_mul_ps(_mm512_loadu_ps(sums + r * dim + d), _mm512_set1_ps(stats[2 * r + 1])));
+            if (job->stats) memcpy(job->stats + 2 * (row * job->heads + h), stats + 2 * r, 2 * sizeof(float));
         }
     }
 }
@@ -212,6 +276,11 @@ static void backward_task(const Job *job, int64_t b, int64_t h, char *scratch) {
     uint32_t *grad_rows = ds_pairs + BLOCK / 2 * width, *q_rows = grad_rows + BLOCK / 2 * dim;
     float *sums = (float *)(q_rows + BLOCK / 2 * dim);
     const __m512 scale = _mm512_set1_ps(job->scale);
+    fetch(k, job->k_stride, s, dim);
+    fetch(v, job->v_stride, s, dim);
+    fetch(q, job->q_stride, t, dim);
+    fetch(grad, job->grad_stride, t, dim);
+    fetch(out, job->out_stride, t, dim);
     pair_places(k, job->k_stride, s, dim, width, keys);
     pair_places(v, job->v_stride, s, dim, width, values);
     memset(key_rows + s / 2 * dim, 0, 4 * (width / 2 - s / 2) * dim);
@@ -230,12 +299,13 @@ static void backward_task(const Job *job, int64_t b, int64_t h, char *scratch) {
                 __m512 both = _mm512_setzero_ps();
                 for (int64_t d = 0; d < dim; d += 16) both = _mm512_fmadd_ps(wide(o + d), wide(g + d), both);
                 __m512 delta = _mm512_set1_ps(_mm512_reduce_add_ps(both));
-                __m512 lse = _mm512_set1_ps(job->lse[(q0 + i + r) * job->heads + h]);
+                const float *stats = job->stats + 2 * ((q0 + i + r) * job->heads + h);
+                const __m512 top = _mm512_set1_ps(stats[0]), inverse = _mm512_set1_ps(stats[1]);
                 int64_t seen = visible(job, i + r, t, s);
                 bf16 *p_row = p + (i - begin + r) * width, *ds_row = ds + (i - begin + r) * width;
                 for (int64_t j = 0; j < width; j += 16) {
-                    __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, lse));
-                    e = _mm512_maskz_mov_ps(inside(seen - j), e);
+                    __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top));
+                    e = _mm512_maskz_mul_ps(inside(seen - j), e, inverse);
                     __m512 difference = _mm512_sub_ps(_mm512_loadu_ps(dots + r * width + j), delta);
                     narrow(p_row + j, e);
                     narrow(ds_row + j, _mm512_mul_ps(_mm512_mul_ps(e, scale), difference));
@@ -278,8 +348,10 @@ static void *work(void *argument) {
         worker->failed = 1;
         return NULL;
     }
-    for (long task; (task = atomic_fetch_add(worker->next, 1)) < job->sequences * job->heads;)
-        (worker->backward ? backward_task : forward_task)(job, task / job->heads, task % job->heads, scratch);
+    const long shares = (job->heads + HEADS - 1) / HEADS;
+    for (long share; (share = atomic_fetch_add(worker->next, 1)) < job->sequences * shares;)
+        for (long h = share % shares * HEADS; h < job->heads && h < (share % shares + 1) * HEADS; h++)
+            (worker->backward ? backward_task : forward_task)(job, share / shares, h, scratch);
     free(scratch);
     return NULL;
 }

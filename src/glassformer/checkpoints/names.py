@@ -1,0 +1,112 @@
+"""Tensors under two names, ours and the Hub's: what a table of names says, applied both ways.
+
+A key that the table does not explain is an error that names it; what is left out on purpose is written out too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import CheckpointError
+
+OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # of layer norms in the first checkpoints
+_THEIR_LAYER, _OUR_LAYER = re.compile(r"(?<=encoder\.layer\.)\d+"), re.compile(r"(?<=encoder\.layers\.)\d+")
+
+
+@dataclass(frozen=True)
+class NameTable:
+    """The names of one family. ``{i}`` is the layer; stems stand without ``.weight`` and ``.bias``.
+
+    Args:
+        prefix: stands before the encoder's keys in models with a head (``bert.``).
+        encoder: ours -> the Hub's.
+        fused: one tensor of ours -> the Hub's query, key and value.
+        heads: ours -> the Hub's; no prefix.
+        whole: full names of tensors without an ending, ours -> the Hub's.
+        dropped: the Hub's full names that are left out, and why.
+        own_heads: the stems of ``whole`` that belong to heads, and so carry no prefix.
+    """
+
+    prefix: str
+    encoder: Mapping[str, str]
+    fused: Mapping[str, tuple[str, str, str]]
+    heads: Mapping[str, str]
+    whole: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    own_heads: tuple[str, ...] = ()
+
+    def plain(self, tensors: Mapping[str, Tensor]) -> dict[str, str]:
+        """The Hub's keys without the prefix -> as they are."""
+        return {key.removeprefix(self.prefix): key for key in tensors}
+
+    def from_hub(self, tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+        """The Hub's tensors under our names.
+
+        Raises:
+            CheckpointError: keys that the table does not explain, or a missing third of q, k, v.
+        """
+        to_ours = {theirs: ours for ours, theirs in (*self.encoder.items(), *self.heads.items())}
+        to_whole = {theirs: ours for ours, theirs in self.whole.items()}
+        parts = {name: (ours, n) for ours, names in self.fused.items() for n, name in enumerate(names)}
+        out: dict[str, Tensor] = {}
+        thirds: dict[str, dict[int, Tensor]] = {}
+        unexplained = []
+        for key, full in self.plain(tensors).items():
+            if key in self.dropped:
+                continue
+            if key in to_whole:
+                out[to_whole[key]] = tensors[full]
+                continue
+            stem, _, ending = key.rpartition(".")
+            ending = OLD_ENDINGS.get(ending, ending)
+            layer = _THEIR_LAYER.search(stem)
+            number = layer.group() if layer else ""
+            pattern = _THEIR_LAYER.sub("{i}", stem)
+            if ending not in ("weight", "bias"):
+                unexplained.append(full)
+            elif pattern in to_ours:
+                out[f"{to_ours[pattern].format(i=number)}.{ending}"] = tensors[full]
+            elif pattern in parts:
+                ours, n = parts[pattern]
+                thirds.setdefault(f"{ours.format(i=number)}.{ending}", {})[n] = tensors[full]
+            else:
+                unexplained.append(full)
+        if unexplained:
+            raise CheckpointError(listing("unexplained tensors", unexplained), where=where)
+        for name, three in thirds.items():
+            if len(three) < 3:
+                part = ("query", "key", "value")[min({0, 1, 2} - set(three))]
+                raise CheckpointError(f"missing tensor: the {part} of {name}", where=where)
+            out[name] = torch.cat([three[n] for n in range(3)])
+        return out
+
+    def to_hub(self, tensors: Mapping[str, Tensor], with_prefix: bool) -> dict[str, Tensor]:
+        """Our tensors under the Hub's names."""
+        out: dict[str, Tensor] = {}
+        prefix = self.prefix if with_prefix else ""
+        for key, tensor in tensors.items():
+            if key in self.whole:
+                out[("" if key in self.own_heads else prefix) + self.whole[key]] = tensor
+                continue
+            stem, _, ending = key.rpartition(".")
+            number = (_OUR_LAYER.findall(stem) or [""])[0]
+            pattern = _OUR_LAYER.sub("{i}", stem)
+            if pattern in self.fused:
+                for name, third in zip(self.fused[pattern], tensor.chunk(3), strict=True):
+                    out[f"{prefix}{name.format(i=number)}.{ending}"] = third
+            elif pattern in self.encoder:
+                out[f"{prefix}{self.encoder[pattern].format(i=number)}.{ending}"] = tensor
+            else:
+                out[f"{self.heads[pattern]}.{ending}"] = tensor
+        return out
+
+
+def listing(what: str, names: list[str]) -> str:
+    """``what``, with the first few of the names."""
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return f"{what}: {', '.join(sorted(names)[:6])}{more}"

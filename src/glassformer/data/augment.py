@@ -1,0 +1,261 @@
+"""The augmentation ladder: a batch at a time, yet every picture gets its own draw.
+
+    none     the evaluation view
+    shift    moved by up to an eighth, and flipped: the usual for pictures of 32 pixels
+    light    a random part of the picture (8 to 100 % of its area) scaled to size, and flipped
+    medium   light, then brightness, contrast, saturation and hue, and a quarter of the pictures partly erased
+    strong   medium, with two random operations of RandAugment (Cubuk et al., 2020) at magnitude 9 of 30 instead
+
+All that moves pixels (crop, flip, rotation, shear, translation) is one affine map a picture, so pixels are read once.
+kornia's own ``RandAugment`` draws one policy for the whole batch; here the pictures that drew the same operation are
+changed together. Every draw comes from the generator given, so a batch can be made again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.config import nearest
+from glassformer.errors import ConfigError
+
+LEVELS = ("none", "shift", "light", "medium", "strong")
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random part
+JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
+ERASE = 0.25  # share of pictures that lose a rectangle of 2 to 33 % of their area
+MAGNITUDE = 9 / 30  # of RandAugment
+GREY = (0.299, 0.587, 0.114)  # what the eye sees of red, green and blue (ITU-R BT.601)
+
+
+def augment(
+    pixels: Tensor, size: tuple[int, ...], level: str, generator: torch.Generator, *, flip: bool = True
+) -> Tensor:
+    """uint8 ``[B, C, H, W]`` -> ``[B, C, h, w]``, uint8 or floats from 0 to 1 (as ``normalise`` takes them).
+
+    Args:
+        size: (height, width) that comes out; with ``none`` and ``shift`` the size that went in.
+        generator: of the CPU; where all draws come from.
+
+    Raises:
+        ConfigError: no such level.
+    """
+    if level not in LEVELS:
+        raise ConfigError(f"no augmentation {level!r}", where="augment", fix=nearest(level, list(LEVELS)))
+    if level == "none":
+        return pixels
+    if level == "shift":
+        return _shift(pixels, generator, flip)
+    b, device = len(pixels), pixels.device
+    theta = _random_part(b, pixels.shape[2:], generator, flip)
+    drawn = None
+    if level == "strong":
+        drawn = torch.randint(len(OPERATIONS), (2, b), generator=generator)
+        signs = torch.randint(2, (2, b), generator=generator) * 2.0 - 1.0
+        for operations, sign in zip(drawn, signs, strict=True):
+            theta = theta @ _moved(operations, sign)
+    grid = F.affine_grid(theta[:, :2].to(device), [b, pixels.shape[1], *size], align_corners=False)
+    x = F.grid_sample(pixels.float() / 255, grid, "bilinear", "zeros", align_corners=False)
+    if drawn is not None:
+        for operations, sign in zip(drawn, signs, strict=True):
+            x = _recoloured(x, operations, sign)
+    elif level == "medium":
+        x = _jitter(x, generator)
+    if level in ("medium", "strong"):
+        x = _erase(x, generator)
+    return x.clamp(0, 1)
+
+
+def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: float = 1.0) -> Tensor:
+    return low + (high - low) * torch.rand(count, generator=generator)
+
+
+def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
+    """Each picture moved by up to an eighth of its side, black coming in, and half of them mirrored."""
+    b, _, h, w = pixels.shape
+    reach = max(1, h // 8), max(1, w // 8)
+    padded = F.pad(pixels, (reach[1], reach[1], reach[0], reach[0]))
+    top = torch.randint(2 * reach[0] + 1, (b,), generator=generator)
+    left = torch.randint(2 * reach[1] + 1, (b,), generator=generator)
+    columns = torch.arange(w).repeat(b, 1)
+    if flip:
+        mirrored = torch.randint(2, (b,), generator=generator).bool()
+        columns[mirrored] = columns[mirrored].flip(1)
+    rows = (top[:, None] + torch.arange(h)).to(pixels.device)  # [B, h]
+    columns = (left[:, None] + columns).to(pixels.device)  # [B, w]
+    number = torch.arange(b, device=pixels.device)
+    return padded.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None]].permute(
+        0, 3, 1, 2
+    )
+
+
+def _random_part(b: int, shape: torch.Size, generator: torch.Generator, flip: bool) -> Tensor:
+    """A map ``[B, 3, 3]`` from places in the result to places in the picture: a random part of it."""
+    area = _uniform(generator, b, *AREA)
+    ratio = torch.exp(_uniform(generator, b, math.log(RATIO[0]), math.log(RATIO[1])))
+    aspect = shape[1] / shape[0]
+    width, height = (area * ratio / aspect).sqrt().clamp(max=1), (area / ratio * aspect).sqrt().clamp(max=1)
+    theta = torch.zeros(b, 3, 3)
+    theta[:, 0, 0], theta[:, 1, 1], theta[:, 2, 2] = width, height, 1.0
+    theta[:, 0, 2] = (1 - width) * _uniform(generator, b, -1, 1)
+    theta[:, 1, 2] = (1 - height) * _uniform(generator, b, -1, 1)
+    if flip:
+        theta[:, 0, 0] *= torch.randint(2, (b,), generator=generator) * 2.0 - 1.0
+    return theta
+
+
+def _jitter(x: Tensor, generator: torch.Generator) -> Tensor:
+    b = len(x)
+    for name in ("brightness", "contrast", "saturation"):
+        factor = _uniform(generator, b, 1 - JITTER[name], 1 + JITTER[name]).to(x.device)
+        x = COLOURS[name](x, factor).clamp(0, 1)
+    turn = _uniform(generator, b, -JITTER["hue"], JITTER["hue"]) * 2 * math.pi
+    if x.shape[1] == 3:
+        from kornia.enhance import adjust_hue
+
+        x = adjust_hue(x, turn.to(x.device))
+    return x
+
+
+def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
+    """A rectangle of some pictures becomes their mean (Zhong et al., 2020)."""
+    b, _, h, w = x.shape
+    area, ratio = _uniform(generator, b, 0.02, 0.33), torch.exp(_uniform(generator, b, -1.2, 1.2))
+    height, width = (area * ratio).sqrt().clamp(max=1) * h, (area / ratio).sqrt().clamp(max=1) * w
+    top, left = _uniform(generator, b) * (h - height), _uniform(generator, b) * (w - width)
+    chosen = _uniform(generator, b) < ERASE
+    rows, columns = torch.arange(h)[None], torch.arange(w)[None]
+    in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None]) & chosen[:, None]
+    in_columns = (columns >= left[:, None]) & (columns < (left + width)[:, None])
+    hole = (in_rows[:, :, None] & in_columns[:, None])[:, None].to(x.device)  # [B, 1, h, w]
+    return torch.where(hole, x.mean((2, 3), keepdim=True), x)
+
+
+# --- colours: each takes pictures and one factor a picture; 1 leaves them as they are ----------------
+
+
+def _grey(x: Tensor) -> Tensor:
+    if x.shape[1] == 1:
+        return x
+    return (x * torch.tensor(GREY, device=x.device)[:, None, None]).sum(1, keepdim=True)
+
+
+def _towards(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
+    return other + (x - other) * factor[:, None, None, None]
+
+
+COLOURS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "brightness": lambda x, f: _towards(x, torch.zeros_like(x), f),
+    "contrast": lambda x, f: _towards(x, _grey(x).mean((2, 3), keepdim=True), f),
+    "saturation": lambda x, f: _towards(x, _grey(x), f),
+}
+
+# --- RandAugment ------------------------------------------------------------------------------------
+
+OPERATIONS = (
+    "identity", "rotate", "shear_x", "shear_y", "translate_x", "translate_y",
+    "brightness", "contrast", "saturation", "sharpness", "autocontrast", "equalize", "solarize", "posterize",
+)  # fmt: skip
+
+
+def _moved(operations: Tensor, sign: Tensor) -> Tensor:
+    """The maps ``[B, 3, 3]`` of the operations that move pixels; the others give the identity."""
+    theta = torch.eye(3).repeat(len(operations), 1, 1)
+    strength = MAGNITUDE * sign
+    angle = strength * math.radians(30)
+    which = {name: operations == OPERATIONS.index(name) for name in OPERATIONS[1:6]}
+    turned = which["rotate"]
+    theta[turned, 0, 0] = theta[turned, 1, 1] = torch.cos(angle[turned])
+    theta[turned, 0, 1], theta[turned, 1, 0] = -torch.sin(angle[turned]), torch.sin(angle[turned])
+    for name, cell, most in (
+        ("shear_x", (0, 1), 0.3), ("shear_y", (1, 0), 0.3), ("translate_x", (0, 2), 0.9), ("translate_y", (1, 2), 0.9),
+    ):  # fmt: skip
+        theta[which[name], cell[0], cell[1]] = strength[which[name]] * most
+    return theta
+
+
+def _recoloured(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
+    from kornia import enhance
+
+    def stretched(some: Tensor) -> Tensor:
+        low, high = some.amin((2, 3), keepdim=True), some.amax((2, 3), keepdim=True)
+        return torch.where(high > low, (some - low) / (high - low).clamp(min=1e-6), some)
+
+    out = x.clone()
+    for number, name in enumerate(OPERATIONS[6:], 6):
+        places = (operations == number).nonzero().squeeze(1)
+        if not len(places):
+            continue
+        here = places.to(x.device)
+        some = x[here].clamp(0, 1)
+        if name in COLOURS:
+            some = COLOURS[name](some, (1 + 0.9 * MAGNITUDE * sign[places]).to(x.device))
+        elif name == "sharpness":
+            some = enhance.sharpness(some, 1 + 0.9 * MAGNITUDE)
+        elif name == "autocontrast":
+            some = stretched(some)
+        elif name == "equalize":
+            some = enhance.equalize(some)
+        elif name == "solarize":
+            some = torch.where(some >= 1 - MAGNITUDE, 1 - some, some)
+        else:  # posterize: this many bits of 8 stay
+            steps = 2.0 ** (8 - round(4 * MAGNITUDE))
+            some = (some * 255 / (256 / steps)).floor() * (256 / steps) / 255
+        out[here] = some.clamp(0, 1)
+    return out
+
+
+# --- two pictures as one ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Each picture's other half: example ``partner[i]`` of the batch has the share ``1 - share[i]`` of picture i."""
+
+    partner: Tensor  # [B] places in the batch
+    share: Tensor  # [B] of the picture itself, from 0 to 1
+
+    def soften(self, targets: Tensor, classes: int) -> Tensor:
+        """Class numbers ``[B]`` -> soft labels ``[B, C]`` that sum to 1."""
+        hard = F.one_hot(targets, classes).float()
+        share = self.share.to(hard.device)[:, None]
+        return share * hard + (1 - share) * hard[self.partner.to(hard.device)]
+
+
+def mix_pairs(
+    x: Tensor, kind: str, share: float, alpha: float, generator: torch.Generator
+) -> tuple[Tensor, Mixed | None]:
+    """Mixup (Zhang et al., 2018) adds two pictures; CutMix (Yun et al., 2019) cuts a rectangle of one into the other.
+
+    Args:
+        kind: mixup, cutmix, or both (one of them, by chance).
+        share: probability that the batch is mixed at all.
+        alpha: of the Beta distribution of how much stays.
+    """
+    if float(torch.rand((), generator=generator)) >= share:
+        return x, None
+    if kind == "both":
+        kind = ("mixup", "cutmix")[int(torch.randint(2, (), generator=generator))]
+    b, _, h, w = x.shape
+    partner = torch.randperm(b, generator=generator)
+    # Beta(a, a) from two gamma draws; torch's take a generator only below the distributions.
+    gamma = torch._standard_gamma(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)  # pyright: ignore[reportPrivateImportUsage]
+    keep = gamma[0] / gamma.sum(0)
+    other = x[partner.to(x.device)]
+    if kind == "mixup":
+        weight = keep.to(x.device)[:, None, None, None]
+        return weight * x + (1 - weight) * other, Mixed(partner, keep)
+    side = (1 - keep).sqrt()
+    height, width = (side * h).round(), (side * w).round()
+    top = (_uniform(generator, b) * (h + 1 - height)).floor()
+    left = (_uniform(generator, b) * (w + 1 - width)).floor()
+    rows, columns = torch.arange(h)[None], torch.arange(w)[None]
+    in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None])
+    in_columns = (columns >= left[:, None]) & (columns < (left + width)[:, None])
+    cut = (in_rows[:, :, None] & in_columns[:, None])[:, None].to(x.device)
+    kept = 1 - height * width / (h * w)  # the share that really stayed
+    return torch.where(cut, other, x), Mixed(partner, kept)

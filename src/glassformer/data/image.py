@@ -1,0 +1,233 @@
+"""One picture, from whatever it comes as, to upright 8-bit RGB; what cannot be read is refused by name.
+
+A picture is a path, the bytes of a file, a ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8 tensor
+``[C, H, W]``, or a mapping with ``bytes`` or ``path`` (the way Parquet files of the ``datasets`` library hold it).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassformer.data.checks import is_missing, place
+from glassformer.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_PIXELS = 40_000_000  # of one picture: 120 MB once decoded, and a few times that on the way
+MAX_BYTES = 256 * 2**20  # of one file
+MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
+SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif")
+# What Pillow decodes by itself; EPS and the like would start other programs.
+FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "ICO")
+WHITE = (255, 255, 255)  # what shows through transparent pixels
+
+
+def open_picture(source: Any, where: str = "picture") -> Image:
+    """Any picture as an upright ``PIL.Image`` in mode RGB.
+
+    EXIF orientation is applied, transparency shows white, 16 bits are cut to 8, of an animation the first frame is
+    read, and CMYK, palettes and grey become RGB.
+
+    Raises:
+        DataError: not a picture, cut or damaged, too large to decode safely, or of a kind that is not read.
+    """
+    from PIL import Image
+
+    if isinstance(source, Image.Image):
+        _check_size(source.size, where)
+        return _decoded(source, where)
+    if isinstance(source, Mapping):
+        source = source.get("bytes") or source.get("path")
+    if isinstance(source, str | os.PathLike):
+        source = _read_file(Path(source).expanduser())
+        where = where if where != "picture" else "file"
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _from_bytes(bytes(source), where)
+    if hasattr(source, "detach") or isinstance(source, np.ndarray):
+        return Image.fromarray(_from_array(source, where))
+    if is_missing(source):
+        raise DataError("the picture is missing", where=where, fix="Remove the row")
+    raise DataError(
+        f"a {type(source).__name__} is no picture",
+        where=where,
+        fix="Give a path, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]",
+    )
+
+
+def check_pictures(
+    pictures: Iterable[Any], origin: str = "pictures", rows: Sequence[int] | None = None
+) -> list[Any]:
+    """The pictures as a list, not yet decoded; a whole array or tensor of them is taken apart.
+
+    Raises:
+        DataError: none at all, or one path or picture where a list is wanted.
+    """
+    from PIL import Image
+
+    if isinstance(pictures, str | bytes | os.PathLike | Image.Image | Mapping):
+        raise DataError("one picture where a list is wanted", where=origin, fix="Put it into a list")
+    if hasattr(pictures, "columns"):
+        raise DataError(
+            "a table where a list of pictures is wanted", where=origin, fix="Give one column of it"
+        )
+    shape = getattr(pictures, "shape", None)
+    if shape is not None and len(shape) in (2, 3) and str(getattr(pictures, "dtype", "")) != "object":
+        batch = "[n, H, W, C]" if isinstance(pictures, np.ndarray) else "[n, C, H, W]"
+        if not (isinstance(pictures, np.ndarray) and len(shape) == 3 and shape[2] not in (1, 3, 4)):
+            raise DataError(
+                f"{tuple(shape)} is one picture where a list is wanted", where=origin, fix=f"Give {batch}"
+            )
+    found = list(pictures)
+    if not found:
+        raise DataError("no pictures", where=origin, fix="Give at least one")
+    return found
+
+
+def picture_name(source: Any, origin: str, index: int, rows: Sequence[int] | None = None) -> str:
+    """What to call a picture in messages and tables: its file, or its place."""
+    if isinstance(source, Mapping) and source.get("path"):
+        source = str(source["path"])
+    if isinstance(source, str | os.PathLike):
+        return str(source)
+    return place(origin, index, rows)
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise DataError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path), fix="Scale it down")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DataError("no such file", where=str(path), fix="Check the path") from None
+    except OSError as error:
+        raise DataError(error.strerror or "cannot be read", where=str(path)) from None
+
+
+def _from_bytes(content: bytes, where: str) -> Image:
+    from PIL import Image, UnidentifiedImageError
+
+    if not content:
+        raise DataError("the picture has no bytes", where=where, fix="Remove it or fetch it again")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Pillow's on size, which is checked below, and on odd metadata
+        try:
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+            _check_size(image.size, where)
+            return _decoded(image, where)
+        except UnidentifiedImageError:
+            raise DataError("is no picture that can be read", where=where, fix=_known()) from None
+        except Image.DecompressionBombError:
+            raise _too_large(where) from None
+        except DataError:
+            raise
+        except (
+            Exception
+        ) as error:  # every decoder has its own: OSError, SyntaxError, struct.error, ValueError ...
+            raise _damaged(error, where) from None
+
+
+def _decoded(image: Image, where: str) -> Image:
+    """Pixels read, upright, RGB."""
+    from PIL import Image, ImageOps
+
+    try:
+        image.load()
+    except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:
+        raise _damaged(error, where) from None
+    try:
+        upright = ImageOps.exif_transpose(image)
+    except Exception:  # orientation in damaged metadata: the pixels are still good
+        upright = image
+    mode = upright.mode
+    if mode == "RGB" and "transparency" not in upright.info:
+        return upright
+    if mode == "F":
+        raise DataError(
+            "holds floating-point pixels, whose range is not known",
+            where=where,
+            fix="Save it with 8 or 16 bits",
+        )
+    if mode.startswith("I"):  # 16 bits, or 32 that hold 16
+        wide = np.asarray(upright).astype(np.int64)
+        if wide.min() < 0 or wide.max() > 65_535:
+            raise DataError("holds pixels of more than 16 bits", where=where, fix="Save it with 8 or 16 bits")
+        return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
+    if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in upright.info:
+        seen = upright.convert("RGBA")
+        white = Image.new("RGB", seen.size, WHITE)
+        white.paste(seen, mask=seen.getchannel("A"))
+        return white
+    return upright.convert("RGB")
+
+
+def _from_array(source: Any, where: str) -> np.ndarray:
+    """A uint8 (or 16-bit) array ``[H, W, C]`` or tensor ``[C, H, W]`` as ``[H, W, 3]``."""
+    is_tensor = hasattr(source, "detach")
+    array = source.detach().cpu().numpy() if is_tensor else source
+    if array.ndim == 2:
+        array = array[None] if is_tensor else array[:, :, None]
+    if array.ndim != 3:
+        wanted = "[C, H, W]" if is_tensor else "[H, W, C]"
+        raise DataError(f"an array {array.shape} is no picture", where=where, fix=f"Give {wanted}")
+    if is_tensor:
+        array = array.transpose(1, 2, 0)
+    if array.dtype == np.uint16:
+        array = (array >> 8).astype(np.uint8)
+    if array.dtype != np.uint8:
+        raise DataError(
+            f"pixels are {array.dtype} where uint8 from 0 to 255 is wanted",
+            where=where,
+            fix="Multiply by 255 and convert, for numbers from 0 to 1",
+        )
+    _check_size((array.shape[1], array.shape[0]), where)
+    channels = array.shape[2]
+    if channels not in (1, 3, 4):
+        raise DataError(
+            f"{channels} channels where 1, 3 or 4 are wanted", where=where,
+            fix="Arrays are [H, W, C], tensors [C, H, W]",
+        )  # fmt: skip
+    if channels == 1:
+        return np.repeat(array, 3, axis=2)
+    if channels == 4:
+        alpha = array[:, :, 3:].astype(np.float32) / 255
+        return np.rint(array[:, :, :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
+    return np.ascontiguousarray(array)
+
+
+def _check_size(size: tuple[int, int], where: str) -> None:
+    width, height = size
+    if min(size) < 1:
+        raise DataError("the picture has no pixels", where=where, fix="Remove it")
+    if width * height > MAX_PIXELS:
+        raise _too_large(where, size)
+    if max(size) > MAX_RATIO * min(size) and max(size) > 1024:
+        raise DataError(
+            f"{width} x {height} pixels is more a line than a picture", where=where, fix="Cut it or remove it"
+        )
+
+
+def _too_large(where: str, size: tuple[int, int] | None = None) -> DataError:
+    shown = f"{size[0]:,} x {size[1]:,} pixels are" if size else "it has"
+    return DataError(
+        f"{shown} more than the {MAX_PIXELS // 1_000_000} million pixels that are decoded",
+        where=where,
+        fix="Scale it down or remove it",
+    )
+
+
+def _damaged(error: Exception, where: str) -> DataError:
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+    return DataError(f"the picture is damaged ({reason})", where=where, fix="Fetch it again or remove it")
+
+
+def _known() -> str:
+    return f"Known: {', '.join(FORMATS[:7])}"

@@ -1,0 +1,90 @@
+"""Batches of pictures: which, how they are changed in training, and how two are mixed into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.data.augment import Mixed, augment, mix_pairs
+from glassformer.data.transform import ImageTransform, PixelTable
+from glassformer.packing import Packing
+
+
+@dataclass(frozen=True)
+class ImageBatch:
+    """Normalised pictures ``[B, C, H, W]``, how many tokens each becomes, and which examples they are ``[B]``."""
+
+    pixels: Tensor
+    packing: Packing
+    index: np.ndarray
+    mixed: Mixed | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One batch of an epoch: all random choices in it follow from these numbers."""
+
+    epoch: int
+    number: int
+    index: np.ndarray
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How training pictures are changed; see ``ImageConfig`` for each."""
+
+    augment: str = "none"
+    flip: bool = True
+    mix: str = "none"
+    mix_share: float = 1.0
+    mix_alpha: float = 1.0
+
+
+@dataclass(frozen=True)
+class ImageStream:
+    """The batches of every epoch, from a ``PixelTable``; any step of any epoch can be asked for."""
+
+    table: PixelTable
+    transform: ImageTransform
+    changes: Changes
+    tokens: int  # of one picture
+    batch_size: int
+    accumulate: int
+    seed: int
+    device: torch.device
+
+    @property
+    def examples(self) -> int:
+        return len(self.table)
+
+    def steps(self, epoch: int) -> list[list[Draw]]:
+        order = np.random.default_rng([self.seed, epoch]).permutation(len(self.table))
+        starts = range(0, len(order), self.batch_size)
+        draws = [Draw(epoch, i, order[s : s + self.batch_size]) for i, s in enumerate(starts)]
+        return [draws[i : i + self.accumulate] for i in range(0, len(draws), self.accumulate)]
+
+    def pack(self, index: Draw) -> ImageBatch:
+        generator = torch.Generator().manual_seed(
+            int(
+                np.random.SeedSequence([self.seed, index.epoch, index.number]).generate_state(1, np.uint64)[0]
+                >> 1
+            )
+        )
+        pixels = torch.from_numpy(self.table.pixels[index.index]).to(self.device)
+        pixels = augment(pixels, self.transform.size, self.changes.augment, generator, flip=self.changes.flip)
+        pixels = self.transform.normalise(pixels)
+        c, mixed = self.changes, None
+        if c.mix != "none" and len(pixels) > 1:
+            pixels, mixed = mix_pairs(pixels, c.mix, c.mix_share, c.mix_alpha, generator)
+        packing = Packing.uniform(len(pixels), self.tokens, self.device)
+        return ImageBatch(pixels, packing, index.index, mixed)
+
+
+def evaluation_pixels(
+    table: PixelTable, start: int, size: int, transform: ImageTransform, device: torch.device
+) -> Tensor:
+    """Pictures ``start`` to ``start + size``, normalised."""
+    return transform.normalise(torch.from_numpy(table.pixels[start : start + size]).to(device))

@@ -1,0 +1,343 @@
+"""Pictures with labels: data sets by name (``cifar10``, ``digits`` ...), folders, and tables that hold or name files.
+
+A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden files and folders are no classes.
+A table is Parquet with a column of pictures, or CSV, TSV or JSONL with a column of file names beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import nearest
+from glassformer.data.checks import check_labels
+from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.image import SUFFIXES, picture_name
+from glassformer.data.sources import LABEL_COLUMNS, data_folders, split_files
+from glassformer.data.splits import stratified_split, stratified_subset
+from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.transform import broken_pictures
+from glassformer.errors import DataError
+
+IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
+
+
+@dataclass(frozen=True)
+class ImageSplit:
+    """Pictures, not yet decoded, with their labels."""
+
+    images: list[Any]
+    labels: list[Any] | None  # None: unlabelled
+    origin: str  # file or folder, for messages
+    rows: Sequence[int] | None = None  # row of each picture in the file
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def select(self, indices: Sequence[int]) -> ImageSplit:
+        """The examples at ``indices``, in that order."""
+        labels, rows = self.labels, self.rows
+        return ImageSplit(
+            [self.images[i] for i in indices],
+            None if labels is None else [labels[i] for i in indices],
+            self.origin,
+            None if rows is None else [rows[i] for i in indices],
+        )
+
+    def names(self) -> list[str]:
+        """What to call each picture."""
+        return [picture_name(x, self.origin, i, self.rows) for i, x in enumerate(self.images)]
+
+
+@dataclass(frozen=True)
+class ImageDataset:
+    """The splits of one data set, among ``train``, ``validation`` and ``test``."""
+
+    name: str
+    splits: dict[str, ImageSplit]
+    label_names: tuple[str, ...] = ()
+    description: str = ""
+    licence: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def load_image_dataset(
+    source: str | Path,
+    *,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    splits: Sequence[str] | None = None,
+    broken: str = "refuse",
+) -> ImageDataset:
+    """A data set by name or path; see the top of this file.
+
+    Args:
+        limit: at most this many pictures of every split, classes in proportion, order kept.
+        splits: only these; the others are not read.
+        broken: refuse: a picture that cannot be read is an error when it is used; skip: it is left out now, and the
+            notes count and name it.
+
+    Raises:
+        DataError: anything that cannot be used, with the file, the row and the way out.
+    """
+    if limit is not None and limit < 1:
+        raise DataError(f"{limit} examples a split", where="limit", fix="Give 1 or more")
+    named = NAMED_IMAGES.get(str(source))
+    if named is not None:
+        dataset = named.load(named, splits)
+        dataset = replace(
+            dataset,
+            description=named.description,
+            licence=named.licence,
+            notes=(*named.notes, *dataset.notes),
+        )
+    else:
+        dataset = _load_path(source, image_column, label_column, splits)
+    if broken == "skip":
+        dataset = _without_broken(dataset)
+    if limit is not None:
+        parts = {k: _limited(v, limit, seed) for k, v in dataset.splits.items()}
+        dataset = replace(dataset, splits=parts)
+    return replace(dataset, notes=(*dataset.notes, *_absent_classes(dataset.splits)))
+
+
+def _limited(split: ImageSplit, limit: int, seed: int) -> ImageSplit:
+    if len(split) <= limit:
+        return split
+    return split.select(stratified_subset(split.labels or [0] * len(split), limit, seed).tolist())
+
+
+def _without_broken(dataset: ImageDataset) -> ImageDataset:
+    notes, splits = [], {}
+    for name, split in dataset.splits.items():
+        found = broken_pictures(split.images, split.origin, split.rows)
+        if found:
+            shown = "; ".join(str(error) for error in list(found.values())[:3])
+            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+            notes.append(f"{len(found)} pictures of {name} left out: {shown}{more}")
+        splits[name] = split.select([i for i in range(len(split)) if i not in found])
+        if not len(splits[name]):
+            raise DataError(f"no readable pictures for {name}", where=split.origin, fix="Fetch them again")
+    return replace(dataset, splits=splits, notes=(*dataset.notes, *notes))
+
+
+def _absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
+    """A sentence for each class of training that another split lacks: its figures say nothing about it."""
+    train = set(splits["train"].labels or ()) if "train" in splits else set()
+    out = []
+    for name, split in splits.items():
+        if name != "train" and split.labels and (missing := train - set(split.labels)):
+            listed = ", ".join(sorted(map(str, missing))[:6])
+            out.append(f"no picture of {listed} in {name}: its figures say nothing about that class")
+    return out
+
+
+# --- paths ------------------------------------------------------------------------------------
+
+
+def _load_path(
+    source: str | Path, image_column: str | None, label_column: str | None, wanted: Sequence[str] | None
+) -> ImageDataset:
+    path = Path(source).expanduser()
+    if path.is_dir():
+        files = split_files(path)
+        if not files:
+            return load_image_folder(path, wanted)
+    elif str(source) and (path.exists() or path.suffix.lower() in READERS):
+        files = {"train": [path]}
+    else:
+        hint = nearest(str(source), list(NAMED_IMAGES))
+        what = f"no file, folder or named data set {str(source)!r}"
+        raise DataError(what, fix=f"Check the path. {hint}")
+    chosen = choose_splits(files, wanted, str(path))
+    tables = {split: [read_table(p) for p in paths] for split, paths in chosen.items()}
+    return _from_tables(path.name if path.is_dir() else path.stem, tables, image_column, label_column)
+
+
+def _from_tables(
+    name: str, tables: dict[str, list[Table]], image_column: str | None, label_column: str | None
+) -> ImageDataset:
+    splits, class_names = {}, ()
+    for split, parts in tables.items():
+        images: list[Any] = []
+        labels: list[Any] = []
+        for table in parts:
+            column = _column(table, image_column, IMAGE_COLUMNS, "image")
+            if column is None:
+                raise DataError(
+                    "no column of pictures", where=table.origin,
+                    fix=f"There are: {', '.join(table.names)}. Name it with image_column",
+                )  # fmt: skip
+            images += [_beside(x, table.origin) for x in table.read(column)]
+            label = _column(table, label_column, LABEL_COLUMNS, "label")
+            if label is not None:
+                class_names = table.class_names.get(label, class_names)
+                labels += _labels(table, label, class_names)
+        origin = " + ".join(table.origin for table in parts)
+        if labels and len(labels) != len(images):
+            raise DataError(
+                "some parts have labels and some have none", where=origin, fix="Label all or none"
+            )
+        rows = parts[0].rows if len(parts) == 1 else range(1, len(images) + 1)
+        splits[split] = ImageSplit(images, labels or None, origin, rows)
+    return ImageDataset(name, splits, tuple(map(str, class_names)) or _names(splits))
+
+
+def _beside(value: Any, origin: str) -> Any:
+    """A file name in a table is looked for beside the table."""
+    if isinstance(value, str):
+        return str(Path(origin).parent / value)
+    return value
+
+
+def _column(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
+    if wanted is not None:
+        if wanted not in table.names:
+            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
+        return wanted
+    found = [name for name in table.names if name.lower() in usual]
+    if len(found) > 1:
+        what = f"several columns could be the {kind}: {', '.join(found)}"
+        raise DataError(what, where=table.origin, fix=f"Name it with {kind}_column")
+    return found[0] if found else None
+
+
+def _labels(table: Table, column: str, class_names: Sequence[str]) -> list[Any]:
+    values = check_labels(table.read(column), table.origin, table.rows)
+    if not class_names:
+        return list(values)
+    for row, value in zip(table.rows, values, strict=True):
+        if not isinstance(value, int) or not 0 <= value < len(class_names):
+            raise DataError(f"label {value!r} has no name", where=f"{table.origin}, row {row}")
+    return [class_names[value] for value in values]  # type: ignore[index]
+
+
+def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> ImageDataset:
+    """``label/*.jpg`` or ``split/label/*.jpg``, in order of name.
+
+    Raises:
+        DataError: no such folders, or a class without pictures.
+    """
+    subfolders = _subfolders(folder)
+    if not subfolders:
+        raise DataError(
+            "neither tables nor folders of pictures", where=str(folder),
+            fix="Put one folder of pictures for each class there",
+        )  # fmt: skip
+    layout: dict[str, dict[str, list[Path]]] = {}
+    if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
+        for sub in subfolders:
+            if SPLIT_OF[sub.name.lower()] in layout:
+                raise DataError(f"two folders for the split {sub.name}", where=str(folder), fix="Keep one")
+            layout[SPLIT_OF[sub.name.lower()]] = _class_files(sub)
+    else:
+        layout["train"] = _class_files(folder)
+    splits = {}
+    for split, classes in choose_splits(layout, wanted, str(folder)).items():
+        files = [(label, path) for label, paths in classes.items() for path in paths]
+        splits[split] = ImageSplit([str(p) for _, p in files], [label for label, _ in files], str(folder))
+    return ImageDataset(folder.name, splits, _names(splits))
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
+
+
+def _class_files(folder: Path) -> dict[str, list[Path]]:
+    classes = {
+        sub.name: sorted(
+            p for p in sub.rglob("*")
+            if p.suffix.lower() in SUFFIXES and p.is_file()
+            and not any(part.startswith(".") for part in p.relative_to(sub).parts)
+        )
+        for sub in _subfolders(folder)
+    }  # fmt: skip
+    if not classes:
+        raise DataError("no folders of pictures", where=str(folder), fix="Put one for each class there")
+    for name, files in classes.items():
+        if not files:
+            raise DataError(f"class {name!r} has no pictures", where=str(folder), fix="Remove the folder")
+    return classes
+
+
+def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
+    return tuple(map(str, sorted({x for s in splits.values() for x in s.labels or ()}, key=str)))
+
+
+# --- named sources ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NamedImages:
+    """What is known of a named data set and how it is loaded."""
+
+    description: str
+    licence: str
+    load: Callable[[NamedImages, Sequence[str] | None], ImageDataset]
+    folder: str = ""  # below a data folder
+    notes: tuple[str, ...] = ()
+
+
+def _load_stored(source: NamedImages, wanted: Sequence[str] | None) -> ImageDataset:
+    for root in data_folders():
+        if (root / source.folder).is_dir():
+            return _load_path(root / source.folder, None, None, wanted)
+    raise DataError(
+        f"the data set {source.folder!r} is not on this machine",
+        fix=f"Put its Parquet files (train.parquet ...) into a folder {source.folder!r} and set GLASSFORMER_DATA to "
+        "the folder around it",
+    )
+
+
+def _load_digits(source: NamedImages, wanted: Sequence[str] | None) -> ImageDataset:
+    """scikit-learn's digits: 0 to 16 of ink becomes 0 to 255; a seeded fifth each is validation and test."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    digits: Any = load_digits()
+    pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # [1797, 8, 8]
+    labels = [str(label) for label in digits.target.tolist()]
+    rest, test = stratified_split(labels, 360, 0)
+    kept, held = stratified_split([labels[i] for i in rest], 287, 0)
+    parts = choose_splits({"train": rest[kept], "validation": rest[held], "test": test}, wanted, "digits")
+    splits = {
+        name: ImageSplit(
+            [pixels[i] for i in index], [labels[i] for i in index], f"digits/{name}", index.tolist()
+        )
+        for name, index in parts.items()
+    }
+    return ImageDataset("digits", splits, tuple(map(str, range(10))))
+
+
+NAMED_IMAGES = {
+    "digits": NamedImages(
+        description="1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), inside scikit-learn",
+        licence="CC BY 4.0",
+        load=_load_digits,
+    ),
+    "cifar10": NamedImages(
+        description="CIFAR-10 (Krizhevsky, 2009): 50,000 + 10,000 pictures of 32 x 32 pixels in ten classes",
+        licence="no formal licence",
+        load=_load_stored,
+        folder="cifar10",
+        notes=("JPEG re-encodings: close to, not the same as the original",),
+    ),
+    "flowers": NamedImages(
+        description="flower_photos (The TensorFlow Team, 2019): daisy, dandelion, roses, sunflowers, tulips",
+        licence="CC BY 2.0, photographers in LICENSE.txt",
+        load=_load_stored,
+        folder="flowers",
+        notes=("one picture is a rose and a tulip; a few near-duplicates stand in train and test",),
+    ),
+    "hotdog": NamedImages(
+        description="Hotdog / Not hotdog: 200 pictures to train and 50 to validate",
+        licence="AGPL-3.0",
+        load=_load_stored,
+        folder="hotdog",
+        notes=("no test split: 50 pictures judge, so a figure has an interval of about 10 points",),
+    ),
+}

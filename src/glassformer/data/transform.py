@@ -1,0 +1,216 @@
+"""From a picture to what a model reads: scaled, cut, normalised, the same in training, evaluation and serving.
+
+Everything up to the cut is done on 8-bit pixels, as Hugging Face's image processors do it, so that what is kept
+in memory is one byte a value and normalising is left to the moment of use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.data.image import open_picture, picture_name
+from glassformer.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Fit = Literal["squash", "crop"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # Pillow's numbers, and the Hub's
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class ImageTransform:
+    """How pictures become pixel values.
+
+    Args:
+        size: (height, width) that the model reads.
+        fit: squash: scaled to that size whatever the shape; crop: the shorter side scaled to ``shorter``, then the
+            centre cut out.
+        channels: 3, or 1 for grey.
+
+    Raises:
+        ConfigError: a size below 1, means and deviations that do not fit the channels.
+    """
+
+    size: tuple[int, ...] = (224, 224)
+    fit: Fit = "squash"
+    shorter: int = 0  # with crop; 0: as ``size``
+    interpolation: Interpolation = "bilinear"
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    channels: int = 3
+
+    def __post_init__(self) -> None:
+        if len(self.size) != 2 or min(self.size) < 1 or self.shorter < 0:
+            raise ConfigError(f"{self.size} is no (height, width) in pixels", where="image_size")
+        if self.channels not in (1, 3):
+            raise ConfigError(f"{self.channels} channels", where="channels", fix="Use 3, or 1 for grey")
+        if len(self.mean) != self.channels or len(self.std) != self.channels or min(self.std) <= 0:
+            raise ConfigError(
+                f"mean {self.mean} and std {self.std} do not fit {self.channels} channels",
+                where="mean",
+                fix="Give one number for each channel, std above 0",
+            )
+        if self.fit == "crop" and self.shorter and self.shorter < max(self.size):
+            raise ConfigError(
+                f"a shorter side of {self.shorter} pixels cannot hold a cut of {self.size}", where="resize"
+            )
+
+    def picture(self, source: Any, where: str = "picture") -> np.ndarray:
+        """One picture as uint8 ``[C, H, W]``."""
+        image = open_picture(source, where)
+        if self.channels == 1:
+            image = image.convert("L")
+        return _channels_first(
+            _centre(self._scaled(image), self.size) if self.fit == "crop" else self._scaled(image)
+        )
+
+    def _scaled(self, image: Image) -> Image:
+        from PIL import Image as pil
+
+        width, height = image.size
+        if self.fit == "squash":
+            wanted = (self.size[1], self.size[0])
+        else:
+            short, long = sorted(image.size)
+            side = self.shorter or max(self.size)
+            other = int(side * long / short)
+            wanted = (side, other) if width <= height else (other, side)
+        if wanted == image.size:
+            return image
+        return image.resize(wanted, pil.Resampling(RESAMPLE[self.interpolation]), reducing_gap=None)
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 ``[B, C, H, W]``, or floats from 0 to 1 -> fp32 with the mean and deviation taken out."""
+        scale = 255.0 if pixels.dtype == torch.uint8 else 1.0
+        mean = torch.tensor(self.mean, device=pixels.device).view(-1, 1, 1)
+        std = torch.tensor(self.std, device=pixels.device).view(-1, 1, 1)
+        return (pixels.float() - scale * mean) / (scale * std)
+
+    def wider(self) -> ImageTransform:
+        """The same without the last cut to size: what random crops of training are drawn from."""
+        if self.fit == "squash" or not self.shorter:
+            return self
+        return replace(self, size=(self.shorter, self.shorter))
+
+    # --- the Hub's file --------------------------------------------------------------------------
+
+    def to_hub(self) -> dict[str, Any]:
+        """The content of ``preprocessor_config.json``."""
+        height, width = self.size
+        crop = self.fit == "crop"
+        side = self.shorter or max(self.size)
+        return {
+            "image_processor_type": "ViTImageProcessor" if not crop else "CLIPImageProcessor",
+            "do_resize": True,
+            "size": {"shortest_edge": side} if crop else {"height": height, "width": width},
+            "resample": RESAMPLE[self.interpolation],
+            "do_center_crop": crop,
+            **({"crop_size": {"height": height, "width": width}} if crop else {}),
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": list(self.mean),
+            "image_std": list(self.std),
+            "do_convert_rgb": True,
+        }
+
+    @staticmethod
+    def from_hub(settings: dict[str, Any], where: str = "preprocessor_config.json") -> ImageTransform:
+        """The reverse; files of several generations are read.
+
+        Raises:
+            ConfigError: a step that we do not have.
+        """
+        size, crop_size = settings.get("size", 224), settings.get("crop_size")
+        names = {number: name for name, number in RESAMPLE.items()}
+        if (number := settings.get("resample", 2)) not in names:
+            raise ConfigError(f"resample = {number!r} is not supported", where=where)
+        if not settings.get("do_resize", True):
+            raise ConfigError("pictures that are not resized are not supported", where=where)
+        if abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
+            raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
+        normal = settings.get("do_normalize", True)
+        mean, std = settings.get("image_mean", (0.5,) * 3), settings.get("image_std", (0.5,) * 3)
+        crop = bool(settings.get("do_center_crop", False))
+        shortest = size.get("shortest_edge") if isinstance(size, dict) else (size if crop else None)
+        if shortest and not crop:
+            raise ConfigError("a shortest edge without a crop gives pictures of many sizes", where=where)
+        if not shortest and crop:
+            raise ConfigError("a crop after scaling both sides is not supported", where=where)
+        cut = _pair(crop_size if crop else size, where)
+        return ImageTransform(
+            cut, "crop" if crop else "squash", int(shortest or 0), names[number],  # type: ignore[arg-type]
+            tuple(mean) if normal else (0.0,) * len(mean), tuple(std) if normal else (1.0,) * len(mean),
+            len(mean),
+        )  # fmt: skip
+
+
+def _pair(size: Any, where: str) -> tuple[int, int]:
+    if isinstance(size, int):
+        return size, size
+    if isinstance(size, dict) and {"height", "width"} <= size.keys():
+        return int(size["height"]), int(size["width"])
+    raise ConfigError(f"{size!r} is no size of pictures", where=where)
+
+
+def _centre(image: Image, size: tuple[int, ...]) -> Image:
+    (height, width), (w, h) = size, image.size
+    top, left = (h - height) // 2, (w - width) // 2
+    return image.crop((left, top, left + width, top + height))
+
+
+def _channels_first(image: Image) -> np.ndarray:
+    array = np.asarray(image, dtype=np.uint8)
+    return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+
+
+@dataclass(frozen=True)
+class PixelTable:
+    """Decoded pictures of one size, one byte a value: ``pixels`` ``[n, C, H, W]`` uint8."""
+
+    pixels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+
+def read_pictures(
+    pictures: Sequence[Any],
+    transform: ImageTransform,
+    origin: str = "pictures",
+    rows: Sequence[int] | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> PixelTable:
+    """Every picture decoded, scaled and cut, once.
+
+    Raises:
+        DataError: one that cannot be read; its file or place is named.
+    """
+    out = np.empty((len(pictures), transform.channels, *transform.size), np.uint8)
+    for i, source in enumerate(pictures):
+        out[i] = transform.picture(source, picture_name(source, origin, i, rows))
+        if progress is not None:
+            progress(1)
+    return PixelTable(out)
+
+
+def broken_pictures(
+    pictures: Sequence[Any], origin: str, rows: Sequence[int] | None = None
+) -> dict[int, DataError]:
+    """Place -> why it cannot be read, for every picture that cannot."""
+    found = {}
+    for i, source in enumerate(pictures):
+        try:
+            open_picture(source, picture_name(source, origin, i, rows))
+        except DataError as error:
+            found[i] = error
+    return found

@@ -1,0 +1,247 @@
+"""From pictures to the rows that enter the encoder: patches as tokens (Dosovitskiy et al., 2021).
+
+    picture [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --one product-->  rows [gh * gw, D]
+
+A convolution whose kernel and stride are the patch is this product. Sizes: g a grid, p and q a patch, rows first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn.dropout import Dropout, check_rate
+from glassformer.nn.positions import sinusoidal
+from glassformer.packing import Packing
+from glassformer.types import Positions
+
+Pictures = Tensor | Sequence[Tensor]  # [B, C, H, W], or B times [C, H_i, W_i]
+STEM_STRIDE = 4  # of the convolution stem
+
+
+@dataclass(frozen=True)
+class PatchConfig:
+    """Patches, positions and what may stand before them.
+
+    Raises:
+        ConfigError: a patch larger than the picture, a size below 1, or a stem under patches that are no
+            multiple of 4.
+    """
+
+    d_model: int
+    image_size: tuple[int, ...] = (224, 224)  # height, width that learned positions belong to
+    patch_size: tuple[int, ...] = (16, 16)
+    channels: int = 3
+    positions: Positions = "learned"
+    class_token: bool = True  # [CLS] before the patches
+    bias: bool = True  # of the patch product
+    stem: int = 0  # channels of the two-layer convolution stem; 0: none
+    dropout: float = 0.0  # after adding positions
+    patch_dropout: float = 0.0  # share of the patches left out of each picture in training (Liu et al., 2022)
+    position_std: float = 0.02
+
+    def __post_init__(self) -> None:
+        sizes = (self.d_model, self.channels, *self.image_size, *self.patch_size)
+        if len(self.image_size) != 2 or len(self.patch_size) != 2 or min(sizes) < 1 or self.stem < 0:
+            raise ConfigError(
+                f"image_size {self.image_size} and patch_size {self.patch_size} are (height, width) in pixels, "
+                "from 1 on",
+                where="patches",
+            )
+        if min(self.grid) < 1:
+            raise ConfigError(
+                f"patches of {self.patch_size} pixels do not fit into a picture of {self.image_size}",
+                where="patch_size",
+            )
+        if self.stem and any(p % STEM_STRIDE for p in self.patch_size):
+            raise ConfigError(
+                f"the stem divides the picture by {STEM_STRIDE}, patch_size {self.patch_size} must be a multiple",
+                where="stem",
+            )
+        check_rate("dropout", self.dropout)
+        check_rate("patch_dropout", self.patch_dropout)
+
+    @cached_property
+    def grid(self) -> tuple[int, int]:
+        """Patches along height and width: floor(H / p), floor(W / q); what is left over is not read."""
+        (h, w), (p, q) = self.image_size, self.patch_size
+        return h // p, w // q
+
+    @property
+    def num_tokens(self) -> int:
+        """Of one picture, [CLS] included: 197 for 224 pixels and patches of 16."""
+        return math.prod(self.grid) + self.class_token
+
+
+def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
+    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, the order of a convolution's kernel."""
+    b, c, h, w = pictures.shape
+    (p, q), gh, gw = patch, h // patch[0], w // patch[1]
+    x = pictures[:, :, : gh * p, : gw * q].reshape(b, c, gh, p, gw, q)
+    return x.permute(0, 2, 4, 1, 3, 5).reshape(b, gh * gw, c * p * q)
+
+
+def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
+    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, the others the column."""
+    gh, gw = grid
+    rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
+    return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
+
+
+def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
+    """Learned positions ``[gh * gw, D]`` of one grid, bicubically read on another (Dosovitskiy et al., section 3.2)."""
+    if old == new:
+        return table
+    image = table.float().view(*old, -1).permute(2, 0, 1)[None]  # [1, D, gh, gw]
+    image = F.interpolate(image, size=new, mode="bicubic", align_corners=False)
+    return image[0].flatten(1).T.to(table.dtype)
+
+
+class ConvolutionStem(nn.Module):
+    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT): ``[B, C, H, W]``
+    -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data: neighbouring pixels belong together.
+    """
+
+    def __init__(self, channels: int, width: int):
+        super().__init__()
+        self.first = nn.Conv2d(channels, width // 2 or 1, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(width // 2 or 1, width, 3, padding=1, bias=False)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        x = pictures.contiguous(memory_format=torch.channels_last)
+        for layer in (self.first, self.second):
+            x = F.max_pool2d(torch.relu(layer(x)), 3, stride=2, padding=1)
+        return x
+
+
+class PatchEmbedding(nn.Module):
+    """Patches, [CLS] and positions as packed rows.
+
+    Tables stay in fp32 when the encoder computes in bf16; ``compute_dtype`` is what leaves the module.
+    """
+
+    def __init__(self, config: PatchConfig):
+        super().__init__()
+        c = self.config = config
+        self.stem = ConvolutionStem(c.channels, c.stem) if c.stem else None
+        shrink = STEM_STRIDE if c.stem else 1
+        self.patch = tuple(size // shrink for size in c.patch_size)  # in what the product reads
+        self.projection = nn.Linear((c.stem or c.channels) * math.prod(self.patch), c.d_model, bias=c.bias)
+        self.cls = nn.Parameter(torch.zeros(c.d_model)) if c.class_token else None
+        self.positions = (
+            nn.Parameter(torch.zeros(c.num_tokens, c.d_model)) if c.positions == "learned" else None
+        )
+        self.dropout = Dropout(c.dropout)
+        self.compute_dtype: torch.dtype | None = None
+        self._fixed: dict[tuple[int, int], Tensor] = {}
+
+    def forward(self, pictures: Pictures) -> tuple[Tensor, Packing]:
+        """``[B, C, H, W]``, or pictures of several sizes, floating point -> rows ``[N, D]`` and where they lie.
+
+        Raises:
+            ShapeError: other channels or dimensions than the model's, or a picture smaller than a patch.
+        """
+        patches, grids = self._cut(pictures)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
+        if self.training and self.config.patch_dropout:
+            return self._with_few(patches, grids)
+        counts = [gh * gw for gh, gw in grids]
+        flat = patches.flatten(0, 1) if isinstance(patches, Tensor) else torch.cat(list(patches))
+        x = self._project(flat)
+        if isinstance(patches, Tensor):
+            x = x.view(len(counts), counts[0], -1) + self._grid_positions(grids[0], x)
+            return self._finish(x)
+        x = x + torch.cat([self._grid_positions(grid, x) for grid in grids])
+        rows = []
+        for part in x.split(counts):
+            rows += [part] if self.cls is None else [self._first(x)[None], part]
+        packing = Packing(tuple(n + (self.cls is not None) for n in counts), x.device)
+        return self._leave(torch.cat(rows)), packing
+
+    def _cut(self, pictures: Pictures) -> tuple[Tensor | list[Tensor], list[tuple[int, int]]]:
+        many = [pictures] if isinstance(pictures, Tensor) else [picture[None] for picture in pictures]
+        cut, grids = [], []
+        for one in many:
+            self._check(one)
+            grid = one.shape[2] // self.config.patch_size[0], one.shape[3] // self.config.patch_size[1]
+            if self.stem is not None:
+                one = one[:, :, : grid[0] * self.config.patch_size[0], : grid[1] * self.config.patch_size[1]]
+                one = self.stem(one.to(self.stem.first.weight.dtype))
+            cut.append(cut_patches(one, self.patch))
+            grids += [grid] * len(one)
+        return (cut[0] if isinstance(pictures, Tensor) else [x[0] for x in cut]), grids
+
+    def _check(self, pictures: Tensor) -> None:
+        c = self.config
+        if pictures.ndim != 4 or pictures.shape[1] != c.channels:
+            raise ShapeError(
+                f"pixel values are [B, {c.channels}, H, W], got {tuple(pictures.shape)}", where="pixel_values"
+            )
+        if not pictures.is_floating_point():
+            raise ShapeError(
+                f"pixel values are normalised floating point, got {pictures.dtype}",
+                where="pixel_values",
+                fix="Put them through the model's transform",
+            )
+        if pictures.shape[2] < c.patch_size[0] or pictures.shape[3] < c.patch_size[1]:
+            raise ShapeError(
+                f"a picture of {tuple(pictures.shape[2:])} pixels is smaller than a patch of {c.patch_size}",
+                where="pixel_values",
+            )
+
+    def _project(self, patches: Tensor) -> Tensor:
+        return self.projection(patches.to(self.projection.weight.dtype)).to(torch.float32)
+
+    def _with_few(
+        self, patches: Tensor | list[Tensor], grids: list[tuple[int, int]]
+    ) -> tuple[Tensor, Packing]:
+        """PatchDropout: each picture keeps a random choice of its patches, drawn before the product."""
+        rows, lengths = [], []
+        if isinstance(patches, Tensor):
+            b, n, _ = patches.shape
+            kept = max(1, round(n * (1.0 - self.config.patch_dropout)))
+            chosen = torch.rand(b, n, device=patches.device).argsort(1)[:, :kept].sort(1).values  # [B, kept]
+            few = patches.gather(1, chosen[:, :, None].expand(-1, -1, patches.shape[2]))
+            x = self._project(few.flatten(0, 1)).view(b, kept, -1)
+            return self._finish(x + self._grid_positions(grids[0], x)[chosen])
+        for one, grid in zip(patches, grids, strict=True):
+            kept = max(1, round(len(one) * (1.0 - self.config.patch_dropout)))
+            chosen = torch.randperm(len(one), device=one.device)[:kept].sort().values
+            x = self._project(one[chosen])
+            x = x + self._grid_positions(grid, x)[chosen]
+            rows += [x] if self.cls is None else [self._first(x)[None], x]
+            lengths.append(kept + (self.cls is not None))
+        return self._leave(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
+
+    def _finish(self, x: Tensor) -> tuple[Tensor, Packing]:
+        """``[B, n, D]`` with [CLS] before it, as packed rows."""
+        if self.cls is not None:
+            x = torch.cat([self._first(x).expand(len(x), 1, -1), x], dim=1)
+        return self._leave(x.flatten(0, 1)), Packing.uniform(len(x), x.shape[1], x.device)
+
+    def _leave(self, x: Tensor) -> Tensor:
+        return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
+
+    def _first(self, like: Tensor) -> Tensor:
+        """[CLS] with its position ``[D]``; fixed positions leave it alone."""
+        assert self.cls is not None
+        first = self.cls if self.positions is None else self.cls + self.positions[0]
+        return first.to(like.dtype)
+
+    def _grid_positions(self, grid: tuple[int, int], like: Tensor) -> Tensor:  # [gh * gw, D]
+        c = self.config
+        if self.positions is not None:
+            table = self.positions[int(c.class_token) :]
+            return interpolate_positions(table, c.grid, grid).to(like.dtype)
+        if c.positions == "none":
+            return like.new_zeros(1, c.d_model).expand(math.prod(grid), -1)
+        if grid not in self._fixed or self._fixed[grid].device != like.device:
+            with torch.inference_mode(False):
+                self._fixed[grid] = sinusoidal_2d(grid, c.d_model).to(like.device)
+        return self._fixed[grid].to(like.dtype)

@@ -1,0 +1,89 @@
+"""Pictures for the page: small, re-encoded here (so that no byte of a file reaches a browser), and the grid figure."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.image import open_picture
+from glassformer.errors import DataError
+
+SIDE = 96  # pixels of a thumbnail's longer side
+MAX_CHARACTERS = 60_000  # of one encoded thumbnail
+_HEADS = {"png": b"\x89PNG\r\n\x1a\n"}
+
+
+def thumbnail(source: Any, side: int = SIDE) -> str:
+    """A picture as the base64 of a small PNG; tiny ones are enlarged without smoothing."""
+    from PIL import Image
+
+    image = open_picture(source)
+    scale = side / max(image.size)
+    size = tuple(max(1, round(n * scale)) for n in image.size)
+    how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
+    file = io.BytesIO()
+    image.resize((size[0], size[1]), how).quantize(128).save(file, "PNG", optimize=True)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def data_uri(png: Any) -> str:
+    """A thumbnail as ``data:image/png;base64,...``.
+
+    Raises:
+        DataError: not the base64 of a PNG, or too large: a page must not take what it has not made.
+    """
+    try:
+        content = base64.b64decode(png, validate=True) if len(png) <= MAX_CHARACTERS else b""
+    except (TypeError, ValueError, binascii.Error):
+        content = b""
+    if not content.startswith(_HEADS["png"]):
+        raise DataError("a picture is no small PNG", where="pictures.json", fix="Judge the run again")
+    return f"data:image/png;base64,{png}"
+
+
+def prepare(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """``pictures.json`` for the page: every thumbnail as a data URI.
+
+    Raises:
+        DataError: one that is no small PNG, or has no label.
+    """
+    out = {}
+    for kind in ("examples", "mistakes"):
+        try:
+            out[kind] = [
+                {
+                    **{key: str(one[key]) for key in ("name", "label", "predicted")},
+                    "probability": float(one["probability"]),
+                    "uri": data_uri(one["png"]),
+                }
+                for one in found.get(kind) or []
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{kind} do not fit ({error})", where="pictures.json") from None
+    return out
+
+
+def draw_grid(
+    path: Path, pictures: Sequence[Any], examples: Sequence[dict[str, Any]], columns: int = 5
+) -> None:
+    """Pictures in rows of five, each under its true and its predicted label, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    rows = -(-len(pictures) // columns)
+    figure = Figure((1.9 * columns, 2.25 * rows), layout="constrained", dpi=110)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis in axes:
+        axis.set_axis_off()
+    for axis, picture, example in zip(axes, pictures, examples, strict=False):
+        image = open_picture(picture)
+        axis.imshow(image, interpolation="nearest" if max(image.size) < 64 else "antialiased")
+        right = example["label"] == example["predicted"]
+        title = f"true: {example['label'][:18]}\npredicted: {example['predicted'][:18]}"
+        axis.set_title(title, fontsize=8.5, color="#1a6b3c" if right else "#b3261e", parse_math=False)
+    figure.savefig(path, format="png", metadata={"Software": None})

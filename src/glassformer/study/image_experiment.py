@@ -1,0 +1,254 @@
+"""One recipe for pictures, from data to report, in one run folder: what ``experiment.py`` is for texts.
+
+config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  predictions.csv  pictures.json  grid.png
+report.html
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import to_toml
+from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image_sources import ImageSplit, load_image_dataset
+from glassformer.data.robustness import KINDS, SEVERITIES, corrupt
+from glassformer.data.transform import read_pictures
+from glassformer.errors import DataError
+from glassformer.evaluate.baselines import pixel_logistic
+from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.predict import softmax
+from glassformer.evaluate.predictions import write_predictions
+from glassformer.image_classifier import ImageClassifier
+from glassformer.recipe_image import ImageRecipe
+from glassformer.report.html import write_report
+from glassformer.report.pictures import draw_grid, thumbnail
+from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.saving import load
+from glassformer.study.experiment import (
+    Announce,
+    Run,
+    Say,
+    Splits,
+    check_folder,
+    check_unseen,
+    describe,
+    read_run_recipe,
+    split_up,
+    write_json,
+)
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+
+SHOWN_MISTAKES = 20
+
+
+def load_image_splits(recipe: ImageRecipe) -> Splits:
+    """The pictures of a recipe, split as it says.
+
+    Raises:
+        DataError: no such source, no training split, no labels.
+    """
+    d = recipe.data
+    dataset = load_image_dataset(
+        d.source, image_column=d.image_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed,
+        broken=d.broken,
+    )  # fmt: skip
+    splits = split_up(dataset, recipe)
+    if splits.train.labels is None:
+        raise DataError("the pictures have no labels", where=splits.train.origin, fix="Name label_column")
+    return splits
+
+
+def run_image_recipe(
+    recipe: ImageRecipe,
+    folder: str | Path,
+    *,
+    resume: bool = False,
+    say: Say = lambda line: None,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    """Run a recipe for pictures in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
+    folder, started = Path(folder), time.perf_counter()
+    check_folder(folder, recipe, resume)
+    splits = load_image_splits(recipe)
+    check_unseen(splits)
+    clf = ImageClassifier.from_recipe(recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
+    say(describe(splits))
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    doctor = examine_pictures(
+        splits.dataset.name, {k: v for k, v in parts.items() if v is not None}, splits.dataset.notes
+    )
+    for finding in doctor.findings:
+        if finding.severity == "warning":
+            say(f"data doctor: {finding.message}")
+    write_json(folder / "doctor.json", doctor.to_dict())
+    stop = StopOnSignal(folder / "checkpoints")
+    setup = time.perf_counter() - started
+    held = splits.validation
+    clf.fit(
+        splits.train.images,
+        splits.train.labels,
+        validation=(held.images, held.labels or []) if held else None,
+        checkpoints=folder / "checkpoints",
+        resume=resume,
+        callbacks=[HistoryFile(folder / "history.jsonl"), Announce(say, clf), *callbacks, stop],
+    )
+    clf.save(folder / "model", overwrite=True)
+    say("judging")
+    metrics = judge(clf, recipe, splits, folder, say)
+    metrics["seconds"] = {
+        "setup": setup, "train": clf.train_seconds_, "total": time.perf_counter() - started
+    } | metrics["seconds"]  # fmt: skip
+    write_json(folder / "metrics.json", metrics)
+    return Run(folder, metrics, write_report(folder))
+
+
+def judge(
+    clf: ImageClassifier, recipe: ImageRecipe, splits: Splits, folder: Path, say: Say
+) -> dict[str, Any]:
+    """Figures on the judged split (looked at once), beside a baseline, predictions and pictures."""
+    started = time.perf_counter()
+    steps = [r for r in clf.history_ if r["kind"] == "step"]
+    out: dict[str, Any] = {
+        "train": None,
+        "validation": None,
+        "test": None,
+        "judged": splits.judged_name,
+        "baselines": {},
+        "weights_source": clf.weights_source_,
+        "parameters": sum(p.numel() for p in clf.model_.parameters()),
+        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
+        if steps
+        else None,
+        "tokens_per_picture": clf.model_.config.embedding.num_tokens,
+        "machine": machine_facts(),
+        "versions": versions("pillow", "kornia", "safetensors", "scikit-learn"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": recipe.train.seed,
+        "best_step": clf.best_step_,
+        "label_names": [str(c) for c in clf.classes_.tolist()],
+    }
+    if splits.validation is not None:
+        out["validation"] = figures(clf, splits.validation, recipe)[0]
+    seconds: dict[str, float] = {}
+    if splits.judged is not None and splits.judged.labels is not None:
+        inference = time.perf_counter()
+        out["test"], probabilities = figures(clf, splits.judged, recipe)
+        seconds["inference"] = time.perf_counter() - inference
+        labels = clf.decide(probabilities).tolist()
+        write_predictions(
+            folder / "predictions.csv", splits.judged.names(), probabilities, clf.classes_.tolist(),
+            labels=splits.judged.labels, predicted=labels, rows=splits.judged.rows, split=splits.judged_name,
+        )  # fmt: skip
+        show(clf, splits.judged, probabilities, labels, recipe, folder)
+        if recipe.evaluate.baselines:
+            say("baseline on the same split")
+            out["baselines"] = baselines(clf, recipe, splits)
+        if recipe.evaluate.robustness:
+            say("robustness: unseen crops, lighting, blur, noise, JPEG, rotation")
+            out["robustness"] = robustness(clf, splits.judged)
+    out["seconds"] = {"evaluate": time.perf_counter() - started} | seconds
+    out["peak_memory_mb"] = peak_memory_mb()
+    return out
+
+
+def figures(clf: ImageClassifier, split: ImageSplit, recipe: Any) -> tuple[dict[str, Any], np.ndarray]:
+    """The figures of a split and its probabilities ``[n, C]``."""
+    probabilities = clf.predict_proba(split.images)
+    meter = ClassificationMeter(clf.classes_.tolist())
+    meter.update(probabilities, clf._targets(split.labels or [], split.origin, split.rows))
+    return meter.result(recipe.evaluate.bootstrap), probabilities
+
+
+def baselines(clf: ImageClassifier, recipe: ImageRecipe, splits: Splits) -> dict[str, Any]:
+    """Logistic regression on small pixels, trained and judged on the same splits."""
+    assert splits.judged is not None
+    started = time.perf_counter()
+    classes = clf.classes_.tolist()
+    y = clf._targets(splits.train.labels or [], splits.train.origin)
+    probabilities, name = pixel_logistic(
+        splits.train.images, y, splits.judged.images, num_classes=len(classes)
+    )
+    meter = ClassificationMeter(classes)
+    meter.update(probabilities, clf._targets(splits.judged.labels or [], splits.judged.origin))
+    return {name: meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}}
+
+
+def robustness(clf: ImageClassifier, split: ImageSplit, seed: int = 0) -> dict[str, Any]:
+    """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in ways that no training saw.
+
+    The pictures are changed after scaling, before they are normalised; the choice follows from ``seed`` alone.
+    """
+    import torch
+
+    table = read_pictures(split.images, clf.transform_, split.origin, split.rows)
+    targets = clf._targets(split.labels or [], split.origin, split.rows)
+    model = clf._predictor()
+    device = next(model.parameters()).device
+    out: dict[str, Any] = {}
+    for kind in KINDS:
+        out[kind] = []
+        for severity in SEVERITIES:
+            changed = corrupt(table, kind, severity, seed)
+            logits = clf._table_rows(model, changed, "logits", torch.device(device))
+            meter = ClassificationMeter(clf.classes_.tolist())
+            meter.update(softmax(logits, clf.temperature_), targets)
+            result = meter.result(bootstrap=0)
+            out[kind].append(
+                {"severity": severity, "accuracy": result["accuracy"], "macro_f1": result["macro_f1"]}
+            )
+    return out
+
+
+def show(
+    clf: ImageClassifier,
+    split: ImageSplit,
+    probabilities: np.ndarray,
+    labels: list,
+    recipe: ImageRecipe,
+    folder: Path,
+) -> None:
+    """``pictures.json``: one picture a class and the surest mistakes, small; and the grid as a figure."""
+    truth = split.labels or []
+    firsts = [truth.index(c) for c in clf.classes_.tolist() if c in truth][:10]
+    sure = probabilities.max(1)
+    wrong = [i for i in np.argsort(-sure, kind="stable").tolist() if labels[i] != truth[i]][:SHOWN_MISTAKES]
+
+    def one(i: int) -> dict[str, Any]:
+        return {
+            "name": split.names()[i], "label": str(truth[i]), "predicted": str(labels[i]),
+            "probability": float(sure[i]), "png": thumbnail(split.images[i]),
+        }  # fmt: skip
+
+    examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
+    write_json(folder / "pictures.json", {"examples": examples, "mistakes": mistakes})
+    if recipe.evaluate.grid:
+        draw_grid(folder / "grid.png", [split.images[i] for i in firsts], examples)
+
+
+def evaluate_image_run(
+    folder: str | Path, data: str | None = None, say: Say = lambda line: None
+) -> dict[str, Any]:
+    """Judge the saved model of a run again, on its own split or on other pictures."""
+    folder = Path(folder)
+    recipe = read_run_recipe(folder)
+    clf = load(folder)
+    if data is None:
+        split = load_image_splits(recipe).judged
+    else:
+        d = recipe.data
+        dataset = load_image_dataset(
+            data, image_column=d.image_column, label_column=d.label_column, broken=d.broken
+        )
+        split = dataset.splits.get("test") or next(iter(dataset.splits.values()))
+    if split is None or split.labels is None:
+        raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
+    say(f"{len(split):,} pictures of {split.origin}")
+    return figures(clf, split, recipe)[0]

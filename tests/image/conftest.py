@@ -1,0 +1,32 @@
+"""Small pictures whose class can be seen: where the bright quarter lies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+SETTINGS = {
+    "image_size": 8, "patch_size": 4, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 23, "epochs": 12,
+    "lr": 5e-3, "batch_size": 16, "precision": "fp32",
+}  # fmt: skip
+NAMES = ("bottom", "left", "right", "top")
+
+
+def quarters(count: int, seed: int, side: int = 11) -> tuple[list[np.ndarray], list[str]]:
+    """Noise with one bright corner, as uint8 ``[side, side, 3]``, and the corner's name."""
+    rng = np.random.default_rng(seed)
+    half, pictures, labels = side // 2, [], []
+    for i in range(count):
+        picture = rng.integers(0, 120, (side, side, 3), np.uint8)
+        top, left = divmod(i % 4, 2)
+        picture[top * half : top * half + half, left * half : left * half + half] += 130
+        pictures.append(picture)
+        labels.append(NAMES[i % 4])
+    return pictures, labels
+
+
+@pytest.fixture(scope="session")
+def fitted():
+    from glassformer.image_classifier import ImageClassifier
+
+    return ImageClassifier(**SETTINGS).fit(*quarters(64, 3), validation=quarters(24, 5))

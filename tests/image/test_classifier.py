@@ -1,0 +1,223 @@
+"""ImageClassifier: scikit-learn's contract, saving, every kind of picture, training options."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from sklearn.base import clone
+
+import glassformer as gf
+from glassformer.data.checks import check_pairs
+from glassformer.errors import ConfigError, DataError
+from glassformer.image_classifier import ImageClassifier
+from glassformer.recipe_image import image_parameters
+from glassformer.train.callbacks import Callback
+
+from .conftest import SETTINGS, quarters
+
+
+def test_parameters_are_the_keys_of_a_recipe():
+    signature = inspect.signature(ImageClassifier.__init__).parameters
+    found = {name: p.default for name, p in signature.items() if name not in ("self", "values")}
+    assert found == image_parameters()
+    assert ImageClassifier().get_params() == image_parameters()
+    assert clone(ImageClassifier(lr=0.3)).get_params()["lr"] == 0.3
+
+
+def test_fit_predict_score_embed(fitted):
+    pictures, labels = quarters(32, 7)
+    assert fitted.score(pictures, labels) > 0.9
+    probabilities = fitted.predict_proba(pictures)
+    assert probabilities.shape == (32, 4)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert fitted.embed(pictures).shape == (32, 16)
+    assert fitted.classes_.tolist() == ["bottom", "left", "right", "top"]
+    one = np.concatenate([fitted.predict_proba([p]) for p in pictures])
+    np.testing.assert_allclose(one, probabilities, atol=1e-5)  # a batch changes nothing
+
+
+def test_every_kind_of_picture_gives_the_same_answer(fitted, tmp_path):
+    pictures, _ = quarters(3, 11)
+    wanted = fitted.predict_proba(pictures)
+    files, raw = [], []
+    for i, picture in enumerate(pictures):
+        path = tmp_path / f"{i}.png"
+        Image.fromarray(picture).save(path)
+        files.append(path)
+        raw.append(path.read_bytes())
+    kinds = {
+        "paths": files,
+        "text paths": [str(f) for f in files],
+        "bytes": raw,
+        "mappings": [{"bytes": b, "path": None} for b in raw],
+        "PIL": [Image.open(f) for f in files],
+        "one array": np.stack(pictures),
+        "one tensor": torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2),
+        "tensors": [torch.from_numpy(p).permute(2, 0, 1) for p in pictures],
+    }
+    for kind, given in kinds.items():
+        np.testing.assert_array_equal(fitted.predict_proba(given), wanted, err_msg=kind)
+
+
+def test_saved_and_loaded_gives_the_same_bits(fitted, tmp_path):
+    pictures, _ = quarters(9, 13)
+    fitted.save(tmp_path / "model")
+    again = gf.load(tmp_path / "model")
+    assert isinstance(again, ImageClassifier)
+    assert again.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(again.predict_proba(pictures), fitted.predict_proba(pictures))
+
+
+def test_saved_model_opens_in_transformers_with_its_processor(fitted, tmp_path):
+    pictures, _ = quarters(5, 17)
+    fitted.save(tmp_path / "model")
+    peer = transformers.ViTForImageClassification.from_pretrained(tmp_path / "model").eval()
+    pixels = torch.from_numpy(np.stack([fitted.transform_.picture(p) for p in pictures]))
+    with torch.no_grad():
+        theirs = peer(fitted.transform_.normalise(pixels)).logits.softmax(-1)
+    np.testing.assert_allclose(fitted.predict_proba(pictures), theirs.numpy(), atol=1e-5)
+    assert peer.config.id2label[0] == "bottom"
+
+
+def test_fine_tuning_a_checkpoint_keeps_its_transform(tmp_path):
+    config = transformers.ViTConfig(
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=23,
+        image_size=12,
+        patch_size=4,
+    )
+    transformers.ViTModel(config).save_pretrained(tmp_path)
+    (tmp_path / "preprocessor_config.json").write_text(
+        '{"size": {"height": 12, "width": 12}, "resample": 3, "image_mean": [0.1, 0.2, 0.3], '
+        '"image_std": [0.7, 0.8, 0.9]}'
+    )
+    clf = ImageClassifier(str(tmp_path), epochs=1, precision="fp32").fit(*quarters(16, 3))
+    assert clf.transform_.size == (12, 12)
+    assert clf.transform_.interpolation == "bicubic"
+    assert clf.transform_.mean == (0.1, 0.2, 0.3)
+    assert "new (random): classification head" in clf.weights_source_
+    other = ImageClassifier(str(tmp_path), epochs=1, image_size=20, precision="fp32").fit(*quarters(16, 3))
+    assert other.model_.config.embedding.num_tokens == 26
+    assert "positions interpolated to 20 x 20" in other.weights_source_
+
+
+class Stop(Callback):
+    def __init__(self, at):
+        self.at = at
+
+    def step(self, training, info):
+        if training.step == self.at:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"augment": "strong", "mix": "both", "optimizer": "muon", "average": 0.9, "patch_dropout": 0.5},
+        {"augment": "shift", "train_layers": 0, "unfreeze_every": 1, "dropout": 0.1, "precision": "bf16"},
+    ],
+    ids=["augmented", "unfrozen"],
+)
+def test_resume_gives_the_same_bits(options, tmp_path):
+    clf = ImageClassifier(**{**SETTINGS, "epochs": 3, "checkpoint_every": 1, **options})
+    data = quarters(40, 3)
+    whole = clone(clf).fit(*data)
+    with pytest.raises(KeyboardInterrupt):
+        clone(clf).fit(*data, checkpoints=tmp_path / "c", callbacks=[Stop(5)])
+    again = clone(clf).fit(*data, checkpoints=tmp_path / "c", resume=True)
+    for (name, a), b in zip(
+        whole.model_.state_dict().items(), again.model_.state_dict().values(), strict=True
+    ):
+        assert torch.equal(a, b), name
+    losses = [[r["loss"] for r in c.history_ if r["kind"] == "step"] for c in (whole, again)]
+    assert losses[0] == losses[1]
+
+
+def changed(options, **more):
+    """Names of the weights that a short fit changes."""
+    torch.manual_seed(0)
+    settings = {**SETTINGS, "epochs": 1, "weight_decay": 0.0, **options, **more}
+    before = ImageClassifier(**{**settings, "lr": 0.0}).fit(*quarters(16, 3)).model_.state_dict()
+    after = ImageClassifier(**settings).fit(*quarters(16, 3)).model_.state_dict()
+    return {name for name in before if not torch.equal(before[name], after[name])}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_what_is_frozen_stays_to_the_bit(precision):
+    assert changed({"train_layers": 0}, precision=precision) == {"head.out.weight", "head.out.bias"}
+    last = changed({"train_layers": 1}, precision=precision)
+    assert all(n.startswith(("head.", "encoder.layers.1.", "encoder.final_norm")) for n in last)
+    assert "encoder.layers.1.attention.out.weight" in last
+    everything = changed({}, precision=precision)
+    assert {"embeddings.positions", "embeddings.cls", "embeddings.projection.weight"} <= everything
+
+
+def test_gradual_unfreezing_reaches_down():
+    names = changed({"train_layers": 0, "unfreeze_every": 1}, epochs=2)
+    assert any("layers.1." in n for n in names)
+    assert not any("layers.0." in n or n.startswith("embeddings") for n in names)
+    assert "embeddings.positions" in changed({"train_layers": 0, "unfreeze_every": 1}, epochs=3)
+
+
+def test_settings_that_exclude_each_other():
+    for options, said in (
+        ({"lora_rank": 2, "train_layers": 0}, "lora_rank leaves"),
+        ({"unfreeze_every": 1}, "unfreeze_every says when"),
+        ({"train_layers": 3}, "the encoder has 2"),
+        ({"lora_rank": 99}, "lora_rank = 99"),
+        ({"batch_size": 0}, "batched by number"),
+        ({"patch_size": 9}, "do not fit"),
+        ({"stem": 8, "patch_size": 2}, "must be a multiple"),
+        ({"augment": "wild"}, "not a choice"),
+        ({"model": "vit-tinny"}, "vit-tiny"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            ImageClassifier(**{**SETTINGS, **options}).fit(*quarters(8, 3))
+
+
+def test_low_rank_updates_learn_are_merged_and_saved_for_peft(tmp_path):
+    peft = pytest.importorskip("peft")
+    options = {**SETTINGS, "lora_rank": 3, "lr": 0.02, "epochs": 3}
+    names = changed({"lora_rank": 3, "lr": 0.02})
+    assert names == {"head.out.weight", "head.out.bias"} | {
+        f"encoder.layers.{i}.attention.qkv.weight" for i in (0, 1)
+    }
+    start = ImageClassifier(**{**options, "lr": 0.0}).fit(*quarters(16, 3))
+    clf = ImageClassifier(**options).fit(*quarters(16, 3))
+    start.save(tmp_path / "base")
+    clf.save_adapter(tmp_path / "adapter")
+    base = transformers.ViTModel.from_pretrained(tmp_path / "base", add_pooling_layer=False).eval()
+    peer = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        theirs = peer(pixel_values=x).last_hidden_state
+        torch.testing.assert_close(clf.model_(x).last_hidden_state, theirs, rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(start.model_(x).last_hidden_state, theirs, atol=1e-3)
+
+
+def test_bad_input_is_named(fitted, tmp_path):
+    pictures, labels = quarters(8, 3)
+    for X, said in (
+        ([], "no pictures"),
+        ("cat.jpg", "one picture where a list is wanted"),
+        (pictures[0], "one picture where a list"),
+        ([*pictures[:2], None], r"pictures\[2\]: the picture is missing"),
+        ([tmp_path / "none.png"], "none.png: no such file"),
+        ([pictures[0].astype(np.float32)], "float32 where uint8"),
+        ([np.zeros((3, 5, 7, 2), np.uint8)], "is no picture"),
+        ([3], "a int is no picture"),
+    ):
+        with pytest.raises(DataError, match=said):
+            fitted.predict(X)
+    with pytest.raises(DataError, match="8 pictures but 7 labels"):
+        ImageClassifier(**SETTINGS).fit(pictures, labels[:7])
+    with pytest.raises(DataError, match="one class only"):
+        ImageClassifier(**SETTINGS).fit(pictures, ["a"] * 8)
+    assert check_pairs(["a"], ["b"], "fit", "texts", "labels") == (["a"], ["b"])

@@ -1,0 +1,247 @@
+"""Pictures as they come: turned, transparent, 16-bit, cut, bombs; and the transform beside transformers'."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+
+from glassformer.data.image import MAX_PIXELS, open_picture
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.data.robustness import KINDS, corrupt
+from glassformer.data.transform import ImageTransform, PixelTable
+from glassformer.errors import ConfigError, DataError
+
+RNG = np.random.default_rng(3)
+RGB = RNG.integers(0, 256, (13, 17, 3), np.uint8)
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **options) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def pixels(source) -> np.ndarray:
+    image = open_picture(source)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+def test_exif_orientation_is_applied():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turn by 90 degrees to the right
+    turned = pixels(encoded(Image.fromarray(RGB), exif=exif))
+    np.testing.assert_array_equal(turned, np.rot90(RGB, -1))
+
+
+def test_modes():
+    grey = RGB[:, :, 0]
+    image = Image.fromarray(RGB)
+    np.testing.assert_array_equal(pixels(encoded(Image.fromarray(grey))), np.repeat(grey[:, :, None], 3, 2))
+    sixteen = Image.fromarray(grey.astype(np.uint16) * 256)
+    np.testing.assert_array_equal(pixels(encoded(sixteen))[:, :, 1], grey)
+    alpha = np.dstack([RGB, np.full(grey.shape, 0, np.uint8)])
+    assert (pixels(encoded(Image.fromarray(alpha))) == 255).all()  # nothing but transparency shows white
+    palette = image.quantize(256)
+    assert np.abs(pixels(encoded(palette)).astype(int) - np.asarray(palette.convert("RGB"))).max() == 0
+    clear = image.quantize(8)
+    assert pixels(encoded(clear, transparency=0)).shape == RGB.shape
+    assert np.abs(pixels(encoded(image.convert("CMYK"), "JPEG", quality=98)).astype(int) - RGB).mean() < 40
+    frames = [Image.fromarray(np.full((5, 7, 3), v, np.uint8)) for v in (10, 200)]
+    first = pixels(encoded(frames[0], "GIF", save_all=True, append_images=frames[1:]))
+    assert abs(int(first.mean()) - 10) < 3
+    assert pixels(encoded(image.convert("1"))).shape == RGB.shape
+    np.testing.assert_array_equal(pixels(np.dstack([RGB, np.full(grey.shape, 255, np.uint8)])), RGB)
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG that says it is that large and holds next to nothing."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 99))
+        + chunk(b"IEND", b"")
+    )
+
+
+JPEG = encoded(Image.fromarray(RGB), "JPEG")
+BAD = {
+    "empty": (b"", "has no bytes"),
+    "text": (b"this is no picture", "no picture that can be read"),
+    "cut jpeg": (JPEG[:-60], "damaged"),
+    "cut head": (JPEG[:15], "damaged|no picture"),
+    "cut png": (encoded(Image.fromarray(RGB))[:-40], "damaged"),
+    "bomb": (bomb(50_000, 50_000), "more than the 40 million pixels"),
+    "just too large": (bomb(MAX_PIXELS // 5_000 + 1, 5_000), "more than the 40 million"),
+    "a line": (bomb(60_000, 2), "more a line"),
+    "no width": (bomb(0, 5), "damaged|no pixels|no picture"),
+    "postscript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "no picture that can be read"),
+    "float": (encoded(Image.fromarray(RGB[:, :, 0].astype(np.float32)), "TIFF"), "floating-point"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_pictures_are_refused_by_name(name, tmp_path):
+    content, said = BAD[name]
+    path = tmp_path / "holiday.jpg"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=said) as caught:
+        ImageTransform((8, 8)).picture(content, str(path))
+    assert "holiday.jpg" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
+def test_a_mutated_file_is_read_or_refused(kind):
+    whole = bytearray(encoded(Image.fromarray(RGB), kind))
+    rng = np.random.default_rng(5)
+    refused = 0
+    for _ in range(60):
+        content = bytearray(whole)
+        for place in rng.integers(0, len(content), 4):
+            content[place] = rng.integers(0, 256)
+        try:
+            assert open_picture(bytes(content)).mode == "RGB"
+        except DataError:
+            refused += 1
+    assert refused <= 60
+
+
+@pytest.mark.parametrize("size", [(13, 17), (40, 23), (7, 7), (224, 300)])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+def test_transform_equals_transformers_processor(size, interpolation):
+    processors = [getattr(transformers, n, None) for n in ("ViTImageProcessorPil", "ViTImageProcessor")]
+    picture = Image.fromarray(np.random.default_rng(7).integers(0, 256, (*size, 3), np.uint8))
+    ours = ImageTransform((29, 19), interpolation=interpolation, mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.5))
+    kind = next(p for p in processors if p is not None)
+    theirs = kind(**{k: v for k, v in ours.to_hub().items() if k != "image_processor_type"})
+    wanted = torch.as_tensor(np.asarray(theirs(picture, return_tensors="np")["pixel_values"][0]))
+    found = ours.normalise(torch.from_numpy(ours.picture(picture))[None])[0]
+    torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        ImageTransform((29, 19), interpolation="lanczos", mean=(0.1, 0.2, 0.3), std=(0.4, 0.5, 0.6)),
+        ImageTransform((17, 17), "crop", 23),
+        ImageTransform((17, 17), "crop"),
+        ImageTransform((8, 8), mean=(0.5,), std=(0.5,), channels=1),
+    ],
+)
+def test_transform_survives_its_file(transform):
+    again = ImageTransform.from_hub(transform.to_hub())
+    picture = np.random.default_rng(9).integers(0, 256, (31, 43, 3), np.uint8)
+    np.testing.assert_array_equal(again.picture(picture), transform.picture(picture))
+    assert (again.size, again.mean, again.channels) == (transform.size, transform.mean, transform.channels)
+    assert transform.picture(picture).shape == (transform.channels, *transform.size)
+
+
+def test_transforms_that_cannot_be():
+    for options in ({"size": (0, 5)}, {"mean": (0.5,)}, {"std": (0.0, 1.0, 1.0)}, {"channels": 2},
+                    {"fit": "crop", "shorter": 3}):  # fmt: skip
+        with pytest.raises(ConfigError):
+            ImageTransform(**options)
+    with pytest.raises(ConfigError, match="many sizes"):
+        ImageTransform.from_hub({"size": {"shortest_edge": 224}})
+
+
+# --- folders and tables -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for label in ("cat", "dog"):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for i in range(3):
+            Image.fromarray(RGB).save(tmp_path / "pets" / label / f"{i}.png")
+    (tmp_path / "pets" / ".ipynb_checkpoints").mkdir()
+    (tmp_path / "pets" / ".ipynb_checkpoints" / "x.png").write_bytes(encoded(Image.fromarray(RGB)))
+    (tmp_path / "pets" / "cat" / ".hidden.png").write_bytes(b"")
+    (tmp_path / "pets" / "cat" / "notes.txt").write_text("no picture")
+    return tmp_path / "pets"
+
+
+def test_a_hidden_folder_is_no_class(folder):
+    dataset = load_image_dataset(folder)
+    assert dataset.label_names == ("cat", "dog")
+    assert len(dataset.splits["train"]) == 6
+    assert dataset.splits["train"].labels == ["cat"] * 3 + ["dog"] * 3
+
+
+def test_broken_pictures_are_counted_by_name(folder):
+    (folder / "dog" / "9.jpg").write_bytes(JPEG[:-60])
+    dataset = load_image_dataset(folder, broken="skip")
+    assert len(dataset.splits["train"]) == 6
+    assert "1 pictures of train left out" in dataset.notes[0]
+    assert "9.jpg" in dataset.notes[0]
+
+
+def test_a_class_missing_in_validation_is_said(folder, tmp_path):
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    folder.rename(parts / "train")
+    (parts / "val" / "cat").mkdir(parents=True)
+    Image.fromarray(RGB).save(parts / "val" / "cat" / "1.png")
+    dataset = load_image_dataset(parts)
+    assert list(dataset.splits) == ["train", "validation"]
+    assert dataset.notes == ("no picture of dog in validation: its figures say nothing about that class",)
+
+
+def test_bad_sources_are_named(folder, tmp_path):
+    (folder / "bird").mkdir()
+    with pytest.raises(DataError, match="class 'bird' has no pictures"):
+        load_image_dataset(folder)
+    with pytest.raises(DataError, match="digits"):
+        load_image_dataset("digit")
+    with pytest.raises(DataError, match="neither tables nor folders"):
+        load_image_dataset(folder / "bird")
+
+
+def test_a_table_names_files_beside_it(folder):
+    (folder / "table.csv").write_text("file,label\ncat/0.png,a\ndog/1.png,b\n")
+    split = load_image_dataset(folder / "table.csv").splits["train"]
+    assert split.labels == ["a", "b"]
+    assert open_picture(split.images[1]).size == (17, 13)
+
+
+def test_digits_are_real_and_split_once():
+    splits = load_image_dataset("digits").splits
+    assert {k: len(v) for k, v in splits.items()} == {"train": 1150, "validation": 287, "test": 360}
+    rows = [set(s.rows) for s in splits.values()]
+    assert len(set.union(*rows)) == 1797
+    assert splits["train"].images[0].max() == 255
+
+
+def test_real_sets(data_root):
+    for name, classes in (("cifar10", 10), ("flowers", 5), ("hotdog", 2)):
+        dataset = load_image_dataset(name, limit=20)
+        assert len(dataset.label_names) == classes
+        assert len(dataset.splits["train"]) == 20
+        assert ImageTransform((16, 16)).picture(dataset.splits["train"].images[0]).shape == (3, 16, 16)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_robustness_is_seeded_and_grows(kind, channels):
+    smooth = np.linspace(0, 255, 32 * 32).reshape(1, 1, 32, 32).repeat(channels, 1).repeat(6, 0)
+    table = PixelTable(smooth.astype(np.uint8))
+    far = []
+    for severity in (1, 5):
+        changed = corrupt(table, kind, severity, seed=3)
+        np.testing.assert_array_equal(changed.pixels, corrupt(table, kind, severity, seed=3).pixels)
+        assert changed.pixels.shape == table.pixels.shape
+        far.append(np.abs(changed.pixels.astype(int) - table.pixels).mean())
+    assert 0 < far[0] < far[1]

@@ -1,0 +1,159 @@
+"""ViT by itself: patches as a convolution, positions, packed = one by one, dropout of patches, bf16, gradients."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import glassformer as gf
+from glassformer.models.vit import ViT, vit, vit_base, vit_large, vit_one, vit_small, vit_tiny
+from glassformer.nn import (
+    PatchConfig,
+    PatchEmbedding,
+    Trace,
+    interpolate_positions,
+    sinusoidal,
+    sinusoidal_2d,
+)
+
+SIZE, PATCH, D = (23, 29), (5, 3), 14
+BASE = vit(SIZE, PATCH, D, 3, 2, 11, init_std=0.3)
+MODELS = {
+    "cls": replace(BASE, head="classification", num_labels=3),
+    "mean": replace(BASE, head="classification", pooling="mean", num_labels=5, head_type="mlp"),
+    "pooler": replace(BASE, head="classification", pooling="pooler"),
+    "no head": replace(BASE, pooling=None),
+    "sinusoidal": replace(
+        BASE, head="classification", embedding=replace(BASE.embedding, positions="sinusoidal", class_token=False)
+    ),
+    "no positions": replace(BASE, head="classification", embedding=replace(BASE.embedding, positions="none")),
+    "stem": replace(BASE, head="classification", embedding=replace(BASE.embedding, patch_size=(8, 4), stem=6)),
+    "one": replace(
+        vit_one(SIZE, PATCH), head="classification", num_labels=5,
+        embedding=replace(vit_one(SIZE, PATCH).embedding, d_model=D),
+        encoder=replace(vit_one().encoder, d_model=D, num_heads=7, d_ff=17),
+    ),
+}  # fmt: skip
+
+
+def build(name):
+    torch.manual_seed(19)
+    model = ViT(MODELS[name])
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return model.eval()
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return build(request.param)
+
+
+X = torch.randn(4, 3, *SIZE, generator=torch.Generator().manual_seed(23))
+
+
+def test_patches_equal_the_convolution():
+    embedding = PatchEmbedding(PatchConfig(D, SIZE, PATCH, positions="none", class_token=False))
+    torch.nn.init.normal_(embedding.projection.weight)
+    rows, packing = embedding(X)
+    kernel = embedding.projection.weight.view(D, 3, *PATCH)
+    wanted = F.conv2d(X, kernel, embedding.projection.bias, stride=PATCH).flatten(2).transpose(1, 2)
+    torch.testing.assert_close(rows.view(4, -1, D), wanted, rtol=1e-5, atol=1e-5)
+    assert packing.lengths == (math.prod((23 // 5, 29 // 3)),) * 4
+
+
+def test_sinusoidal_positions_tell_row_and_column():
+    table = sinusoidal_2d((5, 3), 14).view(5, 3, 14)
+    torch.testing.assert_close(table[:, 1, :7], sinusoidal(5, 7))
+    torch.testing.assert_close(table[2, :, 7:], sinusoidal(3, 7))
+
+
+def test_interpolation_keeps_what_is_constant_and_its_own_grid():
+    table = torch.randn(15, 7)
+    assert interpolate_positions(table, (5, 3), (5, 3)) is table
+    flat = torch.full((15, 7), 3.0)
+    torch.testing.assert_close(interpolate_positions(flat, (5, 3), (11, 2)), torch.full((22, 7), 3.0))
+
+
+def test_packed_equals_padded_equals_one_by_one(model):
+    with torch.no_grad():
+        whole = model(X, trace=Trace(attentions=True))
+        packed = model(X, packed=True, trace=Trace(hidden_states=[-1]))
+        single = [model(x[None]) for x in X]
+    tokens = model.config.embedding.num_tokens
+    assert whole.last_hidden_state.shape == (4, tokens, D)
+    assert whole.trace.attentions[0].shape[2:] == (tokens, tokens)
+    close = dict(rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(packed.last_hidden_state, whole.last_hidden_state.flatten(0, 1), **close)
+    torch.testing.assert_close(
+        torch.cat([s.last_hidden_state for s in single]), whole.last_hidden_state, **close
+    )
+    if whole.logits is not None:
+        torch.testing.assert_close(model(X, packed=True).logits, whole.logits, **close)
+
+
+def test_pictures_of_several_sizes_in_one_batch(model):
+    ragged = [X[0], X[1][:, :17, :13], X[2][:, :, :11]]
+    with torch.no_grad():
+        out = model(ragged)
+        single = [model(x[None]) for x in ragged]
+    assert not out.packing.is_uniform
+    rows = out.packing.split(out.last_hidden_state)
+    for row, one in zip(rows, single, strict=True):
+        torch.testing.assert_close(row, one.last_hidden_state[0], rtol=1e-5, atol=1e-5)
+
+
+def test_every_parameter_has_a_gradient(model):
+    out = model(X)
+    parts = [x for x in (out.last_hidden_state, out.logits) if x is not None]
+    sum((x * torch.randn_like(x)).sum() for x in parts).backward()
+    for name, p in model.named_parameters():
+        assert p.grad is not None, name
+        assert p.grad.abs().sum() > 0, name
+
+
+def test_bf16_is_near(model):
+    with torch.no_grad():
+        full = model(X).last_hidden_state
+        model.set_compute_dtype(torch.bfloat16)
+        half = model(X).last_hidden_state.float()
+    assert (full - half).abs().mean() < 0.05 * full.abs().mean() + 0.02
+
+
+def test_patch_dropout_keeps_a_share_and_cls(model):
+    c = model.config
+    few = ViT(replace(c, embedding=replace(c.embedding, patch_dropout=0.5)))
+    few.load_state_dict(model.state_dict())
+    torch.manual_seed(3)
+    out = few.train()(X, packed=True)
+    patches = math.prod(c.embedding.grid)
+    assert out.packing.lengths == (max(1, round(patches * 0.5)) + c.embedding.class_token,) * 4
+    ragged = few([X[0], X[1][:, :17, :13]])
+    assert ragged.packing.lengths[0] == out.packing.lengths[0]
+    with torch.no_grad():  # in evaluation everything is read
+        torch.testing.assert_close(few.eval()(X).last_hidden_state, model(X).last_hidden_state)
+
+
+def test_saved_and_loaded(model, tmp_path):
+    gf.save_pretrained(model, tmp_path)
+    again = gf.load_pretrained(tmp_path)
+    with torch.no_grad():
+        assert torch.equal(again(X).last_hidden_state, model(X).last_hidden_state)
+        if model.head is not None:
+            assert torch.equal(again(X).logits, model(X).logits)
+
+
+def test_presets_have_their_sizes():
+    assert vit_base().embedding.num_tokens == 197
+    assert vit_one().embedding.num_tokens == 196
+    assert vit_tiny().embedding.num_tokens == 65
+    millions = {vit_base: 85.8, vit_small: 21.7, vit_tiny: 1.8, vit_large: 303.3}
+    for preset, wanted in millions.items():
+        with torch.device("meta"):
+            model = ViT(replace(preset(), pooling=None))
+        assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(wanted, abs=0.06)
