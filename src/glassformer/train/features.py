@@ -61,10 +61,12 @@ def features_of(
         return found.to(device)
     rows = predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
     out = torch.from_numpy(rows).to(next(model.encoder.parameters()).dtype)
+
+    def write(path: Path) -> None:
+        write_tensors(path, {"features": out}, name="features")
+
     with suppress(GlassformerError, OSError):
-        write_folder(
-            folder, lambda path: write_tensors(path, {"features": out}, name="features"), overwrite=True
-        )
+        write_folder(folder, write, overwrite=True)
         _prune(folder.parent, MOST_BYTES)
     return out.to(device)
 
