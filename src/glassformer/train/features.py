@@ -78,9 +78,9 @@ def _read_features(model: Any, batch: TextBatch) -> Tensor:
 def _key(model: nn.Module, table: Any) -> str:
     """SHA-256 of all that decides the features: weights, their format, the way to read them, and the tokens."""
     digest = hashlib.sha256()
-    digest.update(
-        f"{FORMAT} {torch.__version__} {model.config} {next(model.parameters()).device.type}".encode()
-    )
+    c: Any = model.config  # of which the head has no part in the features
+    device = next(model.parameters()).device.type
+    digest.update(f"{FORMAT} {torch.__version__} {device} {c.embedding} {c.encoder} {c.pooling}".encode())
     for name, x in model.state_dict().items():
         if name.startswith(("embeddings.", "encoder.")):
             digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
