@@ -281,38 +281,6 @@ def test_choice_of_branch(lengths, kv_lengths, dropout, weights, wanted):
     assert choose_branch(q, q, q, Packing(lengths), Packing(kv_lengths), False, dropout, weights) == wanted
 
 
-def test_weights_that_are_to_be_differentiated_come_from_the_textbook():
-    q = torch.zeros(8, 1, 2, requires_grad=True)
-    packing = Packing((5, 3))
-    assert choose_branch(q, q, q, packing, packing, False, 0.0, True) == "explicit"
-    with torch.no_grad():
-        assert choose_branch(q, q, q, packing, packing, False, 0.0, True) == "grouped"
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    ("lengths", "kv_lengths"),
-    [
-        ((5, 3), (5, 3)),
-        ((7, 7), (7, 7)),
-        ((53, 50, 2, 51, 1), (53, 50, 2, 51, 1)),
-        ((2, 5), (7, 3)),
-        ((1, 1), (5, 3)),
-    ],
-)
-def test_maps_by_groups_are_the_textbooks(lengths, kv_lengths, causal):
-    """Lengths that share a group, that do not, cross-attention, and one row each."""
-    q_packing, kv_packing = Packing(lengths), Packing(kv_lengths)
-    generator = torch.Generator().manual_seed(5)
-    q = torch.randn(q_packing.total, 3, 7, generator=generator)
-    k, v = torch.randn(2, kv_packing.total, 3, 7, generator=generator).unbind(0)
-    out, maps = attend(q, k, v, q_packing, kv_packing, causal, return_weights=True)
-    wanted, textbook = attend(q, k, v, q_packing, kv_packing, causal, return_weights=True, branch="explicit")
-    torch.testing.assert_close(out, wanted)
-    for ours, theirs in zip(maps, textbook, strict=True):
-        torch.testing.assert_close(ours, theirs)
-
-
 def test_auto_at_a_long_length_equals_explicit():
     packing = Packing((LONG + 7, 3))
     q, k, v = (x.detach() for x in make(packing, packing, 1, 2))
