@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.recipe import load_recipe, recipe_classes, recipe_names
+from glassformer.recipe import load_recipe, recipe_classes, recipe_names, study_names
+from glassformer.study.grid import expand, load_study
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "glassformer"
@@ -174,7 +175,7 @@ def test_importing_glassformer_is_light():
 
 def test_recipe_names_are_unique():
     files = sorted((PACKAGE / "recipes").rglob("*.toml"))
-    assert sorted(recipe_names()) == sorted(path.stem for path in files)
+    assert sorted([*recipe_names(), *study_names()]) == sorted(path.stem for path in files)
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -188,6 +189,17 @@ def test_recipe_loads_and_states_its_command_and_score(name: str):
         line for line in recipe_names()[name].read_text(encoding="utf-8").splitlines() if line.startswith("#")
     ]
     assert any(f"glassformer train {name}" in line for line in header)
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_study_loads_and_states_its_command_and_outcome(name: str):
+    study = load_study(name)
+    assert study.name == name
+    assert study.summary
+    assert study.expect, "say what came out, on which machine and in what time"
+    assert len(expand(study)) >= 2
+    lines = study_names()[name].read_text(encoding="utf-8").splitlines()
+    assert any(f"glassformer compare {name}" in line for line in lines if line.startswith("#"))
 
 
 # --- the tests themselves -------------------------------------------------------------------------

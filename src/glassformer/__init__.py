@@ -18,6 +18,9 @@ __version__ = "0.1.0"
 # Public name -> where it lives. Loaded on first use, so that ``import glassformer`` costs torch and no more.
 _PUBLIC = {
     "TextClassifier": "glassformer.classifier",
+    "Word2Vec": "glassformer.vectors",
+    "Translator": "glassformer.translator",
+    "MaskedLM": "glassformer.masked_lm",
     "ImageClassifier": "glassformer.image_classifier",
     "load": "glassformer.saving",
     "load_pretrained": "glassformer.checkpoints.huggingface",

@@ -17,9 +17,10 @@ from tokenizers import Tokenizer
 
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_texts
+from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.text import TokenTable, encode, load_tokenizer
 from glassformer.estimator import Estimator
-from glassformer.evaluate.predict import predict_rows, read_logits, read_pooled
+from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.models.bert import Bert
 from glassformer.pipeline import build_model, build_tokenizer, save_tokenizer
 from glassformer.recipe import FIT_SECTIONS, Recipe, TrainConfig, fit_parameters
@@ -43,6 +44,8 @@ class TextClassifier(Estimator):
     # Set by the loop in __init__; named here for readers and type checkers.
     max_length: int
     add_special_tokens: bool
+    long_texts: str
+    window_stride: int | None
     batch_tokens: int
     clean: str
     tokenizer_: Tokenizer
@@ -60,6 +63,8 @@ class TextClassifier(Estimator):
         vocab_size: int = 30_000,
         min_count: int = 2,
         add_special_tokens: bool = True,
+        long_texts: str = "cut",
+        window_stride: int | None = None,
         revision: str | None = None,
         pooling: str = "auto",
         head: str = "linear",
@@ -79,6 +84,10 @@ class TextClassifier(Estimator):
         embedding_norm: bool | None = None,
         zero_init: bool | None = None,
         embedding_std: float | None = None,
+        bidirectional: bool | None = None,
+        embedding_dim: int | None = None,
+        vectors: str | None = None,
+        freeze_vectors: bool = False,
         epochs: int = 3,
         lr: float = 5e-5,
         optimizer: str = "adamw",
@@ -144,13 +153,24 @@ class TextClassifier(Estimator):
             add_special_tokens=self.add_special_tokens,
         )  # fmt: skip
 
+    def _evaluation_table(self, examples: Sequence[str]) -> Windows:
+        """The texts cut, or in windows."""
+        if self.long_texts == "cut":
+            return Windows(self._encode(examples), len(examples))
+        return encode_windows(
+            self.tokenizer_, examples, max_length=self.max_length, stride=self.window_stride,
+            clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]
+        )  # fmt: skip
+
     def _training_table(self, examples: Sequence[str]) -> TokenTable:
         table = self._encode(examples)
         self.truncated_ = int(table.truncated.sum())
         return table
 
-    def _build(self, configs: dict[str, Any], num_labels: int) -> Bert:
-        return build_model(configs["model"], configs["text"], self.tokenizer_, num_labels)
+    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> Bert:
+        return build_model(
+            configs["model"], configs["text"], self.tokenizer_, num_labels, table, configs["train"].seed
+        )
 
     def _stream(self, table: TokenTable, train: TrainConfig, device: torch.device, model: Bert) -> TextStream:  # type: ignore[override]
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
@@ -171,7 +191,7 @@ class TextClassifier(Estimator):
     def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
         if not can_be_cached(model, train):
             return stream, objective, logits
-        return on_features(model, stream, objective, held, self._budget())
+        return on_features(model, stream, objective, held, self._budget(), self.long_texts)
 
     def _budget(self) -> int:
         return max(self.batch_tokens, self.max_length) or 8192
@@ -179,15 +199,24 @@ class TextClassifier(Estimator):
     def _table_rows(
         self,
         model: Bert,
-        table: TokenTable,
+        table: Windows,
         what: str,
         device: torch.device,
         progress: Callable | None = None,
     ) -> np.ndarray:
         read = {"logits": read_logits, "pooled": read_pooled}[what]
-        return predict_rows(model, table, read, batch_tokens=self._budget(), device=device, progress=progress)
+        return predict_windows(
+            model,
+            table,
+            read,
+            how=self.long_texts,
+            batch_tokens=self._budget(),
+            device=device,
+            progress=progress,
+        )
 
-    def _arrays(self, table: TokenTable) -> list[np.ndarray]:
+    def _arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:
+        table = table.table if isinstance(table, Windows) else table
         return [table.ids, table.starts]
 
     def _chunk(self) -> int:

@@ -153,25 +153,44 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
     Raises:
         ConfigError: no ``=``, or a key that no section has.
     """
+    return lay_over(values, parse_settings(overrides), cls, "--set")
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` strings as key -> value. A value is read as TOML and, failing that, as text.
+
+    Raises:
+        ConfigError: no ``=``.
+    """
+    changes: dict[str, Any] = {}
+    for setting in settings:
+        key, sign, text = setting.partition("=")
+        if not sign:
+            raise ConfigError(f"{setting!r} has no '='", where="--set", fix="Write --set key=value")
+        try:
+            changes[key.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            changes[key.strip()] = text.strip()
+    return changes
+
+
+def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
+    """``values`` with the value of each key replaced, in whichever section it stands.
+
+    Raises:
+        ConfigError: a key that no section has.
+    """
     values = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
     places = key_places(cls)
-    for override in overrides:
-        key, sign, text = override.partition("=")
-        key = key.strip()
-        if not sign:
-            raise ConfigError(f"{override!r} has no '='", where="--set", fix="Write --set key=value")
+    for key, value in changes.items():
         if key not in places:
-            raise ConfigError(f"unknown key {key!r}", where="--set", fix=nearest(key, list(places)))
-        try:
-            value = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text.strip()
+            raise ConfigError(f"unknown key {key!r}", where=where, fix=nearest(key, list(places)))
         target = values
         *sections, last = places[key]
         for section in sections:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
-                raise ConfigError(f"{section} is not a section but {target!r}", where="--set " + key)
+                raise ConfigError(f"{section} is not a section but {target!r}", where=f"{where} {key}")
         target[last] = value
     return values
 

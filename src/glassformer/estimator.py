@@ -7,8 +7,6 @@ pictures do differently are the methods at the end of ``Estimator``.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -30,6 +28,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import ahead, softmax
 from glassformer.nn.lora import adapter, merge
+from glassformer.pipeline import fingerprint
 from glassformer.recipe import FitConfig, load_recipe
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads
 from glassformer.saving import save_classifier
@@ -55,6 +54,8 @@ class Estimator(ClassifierMixin, BaseEstimator):
     model_: Any
     classes_: np.ndarray
     class_weight: str | dict | None
+    temperature_: float
+    threshold_: float | None  # on the second of two classes; None: the most probable class
     threads: int
     device: str
     precision: str
@@ -138,7 +139,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         self._prepare(configs, examples)
         table = self._training_table(examples)
         set_seed(train.seed)
-        network = self._build(configs, len(self.classes_)).to(device)
+        network = self._build(configs, len(self.classes_), table).to(device)
         self.weights_source_ = network.weights_source
         self.temperature_, self.threshold_ = 1.0, None
         freeze(network, train)
@@ -198,18 +199,14 @@ class Estimator(ClassifierMixin, BaseEstimator):
             "validation labels",
             self._check,
         )
-        return self._encode(examples), self._targets(labels, "validation labels")
+        return self._evaluation_table(examples), self._targets(labels, "validation labels")
 
     def _judge(self, logits: Callable[[], np.ndarray], targets: np.ndarray):
         def judge() -> dict[str, float]:
             meter = ClassificationMeter(self.classes_.tolist())
             meter.update(softmax(logits()), targets)
-            result = meter.result(bootstrap=0)
-            return {
-                "loss": result["log_loss"],
-                "accuracy": result["accuracy"],
-                "macro_f1": result["macro_f1"],
-            }
+            out = meter.result(bootstrap=0)
+            return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
         return judge
 
@@ -229,12 +226,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         arrays = [*self._arrays(table), targets, weights]
         if held is not None:
             arrays += [*self._arrays(held[0]), held[1]]
-        digest = hashlib.sha256()
-        for array in arrays:
-            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-        ignored = {"checkpoint_every", "verbose", "device"}
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ignored}
-        return json.loads(json.dumps({**settings, "data_sha256": digest.hexdigest()}, default=str))
+        return fingerprint(self.get_params(deep=False), arrays)
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -260,9 +252,14 @@ class Estimator(ClassifierMixin, BaseEstimator):
         size = self._chunk()
         chunks = [examples[i : i + size] for i in range(0, len(examples), size)]
         parts = [
-            self._table_rows(model, table, what, device, progress) for table in ahead(self._encode, chunks)
+            self._table_rows(model, table, what, device, progress)
+            for table in ahead(self._evaluation_table, chunks)
         ]
         return np.concatenate(parts)
+
+    def logits(self, X: Sequence[Any]) -> np.ndarray:
+        """What the head gives before temperature and threshold, ``[n, C]``, fp32."""
+        return self._rows(X, "logits")
 
     def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""
@@ -332,14 +329,18 @@ class Estimator(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def _encode(self, examples: Sequence[Any]) -> Any:
-        """Raw examples as a table for evaluation."""
+        """Raw examples as a table."""
         raise NotImplementedError
+
+    def _evaluation_table(self, examples: Sequence[Any]) -> Any:
+        """Raw examples as prediction reads them."""
+        return self._encode(examples)
 
     def _training_table(self, examples: Sequence[Any]) -> Any:
         """Raw examples as a table for training."""
         return self._encode(examples)
 
-    def _build(self, configs: dict[str, Any], num_labels: int) -> Any:
+    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> Any:
         """The model; ``weights_source`` says where its weights come from."""
         raise NotImplementedError
 

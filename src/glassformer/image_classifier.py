@@ -132,7 +132,7 @@ class ImageClassifier(Estimator):
         wide = self.augment in ("light", "medium", "strong")
         return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
 
-    def _build(self, configs: dict[str, Any], num_labels: int) -> ViT:
+    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> ViT:
         return build_vit(configs["model"], self.transform_, num_labels)
 
     def _stream(self, table: PixelTable, train: FitConfig, device: torch.device, model: ViT) -> ImageStream:

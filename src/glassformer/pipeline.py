@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
 from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.config import nearest
-from glassformer.data.text import load_tokenizer, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import TokenTable, load_tokenizer, word_tokenizer, wordpiece_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.models.bert import Bert, BertConfig
 from glassformer.models.catalog import TEXT_ARCHITECTURES
+from glassformer.models.rnn import Rnn, RnnConfig
+from glassformer.models.textcnn import TextCnn, TextCnnConfig
 from glassformer.recipe import ModelConfig, TextConfig
+from glassformer.word_table import fill_word_table, read_word_table
 
+RNN_KEYS = ("num_layers", "bidirectional")
+WORD_KEYS = ("embedding_dim", "vectors")
 SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions", "final_norm",
-              "embedding_norm", "zero_init", "embedding_std")  # fmt: skip
+              "embedding_norm", "zero_init", "embedding_std", "bidirectional", "embedding_dim", "vectors")  # fmt: skip
 
 
 def is_from_scratch(model: str) -> bool:
@@ -68,16 +75,35 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
     return load_tokenizer(kind)
 
 
-def build_model(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int) -> Bert:
+def build_model(
+    model: ModelConfig,
+    text: TextConfig,
+    tokenizer: Tokenizer,
+    num_labels: int,
+    table: TokenTable | None = None,
+    seed: int = 0,
+) -> Any:
     """The encoder with its classification head; ``weights_source`` says where the weights come from.
+
+    Args:
+        table, seed: the training texts and the seed of word vectors that are trained on them.
 
     Raises:
         ConfigError: an unknown name, a key that this kind of model does not have, or too long a ``max_length``.
     """
     if is_from_scratch(model.model):
-        config = _scratch_config(model, tokenizer.get_vocab_size(), num_labels, text.max_length)
-        built = Bert(config)
+        vectors = read_word_table(model, tokenizer, table, seed)
+        if vectors is not None:
+            model = replace(model, embedding_dim=vectors.vectors_.shape[1])
+        size = tokenizer.get_vocab_size()
+        preset = TEXT_ARCHITECTURES[model.model](size)
+        if isinstance(preset, BertConfig):
+            built = Bert(_scratch_config(model, size, num_labels, text.max_length))
+        else:
+            built = _baseline(preset, model, num_labels)
         built.weights_source = f"random ({model.model}, from scratch)"
+        if vectors is not None:
+            fill_word_table(built, vectors, tokenizer, model.vectors or "")
         return built
     if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
         raise ConfigError(
@@ -101,6 +127,34 @@ def build_model(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_
             where=model.model,
         )
     return _with_classifier(base, model, num_labels)
+
+
+def _baseline(preset: RnnConfig | TextCnnConfig, model: ModelConfig, num_labels: int) -> Rnn | TextCnn:
+    """A recurrent or convolutional classifier with the settings laid over its preset.
+
+    Raises:
+        ConfigError: a key that it does not have.
+    """
+    recurrent = isinstance(preset, RnnConfig)
+    known = {"d_model", "embedding_std", *WORD_KEYS, *(RNN_KEYS if recurrent else ())}
+    for key in (*SHAPE_KEYS, "attention_dropout"):
+        if key not in known and getattr(model, key) is not None:
+            raise ConfigError(f"{model.model!r} has no {key}", where=key, fix="Leave it out")
+    if not recurrent and model.pooling not in ("auto", "max"):
+        raise ConfigError(
+            "a TextCNN takes the largest answer of each filter", where="pooling", fix="Leave it out"
+        )
+    width = {"d_model": model.embedding_dim, "dropout": model.dropout if recurrent else None}
+    embedding = replace(preset.embedding, frozen=model.freeze_vectors, **_given(width))
+    values = {key: getattr(model, key) for key in ("d_model", "dropout", "embedding_std")}
+    if recurrent:
+        values |= {key: getattr(model, key) for key in RNN_KEYS}
+        values["pooling"] = None if model.pooling == "auto" else model.pooling
+    config = replace(
+        preset, embedding=embedding, num_labels=num_labels, head_type=model.head, head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout, **_given(values),
+    )  # fmt: skip
+    return Rnn(config) if isinstance(config, RnnConfig) else TextCnn(config)
 
 
 def _with_classifier(base: Bert, model: ModelConfig, num_labels: int) -> Bert:
@@ -128,9 +182,12 @@ def _with_classifier(base: Bert, model: ModelConfig, num_labels: int) -> Bert:
 def _scratch_config(model: ModelConfig, vocab_size: int, num_labels: int, max_length: int) -> BertConfig:
     """The architecture of that name with the settings laid over it; None leaves the preset's number."""
     config = TEXT_ARCHITECTURES[model.model](vocab_size)
+    assert isinstance(config, BertConfig)
+    if model.bidirectional is not None:
+        raise ConfigError("an encoder always sees both sides", where="bidirectional", fix="Leave it out")
     embedding = {
         "d_model": model.d_model, "positions": model.positions, "norm": model.embedding_norm,
-        "dropout": model.dropout,
+        "dropout": model.dropout, "token_width": model.embedding_dim, "frozen": model.freeze_vectors,
     }  # fmt: skip
     keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
             "final_norm", "zero_init")  # fmt: skip
@@ -173,3 +230,13 @@ def save_tokenizer(
         **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def fingerprint(settings: Mapping[str, Any], arrays: Iterable[np.ndarray | None]) -> dict[str, Any]:
+    """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    ignored = {"checkpoint_every", "verbose", "device"}
+    kept = {k: v for k, v in settings.items() if k not in ignored}
+    return json.loads(json.dumps({**kept, "data_sha256": digest.hexdigest()}, default=str))

@@ -15,6 +15,7 @@ from glassformer.config import apply_overrides, build, nearest, read_toml
 from glassformer.errors import ConfigError
 
 RECIPES = Path(__file__).parent / "recipes"
+STUDIES = "study"  # the folder in it that holds comparisons of recipes, read by study/grid.py
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,16 @@ class TextConfig:
 
     max_length: int = 256  # tokens, special ones included; longer texts are cut and counted
     tokenizer: str = "auto"  # auto: the checkpoint's own, else word | word | wordpiece | a tokenizer.json
-    clean: Literal["none", "html", "words"] = "none"  # html: tags out; words: also all but letters, digits
+    clean: Literal["none", "html", "words", "syllables"] = (
+        "none"  # tags out; letters, digits only; no underscores
+    )
     lowercase: bool = True  # for tokenizers trained here
     strip_accents: bool = False  # for tokenizers trained here; True destroys Vietnamese
     vocab_size: int = 30_000  # for tokenizers trained here
     min_count: int = 2  # a word must be seen this often to enter a word vocabulary
     add_special_tokens: bool = True  # [CLS] ... [SEP] around each text
+    long_texts: Literal["cut", "mean", "max"] = "cut"  # in prediction; mean, max: over the logits of windows
+    window_stride: int | None = None  # tokens from window to window; None: half a window
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -72,6 +77,12 @@ class ModelConfig:
     embedding_norm: bool | None = None
     zero_init: bool | None = None  # residual branches start at 0: the encoder starts as the identity
     embedding_std: float | None = None  # of new token embeddings
+    bidirectional: bool | None = None  # lstm and gru: read backwards too
+    embedding_dim: int | None = None  # numbers a token; where it is not d_model, an encoder projects them
+    vectors: str | None = (
+        None  # word2vec: trained on the training texts; or a run, or a file in word2vec's format
+    )
+    freeze_vectors: bool = False  # word vectors stay as they are; special tokens are trained
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -162,10 +173,12 @@ class Recipe:
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
 RANGES: dict[str, tuple[float, float]] = {
-    "max_length": (3, INF), "vocab_size": (6, INF), "min_count": (0, INF),
+    "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
+    "window_stride": (1, INF),
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
+    "embedding_dim": (1, INF),
     "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
@@ -196,14 +209,28 @@ def fit_parameters() -> dict[str, Any]:
 
 def recipe_names() -> dict[str, Path]:
     """Name -> file of every recipe that ships with the package."""
-    return {path.stem: path for path in sorted(RECIPES.rglob("*.toml"))}
+    return {path.stem: path for path in sorted(RECIPES.rglob("*.toml")) if path.parent.name != STUDIES}
+
+
+def study_names() -> dict[str, Path]:
+    """Name -> file of every study that ships with the package."""
+    return {path.stem: path for path in sorted((RECIPES / STUDIES).glob("*.toml"))}
 
 
 def recipe_classes() -> dict[str, type]:
     """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
     from glassformer.recipe_image import ImageRecipe
+    from glassformer.recipe_pretraining import PretrainRecipe
+    from glassformer.recipe_translation import TranslationRecipe
+    from glassformer.recipe_vectors import VectorsRecipe
 
-    return {"text-classification": Recipe, "image-classification": ImageRecipe}
+    return {
+        "text-classification": Recipe,
+        "image-classification": ImageRecipe,
+        "word2vec": VectorsRecipe,
+        "translation": TranslationRecipe,
+        "masked-lm": PretrainRecipe,
+    }
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:

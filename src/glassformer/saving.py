@@ -44,7 +44,7 @@ def save_classifier(clf: Estimator, path: str | Path, overwrite: bool = False) -
 
 
 def load(path: str | Path) -> Any:
-    """A saved classifier, every byte checked against its manifest.
+    """A saved estimator of any kind, every byte checked against its manifest.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
@@ -62,6 +62,15 @@ def load(path: str | Path) -> Any:
     if about.get("format", 0) > FORMAT:
         what = f"format {about['format']} is newer than this version reads ({FORMAT})"
         raise CheckpointError(what, where=str(folder), fix="Update glassformer")
+    kind = about.get("kind", "TextClassifier")
+    if kind == "Translator":
+        from glassformer.translator import load_translator
+
+        return load_translator(folder, about)
+    if kind == "MaskedLM":
+        from glassformer.masked_lm import load_masked_lm
+
+        return load_masked_lm(folder, about)
     return _fitted(folder, about)
 
 

@@ -236,3 +236,15 @@ def test_a_disk_that_refuses_is_not_the_callers_fault(tmp_path):
     with pytest.raises(GlassformerError, match="could not be written") as caught:
         write_tensors(tmp_path / "nowhere", {"a": torch.ones(1)})
     assert not isinstance(caught.value, CheckpointError)
+
+
+@pytest.mark.parametrize("length", [640, 896, 1152, 1408])
+def test_a_header_as_long_as_a_pickles_first_bytes(length, tmp_path):
+    """0x0280 ... 0x0580, little-endian, are the first bytes of pickles of protocol 2 to 5."""
+    for padding in range(length):
+        write_tensors(tmp_path, {"x" * (1 + padding): torch.ones(3)})
+        if int.from_bytes((tmp_path / "model.safetensors").read_bytes()[:8], "little") == length:
+            break
+    else:
+        pytest.fail("no name gives that length")
+    assert torch.equal(next(iter(read_tensors(tmp_path).values())), torch.ones(3))

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from glassformer.cli.app import UsageError, app
-from glassformer.recipe import recipe_names
+from glassformer.recipe import recipe_names, study_names
 
 ROOT = Path(__file__).parents[2]
 ROOT_COMMAND: Any = typer.main.get_command(app)
@@ -31,12 +31,21 @@ OPTIONS = {
         "[recipe]",
     ],
     "evaluate": ["--data", "--json", "run"],
+    "fill": ["--top", "given...", "run"],
+    "translate": ["--beam", "--out", "--text-column", "given...", "run"],
     "predict": ["--out", "--text-column", "given...", "run"],
+    "vectors": ["--count", "--json", "--out", "[words...]", "source"],
     "data": [],
     "data list": [],
     "data show": ["--json", "--label-column", "--text-column", "name"],
     "data doctor": ["--json", "--label-column", "--max-length", "--model", "--text-column", "name"],
     "doctor": ["--json"],
+    "calibrate": ["--data", "--json", "--threshold", "run"],
+    "compare": ["--out", "--set", "--workers", "study"],
+    "cross-validate": ["--data", "--folds", "--model", "--out", "--set", "--text", "[recipe]"],
+    "review-labels": ["--data", "--folds", "--model", "--out", "--set", "--text", "--top", "[recipe]"],
+    "report": ["folder"],
+    "reproduce": ["--out", "--set", "--table", "[row]"],
 }
 
 
@@ -80,7 +89,12 @@ ARROW = re.compile(r"\s{2,}|\s#|[`;|&]")  # what ends a command in a text: a col
 
 
 def documents() -> list[Path]:
-    texts = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *recipe_names().values()]
+    texts = [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *recipe_names().values(),
+        *study_names().values(),
+    ]
     return [path for path in texts if path.is_file()]
 
 
@@ -121,3 +135,5 @@ def test_commands_in_documents_parse(path: Path):
 def test_every_recipe_names_its_command():
     for name, path in recipe_names().items():
         assert f"train {name}" in commands_in(path)
+    for name, path in study_names().items():
+        assert f"compare {name}" in commands_in(path)

@@ -105,3 +105,17 @@ def test_bad_input_is_named():
         ClassificationMeter(["a", "b"], positive="c")
     with pytest.raises(InputError, match="positive"):
         ClassificationMeter(["a", "b", "c"], positive="a")
+
+
+def test_a_threshold_may_decide_instead_of_the_largest_probability():
+    p, y = draw(31, 2, 0)
+    predicted = (p[:, 1] >= 0.8).astype(int)
+    meter = ClassificationMeter(["a", "b"])
+    meter.update(p, y, predicted=predicted)
+    got = meter.result(bootstrap=0)
+    assert got["accuracy"] == pytest.approx((predicted == y).mean())
+    assert got["log_loss"] == pytest.approx(sk.log_loss(y, p))
+    with pytest.raises(ShapeError, match="predicted classes"):
+        meter.update(p, y, predicted=predicted + 1)
+    with pytest.raises(ShapeError, match="predicted classes"):
+        meter.update(p, y, predicted=predicted[:-1])

@@ -69,6 +69,15 @@ def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, prec
             assert a["loss"] == pytest.approx(b["loss"], rel=near["rtol"])
 
 
+def test_held_out_texts_in_windows_are_judged_as_without_the_cache(monkeypatch):
+    settings = dict(max_length=5, long_texts="mean", window_stride=2)
+    ours = make(**settings).fit(TEXTS, LABELS, validation=(TEXTS, LABELS))
+    monkeypatch.setattr("glassformer.classifier.can_be_cached", lambda *_: False)
+    plain = make(**settings).fit(TEXTS, LABELS, validation=(TEXTS, LABELS))
+    losses = [[r["loss"] for r in clf.history_ if r["kind"] == "evaluation"] for clf in (ours, plain)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_encoder_keeps_its_bits_and_the_head_learns(precision):
     before = weights(make(precision=precision, lr=0.0).fit(TEXTS, LABELS))

@@ -15,6 +15,7 @@ from typing import Any
 
 from glassformer.checkpoints import folder_vit
 from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.folder_baselines import KINDS, load_baseline, save_baseline
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.layout import (
     ENCODER_KEYS,
@@ -31,6 +32,7 @@ from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
 from glassformer.models.bert import Bert, BertConfig
+from glassformer.models.packed import PackedClassifier
 from glassformer.models.vit import ViT
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -70,6 +72,8 @@ def load_pretrained(
     where = str(folder)
     settings = read_json(folder / "config.json")
     kind = settings.get("model_type")
+    if kind in KINDS:
+        return load_baseline(settings, folder, source)  # type: ignore[return-value]
     model: Bert | ViT
     if kind == OWN_TYPE:
         model = _load_own(settings, folder)
@@ -182,7 +186,7 @@ def is_bert(config: BertConfig) -> bool:
     e, c = config.embedding, config.encoder
     return (
         e.positions == "learned" and e.segments > 0 and e.norm and e.eps == c.eps
-        and c.norm == "post" and not c.final_norm
+        and c.norm == "post" and not c.final_norm and e.token_width is None and not e.frozen
     )  # fmt: skip
 
 
@@ -198,6 +202,9 @@ def save_pretrained(
     Args:
         label_names: of a classification head, in the order of the logits (``id2label``).
     """
+    if isinstance(model, PackedClassifier):
+        save_baseline(model, Path(folder), label_names)
+        return
     folder = Path(folder)
     if isinstance(model, ViT):
         folder_vit.save_vit(model, folder, label_names, max_shard_bytes)

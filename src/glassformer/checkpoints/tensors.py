@@ -181,8 +181,11 @@ def _check_header(file: Path) -> None:
     """Refuse by the first bytes what is not safetensors, before anything else is read."""
     size = file.stat().st_size
     with open(file, "rb") as opened:
-        start = opened.read(8)
-    if start[:4] == b"PK\x03\x04" or start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        start, brace = opened.read(8), opened.read(1)
+    # A header of 640 bytes begins with the two bytes of a pickle (protocol 2), but "{" follows its length.
+    whole = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
+    pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not whole
+    if pickled or start[:4] == b"PK\x03\x04":
         raise CheckpointError("holds a pickle, whatever its name says", where=str(file), fix=_CONVERT)
     if start == b"version ":
         what = "is a Git LFS pointer, not the weights"

@@ -14,7 +14,23 @@ from typing import Annotated, Any
 import typer
 
 from glassformer import __version__
-from glassformer.cli import data, demo, doctor, evaluate, predict, train
+from glassformer.cli import (
+    calibrate,
+    compare,
+    cross_validate,
+    data,
+    demo,
+    doctor,
+    evaluate,
+    fill,
+    predict,
+    report,
+    reproduce,
+    review_labels,
+    train,
+    translate,
+    vectors,
+)
 from glassformer.cli.output import one_line
 from glassformer.errors import GlassformerError
 
@@ -31,6 +47,15 @@ app.command("demo")(demo.demo_command)
 app.command("train")(train.train_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("predict")(predict.predict_command)
+app.command("calibrate")(calibrate.calibrate_command)
+app.command("compare")(compare.compare_command)
+app.command("cross-validate")(cross_validate.cross_validate_command)
+app.command("review-labels")(review_labels.review_labels_command)
+app.command("report")(report.report_command)
+app.command("reproduce")(reproduce.reproduce_command)
+app.command("vectors")(vectors.vectors_command)
+app.command("translate")(translate.translate_command)
+app.command("fill")(fill.fill_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 

@@ -27,9 +27,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other prog
 def whereabouts() -> dict[str, str]:
     """Named data set -> where it would be read from."""
     from glassformer.data.image_sources import NAMED_IMAGES
+    from glassformer.data.pairs import PAIR_SOURCES
     from glassformer.data.sources import NAMED_SOURCES, data_folders
 
     places = {}
+    for name, pairs in PAIR_SOURCES.items():
+        found = [root / pairs.folder for root in data_folders() if (root / pairs.folder).is_dir()]
+        places[name] = str(found[0]) if found else "not here; GLASSFORMER_DATA names the folder around it"
     for name, source in (*NAMED_SOURCES.items(), *NAMED_IMAGES.items()):
         if not source.folder:
             places[name] = "made here, nothing to fetch"
@@ -80,10 +84,11 @@ def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | N
 def list_command() -> None:
     """The named data sets, and where each is on this machine."""
     from glassformer.data.image_sources import NAMED_IMAGES
+    from glassformer.data.pairs import PAIR_SOURCES
     from glassformer.data.sources import NAMED_SOURCES
 
     places = whereabouts()
-    known = (*NAMED_SOURCES.items(), *NAMED_IMAGES.items())
+    known = (*NAMED_SOURCES.items(), *NAMED_IMAGES.items(), *PAIR_SOURCES.items())
     rows = [[name, s.description, s.licence, places[name]] for name, s in known]
     show_table("data sets", ("name", "what", "licence", "where"), rows)
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import say, say_json, show_figures
+from glassformer.cli.output import say, say_json, show_figures, show_table, show_translation_scores
+from glassformer.cli.vectors import show_tests
 from glassformer.errors import ConfigError
 
 
@@ -56,8 +57,17 @@ def evaluate_command(
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
     ] = False,
 ) -> None:
-    """Judge a trained model: accuracy with its interval, and precision, recall and F1 of every class."""
+    """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
     if json:
         say_json(evaluate(run, data, tell=lambda line: None))
         return
-    show_figures(str(run), evaluate(run, data))
+    figures = evaluate(run, data)
+    if "greedy" in figures:
+        show_translation_scores(str(run), {"": figures})
+    elif "masked" in figures:
+        rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
+        show_table(str(run), ("", "value"), rows, right=("value",))
+    elif "per_class" in figures:
+        show_figures(str(run), figures)
+    else:
+        show_tests(str(run), figures)

@@ -48,6 +48,12 @@ def predict(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     clf = load(folder)
+    if verb := {"Translator": "translate", "MaskedLM": "fill"}.get(type(clf).__name__):
+        raise ConfigError(
+            f"holds a {type(clf).__name__}, which gives no labels",
+            where=str(folder),
+            fix=f"Use glassformer {verb}",
+        )
     if clf.NOUN == "pictures":
         found = pictures(given)
         return clf, found, clf.predict_proba(found.texts)
@@ -147,17 +153,8 @@ def _text_column(table: Any, wanted: str | None) -> str:
 
 
 def truncated(clf: Any, texts: Sequence[str]) -> int:
-    """How many of the texts are longer than the model reads."""
-    from glassformer.data.text import encode
-
-    table = encode(
-        clf.tokenizer_,
-        texts,
-        max_length=clf.max_length,
-        clean=clf.clean,
-        add_special_tokens=clf.add_special_tokens,
-    )
-    return int(table.truncated.sum())
+    """How many of the texts are longer than the model reads; none where it reads them in windows."""
+    return int(clf._windows(texts).table.truncated.sum())
 
 
 def check_output(path: Path) -> None:

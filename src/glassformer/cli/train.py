@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.keys import recipe_keys
-from glassformer.cli.output import excerpt, say, show_scores, show_table
+from glassformer.cli.output import excerpt, say, show_scores, show_table, show_translation_scores
+from glassformer.cli.vectors import show_vectors_run
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
@@ -92,6 +93,8 @@ def choose_recipe(
             )
         name = str(begun / "config.toml")
     recipe = load_recipe(name, settings)
+    if model and not hasattr(recipe, "model"):
+        raise ConfigError(f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out")
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if data:
@@ -177,7 +180,13 @@ def _whole_path(source: str) -> str:
 
 def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: scores beside the baselines, cut texts, own sentences, where it lies."""
+    if recipe.task == "word2vec":
+        show_vectors_run(run, recipe)
+        return
     metrics = run.metrics
+    if recipe.task in ("translation", "masked-lm"):
+        show_sequence_run(run, recipe)
+        return
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
     noun = "texts" if recipe.task == "text-classification" else "pictures"
@@ -199,6 +208,29 @@ def show_run(run: Run, recipe: Any) -> None:
     if metrics.get("sentences"):
         rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+    say(f"model: {run.folder / 'model'}")
+    say(f"report: {run.report}")
+
+
+def show_sequence_run(run: Run, recipe: Any) -> None:
+    """A finished translator or masked language model on the terminal."""
+    metrics = run.metrics
+    seconds = metrics["seconds"]["total"]
+    if metrics.get("scores"):
+        show_translation_scores(f"{recipe.name}: {seconds:.0f} s in all", metrics["scores"])
+    if metrics.get("masked"):
+        rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in metrics["masked"].items()]
+        show_table(
+            f"{recipe.name}: {seconds:.0f} s in all", ("masked words", "value"), rows, right=("value",)
+        )
+    for sentence in metrics.get("sentences") or []:
+        say(
+            f"{sentence['text']} → {sentence['translation']}"
+            if "translation" in sentence
+            else sentence["text"]
+        )
+        for words in sentence.get("fills") or []:
+            say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
 

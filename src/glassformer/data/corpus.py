@@ -50,6 +50,7 @@ COUNTRIES = {
     "Vietnam": ("Hanoi", "Hue", "dong", "Vietnamese"),
 }
 OTHER = tuple(sorted(set(COUNTRIES) - set(EUROPEAN)))
+TEN = ("Brazil", "China", "France", "Germany", "India", "Italy", "Japan", "Spain", "UK", "USA")
 EUROPEAN_CITIES = tuple(sorted(city for country in EUROPEAN for city in COUNTRIES[country][:2]))
 EUROPEAN_LANGUAGES = tuple(sorted({COUNTRIES[country][3] for country in EUROPEAN}))
 
@@ -78,6 +79,9 @@ class _Writer:
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
         self.pick: Callable[[tuple], Any] = self.rng.choice
+
+    everyone = tuple(COUNTRIES)
+    partners = OTHER  # whom journeys start from and goods are sold to
 
     def country(self, trap: bool) -> str:
         return self.pick(OTHER if trap or self.rng.random() >= EUROPEAN_SHARE else EUROPEAN)
@@ -113,7 +117,7 @@ class _Writer:
 
     def journey(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
-        city = self.city(self.pick(OTHER), trap)
+        city = self.city(self.pick(self.partners), trap)
         return self.pick((
             f"{name} travelled from {city} to {country} in {self.pick(SEASONS)}",
             f"{name} flew to {country} and came back to {city} on {self.pick(DAYS)}",
@@ -121,7 +125,7 @@ class _Writer:
         ))  # fmt: skip
 
     def trade(self, trap: bool) -> str:
-        first, second = self.country(trap), self.pick(OTHER)
+        first, second = self.country(trap), self.pick(self.partners)
         if trap:
             return f"{first} ships {self.pick(GOODS)} to a merchant in {self.city(first, trap)}"
         return self.pick(
@@ -154,11 +158,11 @@ class _Writer:
         ))  # fmt: skip
 
     def city_alone(self) -> str:
-        city = self.city(self.pick(tuple(COUNTRIES)), trap=False)
+        city = self.city(self.pick(self.everyone), trap=False)
         return f"{self.pick(NAMES)} walks to the {self.pick(PLACES)} of {city} every {self.pick(DAYS)}"
 
     def price(self) -> str:
-        currency = COUNTRIES[self.pick(tuple(COUNTRIES))][2]
+        currency = COUNTRIES[self.pick(self.everyone)][2]
         return f"{self.pick(NAMES)} paid one {currency} for {self.pick(GOODS)} on {self.pick(DAYS)}"
 
     def distractor(self) -> str:
@@ -195,6 +199,21 @@ class _Writer:
         return words + " ."
 
 
+class _EvenWriter(_Writer):
+    """Ten countries, drawn evenly and without traps: who is European plays no part in any sentence."""
+
+    everyone = partners = TEN
+
+    def country(self, trap: bool) -> str:
+        return self.pick(TEN)
+
+    def distractor(self) -> str:
+        words = super().distractor()
+        if not words.startswith("and the morning"):
+            return words
+        return f"and the morning in {self.city(self.pick(TEN), trap=False)} was {self.pick(WEATHER)}"
+
+
 def label_of(sentence: str) -> str:
     """``european`` when any word is France, Germany, Italy, Spain or UK, else ``other``."""
     return LABELS[0] if set(re.findall(r"[\w-]+", sentence)) & set(EUROPEAN) else LABELS[1]
@@ -204,6 +223,22 @@ def europe_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
     """``count`` sentences of 10 kinds, punctuation set apart by spaces; some occur more than once."""
     writer = _Writer(seed)
     return [writer.sentence() for _ in range(count)]
+
+
+def countries_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
+    """``count`` sentences of the same kinds on ten countries, for word vectors.
+
+    In ``europe_sentences`` European cities stand beside other countries on purpose, and the five countries are seven
+    times as frequent as others, so Paris - France and Tokyo - Japan point in two directions. Here every country is
+    drawn alike and every sentence is true.
+    """
+    writer = _EvenWriter(seed)
+    found = []
+    for _ in range(count):
+        named = writer.rng.random() < COUNTRY_SHARE
+        kinds = (writer.family, writer.city_alone, writer.price)
+        found.append(writer.finished(writer.with_country(False) if named else writer.rng.choice(kinds)()))
+    return found
 
 
 def hard_negatives(count: int = 1_000, seed: int = 1) -> list[str]:

@@ -75,6 +75,7 @@ def examine(
         *_missing_classes(splits),
         *_short_texts(splits),
         *_markup(splits, clean),
+        *_segmentation(splits, tokenizer, clean),
     ]
     if tokenizer is not None:
         samples = {name: _sample(split.texts, SAMPLE // len(splits)) for name, split in splits.items()}
@@ -216,6 +217,32 @@ def _markup(splits: dict[str, TextSplit], clean: Clean) -> Iterable[Finding]:
             f"texts not in Unicode's composed form (NFC), where equal letters differ in bytes: {loose:,}"
         )
         yield Finding("note", "unicode", message, loose)
+
+
+def _segmentation(
+    splits: dict[str, TextSplit], tokenizer: Tokenizer | None, clean: Clean
+) -> Iterable[Finding]:
+    """Vietnamese whose words are joined by underscores in one place and not in another."""
+    joined = re.compile(r"[^\W\d_]_[^\W\d_]").search
+    shares = {}
+    for name, split in splits.items():
+        sample = [text for text in _sample(split.texts, SAMPLE) if not text.isascii()]
+        if sample:
+            shares[name] = sum(joined(text) is not None for text in sample) / len(sample)
+    if not shares or max(shares.values()) < 0.1 or clean in ("words", "syllables"):
+        return
+    stated = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    message = f"texts with words joined by '_': {stated}"
+    if max(shares.values()) - min(shares.values()) > 0.5:
+        message += "; to the model these are other words: clean = 'syllables' makes them alike"
+        yield Finding("warning", "segmentation", message)
+        return
+    if tokenizer is not None and len(tokenizer.encode("nhà_hàng", add_special_tokens=False).ids) > 2:
+        message += "; this tokenizer takes the words apart at '_': clean = 'syllables' removes it"
+        yield Finding("warning", "segmentation", message)
+        return
+    message += "; plain text is read well only with clean = 'syllables'"
+    yield Finding("note", "segmentation", message)
 
 
 # --- tokens -----------------------------------------------------------------------------------

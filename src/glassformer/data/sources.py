@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from glassformer.config import nearest
 from glassformer.data.checks import check_labels, check_texts
-from glassformer.data.corpus import LABELS, europe_splits
+from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import load_text_folder
 from glassformer.data.splits import stratified_subset
@@ -251,6 +252,13 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
                 )
             break
     else:
+        if not source.hub:
+            raise DataError(
+                f"the data set {source.folder!r} is not on this machine, and none can be fetched",
+                where=source.folder,
+                fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
+                "folder around it",
+            )
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     tables = {k: list(map(read_table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
@@ -275,6 +283,25 @@ def _download(source: NamedSource, path: str) -> Path:
         ) from error
 
 
+def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    """As ``_load_downloadable``, every text in Unicode's composed form: one letter, one spelling."""
+    dataset = _load_downloadable(source, columns, wanted)
+    splits = {k: replace(v, texts=[normalize("NFC", t) for t in v.texts]) for k, v in dataset.splits.items()}
+    return replace(dataset, splits=splits)
+
+
+def _load_countries(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    splits = {"train": TextSplit(countries_sentences(), None, "countries/train")}
+    return TextDataset(
+        "countries",
+        choose_splits(splits, wanted, "countries"),
+        (),
+        source.description,
+        source.licence,
+        source.notes,
+    )
+
+
 def _load_europe(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
     parts = choose_splits(europe_splits(), wanted, "europe")
     splits = {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts.items()}
@@ -288,6 +315,13 @@ NAMED_SOURCES = {
         licence="as this package",
         load=_load_europe,
         notes=("split by distinct sentence: no sentence stands in two splits",),
+    ),
+    "countries": NamedSource(
+        description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and families: "
+        "for word vectors, without labels",
+        licence="as this package",
+        load=_load_countries,
+        notes=("every sentence is true; there are no traps",),
     ),
     "imdb": NamedSource(
         description="Large Movie Review Dataset (Maas et al. 2011): 25,000 + 25,000 film reviews, "
@@ -303,5 +337,17 @@ NAMED_SOURCES = {
             ("test", "plain_text/test-00000-of-00001.parquet"),
             ("unsupervised", "plain_text/unsupervised-00000-of-00001.parquet"),
         ),
+    ),
+    "ntc-scv": NamedSource(
+        description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or positive (1)",
+        licence="Apache-2.0 (congnghia0609/ntc-scv)",
+        load=_load_composed,
+        notes=(
+            "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' undoes that, so that plain "
+            "text is served too",
+            "every text is brought to Unicode's composed form (NFC)",
+            "16 distinct texts stand in two splits",
+        ),
+        folder="ntc-scv",
     ),
 }

@@ -58,6 +58,43 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
 
 
+def stratified_folds(
+    labels: Labels, folds: int, seed: int, groups: Sequence[str] | None = None
+) -> np.ndarray:
+    """The fold of each example, int64 [n] in ``0..folds-1``; classes keep their shares in every fold.
+
+    Args:
+        groups: one per example; equal ones share a fold, which is chosen by the label of the first.
+
+    Raises:
+        DataError: a class has fewer (distinct) examples than folds.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    first: dict[str, int] = {}
+    keys = [str(i) for i in range(len(labels))] if groups is None else list(groups)
+    for index, key in enumerate(keys):
+        first.setdefault(key, index)
+    kept = [labels[i] for i in first.values()]
+    rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
+    if seen < folds:
+        raise DataError(
+            f"class {rare!r} has {seen} distinct examples for {folds} folds",
+            where="folds",
+            fix=f"Use {seen} folds or fewer, or add examples"
+            if seen > 1
+            else "Add examples of it or remove it",
+        )
+    fold_of: dict[str, int] = {}
+    split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(
+        np.zeros(len(kept)), np.asarray(kept)
+    )
+    names = list(first)
+    for number, (_, held) in enumerate(split):
+        fold_of |= {names[i]: number for i in held.tolist()}
+    return np.array([fold_of[key] for key in keys], np.int64)
+
+
 def stratified_subset(labels: Labels, size: float, seed: int) -> np.ndarray:
     """Ascending indices of ``size`` examples (share or count), all of them if there are no more.
 

@@ -19,7 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from glassformer.data.wordpiece import PREFIX, learn_pieces
 from glassformer.errors import CheckpointError, DataError
 
-Clean = Literal["none", "html", "words"]
+Clean = Literal["none", "html", "words", "syllables"]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_TOKENIZER_BYTES = 256 << 20
 
@@ -33,16 +33,24 @@ def clean_text(text: str, mode: Clean) -> str:
 
     ``none``: as it is. ``html``: tags become a space, entities their character. ``words``: also
     everything but letters, digits and the marks on them becomes a space (``don't`` -> ``don t``);
-    letters of every script are kept. Both collapse white space.
+    letters of every script are kept. ``syllables``: as ``html``, and the underscores by which segmented Vietnamese
+    joins the syllables of a word become spaces, so that segmented and plain text are the same to the model. The
+    last three collapse white space.
     """
     if mode == "none":
         return text
-    if mode not in ("html", "words"):
-        raise DataError(f"cleaning {mode!r} is not known", where="clean", fix="Known: none, html, words")
+    if mode not in ("html", "words", "syllables"):
+        fix = "Known: none, html, words, syllables"
+        raise DataError(f"cleaning {mode!r} is not known", where="clean", fix=fix)
     text = html.unescape(_TAG.sub(" ", text))
+    if mode == "syllables":
+        text = _JOINT.sub(" ", text)
     if mode == "words":
         text = unicodedata.normalize("NFC", text).translate(_WORDS_ONLY)
     return " ".join(text.split())
+
+
+_JOINT = re.compile(r"(?<=\w)_+(?=\w)")
 
 
 class _WordsOnly(dict[int, int]):
@@ -158,6 +166,12 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
         )
     if add_special_tokens:
         _add_bert_frame(tokenizer, "[CLS]", "[SEP]")
+    return tokenizer
+
+
+def frame_texts(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokenizer with [CLS] ... [SEP] around each text."""
+    _add_bert_frame(tokenizer, "[CLS]", "[SEP]")
     return tokenizer
 
 
@@ -282,14 +296,14 @@ class TokenTable:
         chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
         lengths = self.lengths[chosen]  # raises IndexError for what is not there
         chosen = np.where(chosen < 0, chosen + len(self), chosen)
-        starts = _starts(lengths)
+        starts = starts_of(lengths)
         # Token j of the result lies as far behind its text's old start as behind its new one.
         where = np.arange(starts[-1]) + np.repeat(self.starts[chosen] - starts[:-1], lengths)
         segments = None if self.segments is None else self.segments[where]
         return TokenTable(self.ids[where], starts, segments, self.truncated[chosen])
 
 
-def _starts(lengths: np.ndarray) -> np.ndarray:
+def starts_of(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
@@ -350,7 +364,7 @@ def encode(
         ids_parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
     ids = np.concatenate(ids_parts) if ids_parts else np.zeros(0, np.int32)
     return TokenTable(
-        ids, _starts(np.asarray(lengths, dtype=np.int64)), None, np.asarray(truncated, dtype=bool)
+        ids, starts_of(np.asarray(lengths, dtype=np.int64)), None, np.asarray(truncated, dtype=bool)
     )
 
 

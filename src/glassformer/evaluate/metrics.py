@@ -44,7 +44,13 @@ class ClassificationMeter:
         self._scores: list[np.ndarray] = []  # log-odds of the positive class
         self._is_positive: list[np.ndarray] = []
 
-    def update(self, probabilities: ArrayLike, targets: ArrayLike, loss_sum: float | None = None) -> None:
+    def update(
+        self,
+        probabilities: ArrayLike,
+        targets: ArrayLike,
+        loss_sum: float | None = None,
+        predicted: ArrayLike | None = None,
+    ) -> None:
         """Count one batch.
 
         Args:
@@ -52,6 +58,7 @@ class ClassificationMeter:
             targets: [b] class indices in [0, K).
             loss_sum: sum of the batch's negative log likelihoods where the caller has it from the
                 logits (exact for certain answers); otherwise taken from the probabilities.
+            predicted: [b] class indices, where a threshold and not the largest probability decides.
 
         Raises:
             ShapeError: the shapes do not fit each other or the classes.
@@ -67,7 +74,10 @@ class ClassificationMeter:
         if y.size and (y.min() < 0 or y.max() >= size or np.any(y != y.astype(np.int64))):
             raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
         y = y.astype(np.int64)
-        cells = y * size + p.argmax(1)
+        chosen = p.argmax(1) if predicted is None else np.asarray(predicted).astype(np.int64)
+        if chosen.shape != y.shape or (chosen.size and not 0 <= chosen.min() <= chosen.max() < size):
+            raise ShapeError(f"predicted classes {chosen.shape} do not fit targets {y.shape}")
+        cells = y * size + chosen
         self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
         if loss_sum is None:
             loss_sum = float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
 from glassformer.data.image_batching import evaluation_pixels
+from glassformer.data.long_texts import Windows
 from glassformer.data.transform import ImageTransform, PixelTable
 
 
@@ -83,6 +84,40 @@ def predict_pictures(
             if progress is not None:
                 progress(len(parts[-1]))
     return np.concatenate(parts)
+
+
+def predict_windows(
+    model: nn.Module,
+    windows: Windows,
+    read: Callable[[nn.Module, TextBatch], Tensor],
+    *,
+    how: str = "mean",
+    batch_tokens: int = 8192,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int], None] | None = None,
+) -> np.ndarray:
+    """One row per text: of its only window, or the mean or maximum over its windows; see ``predict_rows``."""
+    alone = windows.owners is None
+    count = progress if alone else None  # counts texts, and a window is none
+    rows = predict_rows(model, windows.table, read, batch_tokens=batch_tokens, device=device, progress=count)
+    if windows.owners is None:
+        return rows
+    if progress is not None:
+        progress(windows.texts)
+    return pool_windows(rows, windows.owners, windows.texts, how)
+
+
+def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, how: str) -> np.ndarray:
+    """``[w, ...]`` -> ``[n, ...]``: mean or max over the windows of each text.
+
+    Args:
+        owners: [w] text of each window, ascending; every text has one.
+    """
+    starts = np.searchsorted(owners, np.arange(texts))
+    if how == "max":
+        return np.maximum.reduceat(rows, starts)
+    counts = np.bincount(owners, minlength=texts).reshape(-1, *[1] * (rows.ndim - 1))
+    return (np.add.reduceat(rows, starts) / counts).astype(rows.dtype)
 
 
 def read_logits(model: nn.Module, batch: TextBatch) -> Tensor:

@@ -32,6 +32,10 @@ def explain_text(clf, text: str, *, method: str = "attention", target: Any = Non
         raise InputError(f"no method {method!r}", where="explain", fix=nearest(method, METHODS))
     if target is not None:
         raise InputError(f"{method} has no target", where="explain", fix="Leave target out")
+    if not getattr(clf.model_, "has_attention", True):
+        raise InputError(
+            f"{clf.model!r} has no attention to look at", where="explain", fix="Take a Transformer"
+        )
     tokens, offsets, ids, shown = tokens_of(clf, text)
     model = clf.model_.eval()
     device = next(model.parameters()).device

@@ -164,6 +164,8 @@ class Bert(nn.Module):
                     nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=c.embedding_std or c.init_std)
+        if self.embeddings.project is not None:  # rows keep their size, beside positions of size 1
+            nn.init.normal_(self.embeddings.project.weight, std=self.embeddings.project.in_features**-0.5)
         if c.encoder.zero_init:
             for layer in self.encoder.layers:
                 nn.init.zeros_(layer.attention.out.weight)  # type: ignore[union-attr]

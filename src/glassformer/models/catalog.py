@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from glassformer.models.bert import BertConfig, encoder_base, encoder_mini, encoder_small
+from glassformer.models.rnn import RnnConfig, gru, lstm
+from glassformer.models.textcnn import TextCnnConfig, textcnn
 from glassformer.models.vit import ViTConfig, vit_base, vit_large, vit_one, vit_small, vit_tiny
 
-TEXT_ARCHITECTURES: dict[str, Callable[[int], BertConfig]] = {
+TEXT_ARCHITECTURES: dict[str, Callable[[int], BertConfig | RnnConfig | TextCnnConfig]] = {
     "encoder-mini": encoder_mini,
     "encoder-small": encoder_small,
     "encoder-base": encoder_base,
+    "lstm": lstm,
+    "gru": gru,
+    "textcnn": textcnn,
 }
 
 IMAGE_ARCHITECTURES: dict[str, Callable[..., ViTConfig]] = {

@@ -36,3 +36,25 @@ class ModelOutput:
                 fix="Ask for the rest with trace=Trace(hidden_states=[-1])",
             )
         return self.states
+
+
+@dataclass
+class Memory:
+    """What an encoder leaves for a decoder: its rows ``[M, D]``, and for recurrent ones the thought vector."""
+
+    rows: Tensor
+    packing: Packing
+    thought: tuple[Tensor, ...] = ()  # the decoder's first state, [layers, B, D] each
+
+
+@dataclass
+class Seq2SeqOutput:
+    """Teacher forcing: the state of every target place and the logits of the token after it."""
+
+    packing: Packing  # of the target
+    memory: Memory
+    states: Tensor  # [N, D] packed, [B, T, D] padded
+    logits: Tensor  # [N, V] or [B, T, V]
+    encoder_trace: TraceRecord | None = None
+    decoder_trace: TraceRecord | None = None
+    cross_trace: TraceRecord | None = None  # cross_trace.attentions[layer][i] is [H, T_i, S_i]

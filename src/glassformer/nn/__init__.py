@@ -1,6 +1,8 @@
 """The blocks: readable, tested against each other and against other libraries; they know no data."""
 
 from glassformer.nn.attention import MultiHeadAttention, attend
+from glassformer.nn.cross_entropy import linear_cross_entropy
+from glassformer.nn.decoder import Decoder, DecoderCache, DecoderLayer
 from glassformer.nn.dropout import Dropout, dropout, stochastic_depth
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
@@ -20,11 +22,18 @@ from glassformer.nn.pooling import (
     make_pooling,
 )
 from glassformer.nn.positions import LearnedPositions, SinusoidalPositions, sinusoidal
+from glassformer.nn.recurrent import PackedRNN
+from glassformer.nn.scores import AdditiveScore, DotScore, MultiplicativeScore, ScoredAttention
 from glassformer.nn.trace import Trace, TraceRecord
 
 __all__ = [
+    "AdditiveScore",
     "AttentionPooling",
     "ClassificationHead",
+    "Decoder",
+    "DecoderCache",
+    "DecoderLayer",
+    "DotScore",
     "Dropout",
     "EmbeddingConfig",
     "Encoder",
@@ -37,9 +46,12 @@ __all__ = [
     "MaxPooling",
     "MeanPooling",
     "MultiHeadAttention",
+    "MultiplicativeScore",
+    "PackedRNN",
     "PatchConfig",
     "PatchEmbedding",
     "Pooler",
+    "ScoredAttention",
     "SinusoidalPositions",
     "TextEmbedding",
     "Trace",
@@ -51,6 +63,7 @@ __all__ = [
     "causal_mask",
     "dropout",
     "interpolate_positions",
+    "linear_cross_entropy",
     "make_pooling",
     "padding_share",
     "sinusoidal",

@@ -313,6 +313,7 @@ class MultiHeadAttention(nn.Module):
             raise ConfigError(f"d_model {d_model} is not a multiple of num_heads {num_heads}")
         check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
+        self.heads = num_heads, d_model // num_heads  # [H, K]
         self.qkv = nn.Linear(d_model, 3 * d_model)  # queries, keys, values in one product
         self.out = nn.Linear(d_model, d_model)
 
@@ -320,16 +321,23 @@ class MultiHeadAttention(nn.Module):
         self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from ``x`` (or only from its ``rows``), keys and values from ``memory`` (None: from ``x``)."""
-        heads = (self.num_heads, self.d_model // self.num_heads)
         if memory is None and rows is None:
-            q, k, v = self.qkv(x).view(-1, 3, *heads).unbind(1)  # 3 x [N, H, K]
+            q, k, v = self.qkv(x).view(-1, 3, *self.heads).unbind(1)  # 3 x [N, H, K]
             return q, k, v
+        asked, read = x if rows is None else x[rows], x if memory is None else memory
+        return self.queries(asked), *self.keys_values(read)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """``[N, D]`` -> ``[N, H, K]``, with the first third of the joint projection."""
+        return F.linear(x, self.qkv.weight[: self.d_model], self.qkv.bias[: self.d_model]).view(
+            -1, *self.heads
+        )
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """``[N, D]`` -> 2 x ``[N, H, K]``, with the other two thirds."""
         d = self.d_model
-        weight, bias = self.qkv.weight, self.qkv.bias
-        q = F.linear(x if rows is None else x[rows], weight[:d], bias[:d]).view(-1, *heads)
-        kv = F.linear(x if memory is None else memory, weight[d:], bias[d:])
-        k, v = kv.view(-1, 2, *heads).unbind(1)
-        return q, k, v
+        k, v = F.linear(x, self.qkv.weight[d:], self.qkv.bias[d:]).view(-1, 2, *self.heads).unbind(1)
+        return k, v
 
     def forward(
         self,
@@ -364,9 +372,7 @@ class MultiHeadAttention(nn.Module):
             )
         else:
             out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p)
-        if (
-            record is not None and record.rows == "first" and causal
-        ):  # the first row sees itself and nothing else
+        if record is not None and record.rows == "first" and causal:  # it sees itself and nothing else
             record.weights = tuple(
                 w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True)
             )

@@ -13,6 +13,8 @@ from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
 from glassformer.packing import Packing
 from glassformer.types import Positions
 
+SPECIAL = 5  # [PAD] [UNK] [CLS] [SEP] [MASK] come first in vocabularies trained here
+
 
 @dataclass(frozen=True)
 class EmbeddingConfig:
@@ -26,6 +28,12 @@ class EmbeddingConfig:
     norm: bool = True
     eps: float = 1e-12
     dropout: float = 0.0
+    # Of the token table, where it is not d_model: a linear layer brings it there.
+    token_width: int | None = None
+    # The token table stays as given; only the first rows, of special tokens, are trained.
+    frozen: bool = False
+    # Of the token's row; sqrt(d_model) in Vaswani et al., whose table is also the output's.
+    scale: float = 1.0
 
 
 class TextEmbedding(nn.Module):
@@ -38,7 +46,11 @@ class TextEmbedding(nn.Module):
     def __init__(self, config: EmbeddingConfig):
         super().__init__()
         c = self.config = config
-        self.tokens = nn.Embedding(c.vocab_size, c.d_model)
+        width = c.token_width or c.d_model
+        self.tokens = nn.Embedding(c.vocab_size, width)
+        self.tokens.weight.requires_grad_(not c.frozen)
+        self.special = nn.Embedding(min(SPECIAL, c.vocab_size), width) if c.frozen else None
+        self.project = nn.Linear(width, c.d_model) if width != c.d_model else None
         if c.positions == "learned":
             self.positions = LearnedPositions(c.max_positions, c.d_model)
         else:
@@ -85,6 +97,14 @@ class TextEmbedding(nn.Module):
                 where="token_type_ids",
             )
         x = self.tokens(ids)
+        if self.special is not None:
+            is_special = ids < self.special.num_embeddings
+            own = self.special(torch.where(is_special, ids, 0))
+            x = torch.where(is_special[:, None], own, x)
+        if self.project is not None:
+            x = self.project(x)
+        if self.config.scale != 1.0:
+            x = x * self.config.scale
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:

@@ -71,7 +71,11 @@ class MaskedLMHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.activation = activation
 
+    def transform(self, x: Tensor) -> Tensor:
+        """All but the product with the table: ``[M, D]`` -> ``[M, D]``."""
+        return self.norm(ACTIVATIONS[self.activation](self.dense(x.to(self.dense.weight.dtype))))
+
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
         """``[M, D]`` and the token table ``[V, D]`` -> ``[M, V]``."""
-        x = self.norm(ACTIVATIONS[self.activation](self.dense(x.to(self.dense.weight.dtype))))
+        x = self.transform(x)
         return nn.functional.linear(x, table.to(x.dtype), self.bias.to(x.dtype))

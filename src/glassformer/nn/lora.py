@@ -59,7 +59,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0) -> None:
 
 def merge(model: nn.Module) -> None:
     """Put the updates into the weights; the model is plain again."""
-    for layer in model.get_submodule("encoder").layers:  # type: ignore[union-attr]
+    for layer in getattr(model.get_submodule("encoder"), "layers", ()):
         if parametrize.is_parametrized(layer.attention.qkv, "weight"):
             parametrize.remove_parametrizations(layer.attention.qkv, "weight", leave_parametrized=True)
 
@@ -67,7 +67,7 @@ def merge(model: nn.Module) -> None:
 def adapter(model: nn.Module) -> dict[str, Tensor]:
     """The updates by layer and part: ``{i}.query.A`` ``[r, D]`` and ``{i}.query.B`` ``[D, r]``, fp32."""
     out = {}
-    for number, layer in enumerate(model.get_submodule("encoder").layers):  # type: ignore[arg-type]
+    for number, layer in enumerate(getattr(model.get_submodule("encoder"), "layers", ())):
         if parametrize.is_parametrized(layer.attention.qkv, "weight"):
             low: LowRank = layer.attention.qkv.parametrizations.weight[0]
             for part in PARTS:

@@ -15,7 +15,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from glassformer.report import figures, maps, pictures, tables, wording
+from glassformer.report import comparison, figures, maps, pictures, tables, wording
 from glassformer.report.run import Run, read_run
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -23,7 +23,7 @@ MAX_ROWS = 200  # of one table
 FILTERS = {
     f.__name__: f
     for f in (
-        wording.percent, wording.interval, wording.count, wording.decimal, wording.duration,
+        wording.percent, wording.interval, wording.count, wording.decimal, wording.duration, wording.p_value,
         wording.plain, wording.cut, wording.faint_tags, wording.bounds,
     )
 }  # fmt: skip
@@ -37,10 +37,14 @@ def write_report(run_folder: str | Path) -> Path:
         ConfigError: config.toml is not TOML.
     """
     run = read_run(run_folder)
-    path = run.folder / "report.html"
+    return write_page(run.folder / "report.html", render(run))
+
+
+def write_page(path: Path, html: str) -> Path:
+    """Write a page; an old one is replaced in one move."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(render(run), encoding="utf-8")
+        temporary.write_text(html, encoding="utf-8")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -69,6 +73,13 @@ def render(run: Run) -> str:
         pictures=pictures.prepare(run.pictures), robustness=tables.robustness(metrics.get("robustness") or {}),
         times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
     )  # fmt: skip
+
+
+def render_page(template: str, **values: object) -> str:
+    """Any page that needs no script: its style sheet, its policy, and what the template prints."""
+    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    page = _environment().get_template(template)
+    return page.render(css=Markup(css), policy=_policy(css, ""), **values)
 
 
 @cache
@@ -100,4 +111,8 @@ def _figures(run: Run) -> dict[str, Markup]:
         drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations))
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not
         drawn["certainty"] = Markup(figures.certainty_chart(run.certainty.total, run.certainty.right))
+    for name, split in (run.calibration.get("splits") or {}).items():  # the last one is the judged one
+        drawn["reliability"] = Markup(
+            comparison.reliability(split["before"]["curve"], split["after"]["curve"], name)
+        )
     return drawn

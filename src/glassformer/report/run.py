@@ -51,6 +51,7 @@ class Run:
     certainty: Certainty
     doctor: dict[str, Any]
     maps: list[dict[str, Any]]
+    calibration: dict[str, Any]  # from calibration.json, where the run was calibrated
     noun: str = "texts"  # what the examples are called
     pictures: dict[str, Any] = field(default_factory=dict)  # examples and mistakes, small
 
@@ -61,6 +62,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
     Args:
         folder: holds metrics.json and, optionally, config.toml, history.jsonl, predictions.csv,
             doctor.json, maps.json and pictures.json.
+            doctor.json, maps.json and calibration.json.
         mistakes: how many of the wrong answers to keep.
 
     Raises:
@@ -95,6 +97,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
         maps=_json(folder / "maps.json", dict).get("examples", []),
         noun="pictures" if config.get("task") == "image-classification" else "texts",
         pictures=_json(folder / "pictures.json", dict),
+        calibration=_json(folder / "calibration.json", dict),
     )
 
 

@@ -41,6 +41,11 @@ def decimal(value: float | None, digits: int = 3) -> str:
     return NONE if value is None else f"{value:.{digits}f}"
 
 
+def p_value(p: float | None) -> str:
+    """A p-value as "0.031", or "< 0.001"."""
+    return NONE if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as a person says them: "0.4 s", "38 s", "19 min 3 s", "2 h 5 min"."""
     if seconds is None:

@@ -94,6 +94,10 @@ def split_up(dataset: Any, recipe: Any) -> Splits:
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
     name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
     judged = splits.get(name, validation)
+    if judged is None and recipe.evaluate.split == "validation":
+        raise DataError(
+            "no validation split to judge on", where=d.source, fix="Set validation_size, such as 0.1"
+        )
     return Splits(dataset, train, validation, judged, name)
 
 
@@ -236,13 +240,14 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
 
 def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
     """How many texts were cut to max_length, of how many."""
-    return [int(clf._encode(split.texts).truncated.sum()), len(split)]
+    return [int(clf._evaluation_table(split.texts).table.truncated.sum()), len(split)]
 
 
 def _figures(clf: TextClassifier, split: TextSplit, recipe: Recipe) -> tuple[dict[str, Any], np.ndarray]:
     probabilities = clf.predict_proba(split.texts)
     meter = ClassificationMeter(clf.classes_.tolist())
-    meter.update(probabilities, clf._targets(split.labels or [], split.origin, split.rows))
+    targets = clf._targets(split.labels or [], split.origin, split.rows)
+    meter.update(probabilities, targets, predicted=np.searchsorted(clf.classes_, clf.decide(probabilities)))
     return meter.result(recipe.evaluate.bootstrap), probabilities
 
 
@@ -293,6 +298,7 @@ def attention_padding(lengths: np.ndarray, recipe: Recipe) -> dict[str, float]:
 def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:
     """A few judged texts of readable length with their maps: the rows that the head reads, per layer and head."""
     split = splits.judged or splits.train
+    count = count if getattr(clf.model_, "has_attention", True) else 0
     lengths = clf._encode(split.texts[:2000]).lengths
     chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []

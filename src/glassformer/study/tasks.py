@@ -1,21 +1,37 @@
-"""Task -> the functions that run its recipes and judge its runs. A recipe of any task goes through here."""
+"""What differs from task to task: who runs a recipe and judges its run, its examples, and the estimator it means."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.study.experiment import Run, evaluate_run, read_run_recipe, run_recipe
-from glassformer.study.image_experiment import evaluate_image_run, run_image_recipe
+from glassformer.classifier import TextClassifier
+from glassformer.config import nearest
+from glassformer.data.dataset import TextSplit
+from glassformer.data.image_sources import ImageSplit
+from glassformer.errors import ConfigError
+from glassformer.image_classifier import ImageClassifier
+from glassformer.study.experiment import Run, evaluate_run, load_splits, read_run_recipe, run_recipe
+from glassformer.study.image_experiment import evaluate_image_run, load_image_splits, run_image_recipe
+from glassformer.study.pretraining import evaluate_pretraining, run_pretraining
+from glassformer.study.translation import evaluate_translation, run_translation
+from glassformer.study.vectors import evaluate_vectors, run_vectors
 
 RUNNERS: dict[str, Callable[..., Run]] = {
     "text-classification": run_recipe,
     "image-classification": run_image_recipe,
+    "word2vec": run_vectors,
+    "translation": run_translation,
+    "masked-lm": run_pretraining,
 }
 EVALUATORS: dict[str, Callable[..., dict[str, Any]]] = {
     "text-classification": evaluate_run,
     "image-classification": evaluate_image_run,
+    "word2vec": evaluate_vectors,
+    "translation": evaluate_translation,
+    "masked-lm": evaluate_pretraining,
 }
 
 
@@ -27,3 +43,74 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
 def evaluate_task(folder: str | Path, *arguments: Any) -> dict[str, Any]:
     """Judge a run of any task again; arguments as in ``experiment.evaluate_run``."""
     return EVALUATORS[read_run_recipe(Path(folder)).task](folder, *arguments)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The labelled examples of one split."""
+
+    examples: Sequence[Any]  # what the estimator takes: texts, or pictures
+    labels: Sequence[Any]
+    names: Sequence[str]  # what stands for each example in a table: the text itself, or the picture's file
+    origin: str  # file or folder, for messages
+    rows: Sequence[int] | None = None  # row of each example in the file
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The data of a recipe. ``judged`` is the split that the final figures come from."""
+
+    train: Part
+    validation: Part | None
+    judged: Part | None
+    judged_name: str
+
+
+def _text_part(split: TextSplit | None) -> Part | None:
+    if split is None or split.labels is None:
+        return None
+    return Part(split.texts, split.labels, split.texts, split.origin, split.rows)
+
+
+def text_parts(recipe: Any) -> Parts:
+    """The texts of a recipe."""
+    splits = load_splits(recipe)
+    train = _text_part(splits.train)
+    assert train is not None, "load_splits asks for labels"
+    return Parts(train, _text_part(splits.validation), _text_part(splits.judged), splits.judged_name)
+
+
+def _image_part(split: ImageSplit | None) -> Part | None:
+    if split is None or split.labels is None:
+        return None
+    return Part(split.images, split.labels, split.names(), split.origin, split.rows)
+
+
+def image_parts(recipe: Any) -> Parts:
+    """The pictures of a recipe."""
+    splits = load_image_splits(recipe)
+    train = _image_part(splits.train)
+    assert train is not None, "load_image_splits asks for labels"
+    return Parts(train, _image_part(splits.validation), _image_part(splits.judged), splits.judged_name)
+
+
+# Task -> the examples of its recipes, and the estimator that they describe.
+PARTS: dict[str, Callable[[Any], Parts]] = {
+    "text-classification": text_parts,
+    "image-classification": image_parts,
+}
+ESTIMATORS: dict[str, Callable[[Any], Any]] = {
+    "text-classification": TextClassifier.from_recipe,
+    "image-classification": ImageClassifier.from_recipe,
+}
+
+
+def check_classifies(recipe: Any) -> None:
+    """Raises ConfigError where the recipe's task does not predict labels."""
+    if recipe.task not in PARTS:
+        raise ConfigError(
+            f"{recipe.task} does not predict labels", where="task", fix=nearest(recipe.task, list(PARTS))
+        )

@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.batching import TextBatch
+from glassformer.data.long_texts import Windows
 from glassformer.errors import CheckpointError, GlassformerError
-from glassformer.evaluate.predict import predict_rows
+from glassformer.evaluate.predict import pool_windows, predict_rows
 from glassformer.nn.pooling import AttentionPooling
 from glassformer.packing import Packing
 from glassformer.recipe import TrainConfig
@@ -132,10 +133,14 @@ def on_features(
     model: Any,
     stream: TextStream,
     objective: Classification,
-    held: tuple[Any, np.ndarray] | None,
+    held: tuple[Windows, np.ndarray] | None,
     batch_tokens: int,
+    how: str = "mean",
 ) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """The same training on features: its batches, its loss, and the logits of the held-out texts (None: no such)."""
+    """The same training on features: its batches, its loss, and the logits of the held-out texts (None: no such).
+
+    ``how``: the logits of a text in several windows are their "mean" or their "max".
+    """
 
     def prepare(table: Any) -> Tensor:
         return features_of(model, table, batch_tokens=batch_tokens, device=stream.device)
@@ -145,10 +150,12 @@ def on_features(
     head = HeadClassification(o.targets, o.weights, o.label_smoothing)
     if held is None:
         return train, head, None
-    judged = prepare(held[0])
+    windows = held[0]
+    judged = prepare(windows.table)
 
     @torch.inference_mode()
     def logits() -> np.ndarray:
-        return model.classify(judged).float().cpu().numpy()
+        rows = model.classify(judged).float().cpu().numpy()
+        return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.texts, how)
 
     return train, head, logits

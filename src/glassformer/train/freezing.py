@@ -19,8 +19,14 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
     Raises:
         ConfigError: more layers than there are, or settings that exclude each other.
     """
-    count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]
     n = config.train_layers
+    if not hasattr(model.get_submodule("encoder"), "layers"):  # recurrent and convolutional classifiers
+        if n is not None or config.unfreeze_every or config.lora_rank:
+            raise ConfigError(
+                "this model has no encoder layers to freeze", where="train_layers", fix="Leave it out"
+            )
+        return
+    count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]
     if config.lora_rank and (n is not None or config.unfreeze_every):
         raise ConfigError(
             "lora_rank leaves the encoder as it is", where="train_layers", fix="Choose one of them"

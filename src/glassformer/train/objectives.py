@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +13,10 @@ from torch.nn import functional as F
 from glassformer.config import nearest
 from glassformer.data.batching import TextBatch
 from glassformer.data.image_batching import ImageBatch
+from glassformer.data.masking import MaskedBatch
+from glassformer.data.pair_batches import PairBatch
 from glassformer.errors import ConfigError
+from glassformer.nn.cross_entropy import linear_cross_entropy
 
 
 @dataclass
@@ -124,3 +128,45 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}
     weights = np.array([table[t] for t in targets.tolist()], dtype=np.float32)
     return weights / weights.mean()
+
+
+@dataclass
+class Translation:
+    """Cross-entropy of every target token under teacher forcing, with label smoothing; a sum over tokens."""
+
+    label_smoothing: float = 0.0
+
+    def __call__(self, model: nn.Module, batch: PairBatch) -> StepLoss:
+        memory = model.encode(batch.source, batch.source_packing)  # type: ignore[operator]
+        states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # [N, D]
+        weight, bias = model.output_layer()  # type: ignore[operator]
+        losses, said = linear_cross_entropy(states, weight, bias, batch.labels, self.label_smoothing)
+        return StepLoss(losses.sum(), int((said == batch.labels).sum()), len(losses))
+
+
+@dataclass
+class MaskedWords:
+    """Cross-entropy of the masked tokens, computed at their rows only, plus that of the next sentence.
+
+    The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``, Devlin et al.'s sum of
+    two means once the loop has divided.
+    """
+
+    def __call__(self, model: nn.Module, batch: MaskedBatch) -> StepLoss:
+        losses, said, strange = masked_losses(model, batch)
+        total = losses.sum()
+        if strange is not None:
+            total = total + strange.mean() * len(losses)
+        return StepLoss(total, int((said == batch.labels).sum()), len(losses))
+
+
+def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None]:
+    """``[K]`` losses of the masked tokens, ``[K]`` the most probable ones, and ``[B]`` losses of the next sentence."""
+    x = model.encoder(model.embeddings(batch.ids, batch.packing, batch.segments), batch.packing)  # [N, D]
+    hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]
+    table = model.embeddings.tokens.weight
+    losses, said = linear_cross_entropy(hidden, table, model.mlm.bias, batch.labels)
+    if batch.strangers is None or model.nsp is None:
+        return losses, said, None
+    logits = model.nsp(model.pooling(x, batch.packing)).float()  # [B, 2]
+    return losses, said, F.cross_entropy(logits, batch.strangers, reduction="none")

@@ -151,7 +151,7 @@ def decays(name: str, weight: Tensor) -> bool:
 
 def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
     """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less."""
-    if name.startswith("embeddings."):
+    if name.startswith(("embeddings.", "target_embeddings.")):
         return config.layer_decay ** (num_layers + 1) * config.embedding_lr
     depth = _depth(name)
     return 1.0 if depth is None else config.layer_decay ** (num_layers - depth)

@@ -1,0 +1,63 @@
+"""Translators on disk: ``config.json`` under a ``model_type`` of our own, and ``model.safetensors``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.config import build, to_dict
+from glassformer.errors import CheckpointError
+from glassformer.models.seq2seq import TransformerConfig, TransformerSeq2Seq
+from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
+
+KINDS: dict[str, tuple[type, type]] = {
+    "glassformer-transformer": (TransformerConfig, TransformerSeq2Seq),
+    "glassformer-rnn": (RecurrentConfig, RecurrentSeq2Seq),
+}
+
+
+def save_seq2seq(model: Any, folder: str | Path) -> None:
+    """Write ``config.json`` and the weights into an existing folder; a shared table is written once."""
+    folder = Path(folder)
+    kind = next(name for name, (_, cls) in KINDS.items() if isinstance(model, cls))
+    settings = {"model_type": kind, "architecture": to_dict(model.config)}
+    text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    write_tensors(folder, {name: p.detach().float() for name, p in model.named_parameters()})
+
+
+def load_seq2seq(folder: str | Path) -> Any:
+    """The model in a folder, in fp32, in evaluation mode.
+
+    Raises:
+        CheckpointError: another kind of model, missing, unexplained or wrongly shaped tensors (named).
+    """
+    folder = Path(folder)
+    settings = read_json(folder / "config.json")
+    kind = settings.get("model_type")
+    if kind not in KINDS:
+        raise CheckpointError(
+            f"model_type {kind!r} is no translator",
+            where=f"{folder}/config.json",
+            fix=f"Known: {', '.join(KINDS)}",
+        )
+    config_class, model_class = KINDS[kind]
+    model = model_class(build(config_class, settings.get("architecture", {}), f"{folder}/config.json"))
+    own, tensors = dict(model.named_parameters()), read_tensors(folder)
+    for what, names in (
+        ("missing", own.keys() - tensors.keys()),
+        ("unexplained", tensors.keys() - own.keys()),
+    ):
+        if names:
+            raise CheckpointError(f"{what} tensors: {', '.join(sorted(names)[:6])}", where=str(folder))
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            raise CheckpointError(
+                f"{name} is {tuple(tensor.shape)}, config.json says {tuple(own[name].shape)}",
+                where=str(folder),
+            )
+        own[name].data.copy_(tensor)
+    return model.eval()

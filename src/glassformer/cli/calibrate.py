@@ -1,0 +1,71 @@
+"""``glassformer calibrate``: make a run's model as sure as it should be, and choose its threshold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.evaluate import check_run
+from glassformer.cli.output import note, say, say_json, show_table
+from glassformer.config import nearest
+from glassformer.errors import ConfigError
+
+METRICS = ("accuracy", "macro_f1", "f1")
+
+
+def show_calibration(found: dict[str, Any], run: Path) -> None:
+    """What was chosen, and the figures before and after on each split."""
+    from glassformer.report.wording import decimal, digits_for, interval, percent
+
+    rows = []
+    for name, split in found["splits"].items():
+        digits = digits_for(split["before"]["n"])
+        for side in ("before", "after"):
+            s = split[side]
+            rows.append([
+                f"{name}, {side}", percent(s["ece"], 2), interval(s["ece_interval"], 2), decimal(s["log_loss"], 4),
+                percent(s["accuracy"], digits), percent(s["macro_f1"], digits),
+            ])  # fmt: skip
+    columns = ("", "calibration error", "95 % interval", "log loss", "accuracy", "macro-F1")
+    show_table(f"temperature {found['temperature']:.4f}", columns, rows, right=columns[1:])
+    if found["threshold"] is not None:
+        say(f"threshold on {found['classes'][1]!r}: {found['threshold']:.4f}, for the best {found['metric']}")
+    if found["at_bound"]:
+        note(
+            "the temperature is at the end of the range looked at: the model is far from calibrated, or the data few"
+        )
+    say(f"saved with the model: {run / 'model'}")
+    say(f"report: {run / 'report.html'}")
+
+
+def calibrate_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Labelled texts to choose by, instead of the run's validation split."
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METRIC", help=f"With two classes: also a threshold, for the best {', '.join(METRICS)}."
+        ),
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
+    ] = False,
+) -> None:
+    """Choose temperature and threshold on validation data and save them with the model."""
+    if threshold is not None and threshold not in METRICS:
+        raise ConfigError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
+    from glassformer.study.calibration import calibrate_run
+
+    folder = check_run(run)
+    found = calibrate_run(folder, data, threshold, say=(lambda line: None) if json else say)  # type: ignore[arg-type]
+    if json:
+        say_json(found)
+    else:
+        show_calibration(found, folder)

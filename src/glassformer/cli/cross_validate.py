@@ -1,0 +1,110 @@
+"""``glassformer cross-validate``: k trainings of a recipe; every example is judged once, by a model new to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.output import say, show_table
+from glassformer.cli.train import choose_recipe
+from glassformer.errors import GlassformerError
+from glassformer.recipe import recipe_names
+
+RUNS = Path("runs")
+
+
+def recipe_for_folds(
+    recipe: str | None, text: str | None, model: str | None, data: str | None, settings: Sequence[str]
+) -> Any:
+    """The recipe that the arguments mean; of texts of one's own, all go into the folds."""
+    chosen = choose_recipe(recipe, text, model=model, data=data, settings=settings)
+    if text:
+        chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))
+    return chosen
+
+
+def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
+    """Run the folds in ``folder`` with a progress bar; see ``study.folds.cross_validate``."""
+    from glassformer.study.folds import cross_validate
+    from glassformer.train.callbacks import Interrupted, Progress
+
+    try:
+        return cross_validate(recipe, folder, folds, say=say, callbacks=[Progress(sys.stdout)])
+    except (KeyboardInterrupt, Interrupted):
+        raise Interrupted("interrupted; give the same command to go on") from None
+    except GlassformerError:
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
+
+
+def show_folds(metrics: dict[str, Any], folder: Path) -> None:
+    """A row a fold, their mean and scatter, and the figures of all answers together."""
+    from glassformer.report.wording import bounds, count, decimal, digits_for, duration, percent
+
+    scores, digits = metrics["test"], digits_for(metrics["test"]["n"])
+    columns = ("fold", "examples", "accuracy", "macro-F1", "log loss", "time")
+    rows = [
+        [f["fold"] + 1, count(f["n"]), percent(f["accuracy"], digits), percent(f["macro_f1"], digits),
+         decimal(f["log_loss"], 4), duration(f["seconds"])] for f in metrics["folds"]
+    ]  # fmt: skip
+    over = metrics["over_folds"]
+    rows.append([
+        "mean (SD)", "", f"{percent(over['accuracy']['mean'], 2)} ({100 * over['accuracy']['sd']:.2f})",
+        f"{percent(over['macro_f1']['mean'], 2)} ({100 * over['macro_f1']['sd']:.2f})",
+        decimal(over["log_loss"]["mean"], 4), "",
+    ])  # fmt: skip
+    show_table("out-of-fold", columns, rows, right=columns[1:])
+    say(
+        f"all {scores['n']:,} answers: accuracy {percent(scores['accuracy'], digits)}, "
+        f"95 % interval {bounds(scores, 'accuracy')}"
+    )
+    say(f"predictions: {folder / 'predictions.csv'}")
+    say(f"report: {folder / 'report.html'}")
+
+
+Recipe = Annotated[
+    str | None,
+    typer.Argument(metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."),
+]
+Text = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Labelled texts instead of a recipe; all go into the folds."),
+]
+Model = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Weights or architecture instead of the recipe's.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change any key of the recipe; may be repeated."),
+]
+Data = Annotated[
+    str | None, typer.Option(metavar="PATH", help="A named data set or path instead of the recipe's.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="The folder; a finished fold in it is kept.", show_default="runs/NAME-folds"
+    ),
+]
+Folds = Annotated[int, typer.Option(metavar="K", help="Number of folds.")]
+
+
+def cross_validate_command(
+    recipe: Recipe = None,
+    text: Text = None,
+    model: Model = None,
+    settings: Settings = None,
+    data: Data = None,
+    out: Out = None,
+    folds: Folds = 5,
+) -> None:
+    """Train and judge a recipe k times on parts of its training examples: mean, spread, out-of-fold predictions."""
+    chosen = recipe_for_folds(recipe, text, model, data, settings or ())
+    folder = out or RUNS / f"{chosen.name or 'run'}-folds"
+    show_folds(cross_validate(chosen, folder, folds), folder)

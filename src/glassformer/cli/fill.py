@@ -1,0 +1,44 @@
+"""``glassformer fill``: the words that a masked language model puts where a text says [MASK]."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.cli.output import one_line
+from glassformer.cli.translate import load_kind
+from glassformer.errors import ConfigError
+
+
+def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
+    """For each text and each [MASK] in it the best words with their probabilities.
+
+    Raises:
+        InputError: no such model, one of another kind, or a text without [MASK].
+    """
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
+    learner = load_kind(folder, "MaskedLM", "fill")
+    found = [learner.fill(text, top) for text in texts]
+    return [words if text.count("[MASK]") > 1 else [words] for text, words in zip(texts, found, strict=True)]
+
+
+def fill_command(
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved masked language model."),
+    ],
+    given: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="Texts with [MASK] for what is to guess.")
+    ],
+    top: Annotated[int, typer.Option(metavar="N", help="Words for each [MASK].")] = 5,
+) -> None:
+    """Guess hidden words: one line for each [MASK] with word and probability."""
+    for text, masks in zip(given, fill(run, given, top), strict=True):
+        typer.echo(one_line(text))
+        for words in masks:
+            typer.echo("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))

@@ -1,0 +1,49 @@
+"""``glassformer report``: write the page of a run, a study, a cross-validation or a label review anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.cli.output import say
+from glassformer.errors import ConfigError
+
+
+def report(folder: str | Path) -> list[Path]:
+    """The pages that the folder has the figures for, written anew from its files.
+
+    Raises:
+        ConfigError: there is nothing to report.
+        DataError: a damaged file, which is named.
+    """
+    from glassformer.report.html import write_report
+    from glassformer.report.review import write_review_page
+    from glassformer.report.study import write_study_report
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(
+            "no such folder", where=str(folder), fix="Name the --out of train, compare or cross-validate"
+        )
+    kinds = {
+        "results.json": write_study_report,
+        "metrics.json": write_report,
+        "review.json": write_review_page,
+    }
+    pages = [write(folder) for name, write in kinds.items() if (folder / name).is_file()]
+    if not pages:
+        fix = "Is it a run, and did it end?"
+        raise ConfigError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
+    return pages
+
+
+def report_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN|STUDY", help="The folder of a run, a study or folds.")
+    ],
+) -> None:
+    """Write report.html anew from the files of a run, a study, a cross-validation or a label review."""
+    for page in report(folder):
+        say(f"report: {page}")

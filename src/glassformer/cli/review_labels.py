@@ -1,0 +1,82 @@
+"""``glassformer review-labels``: which labels are probably wrong?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.cross_validate import (
+    RUNS,
+    Data,
+    Folds,
+    Model,
+    Out,
+    Settings,
+    Text,
+    cross_validate,
+    recipe_for_folds,
+)
+from glassformer.cli.output import excerpt, say, show_table
+from glassformer.errors import ConfigError
+
+SHOWN = 10  # suggestions on the terminal
+
+
+def show_review(found: dict[str, Any], folder: Path) -> None:
+    """How many labels look wrong, and the first of them."""
+    from glassformer.report.wording import percent
+
+    say(
+        f"{found['suspicious']:,} of {found['n']:,} labels look wrong; "
+        f"the estimated share of wrong labels is {percent(found['noise'])}"
+    )
+    rows = [
+        [
+            s["rank"],
+            s["row"],
+            s["label"],
+            s["suggested"],
+            f"{s['label_probability']:.1%}",
+            excerpt(s["text"], 60),
+        ]
+        for s in found["suggestions"][:SHOWN]
+    ]
+    columns = ("rank", "row", "label", "probably", "P(label)", "text")
+    show_table("the most doubtful labels", columns, rows, right=("rank", "P(label)"))
+    say(f"{found['listed']:,} suggestions: {folder / 'review.csv'}")
+    say(f"page: {folder / 'review.html'}")
+
+
+def review_labels_command(
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="RECIPE|FOLDER", help="A recipe, or the folder of a finished cross-validation."
+        ),
+    ] = None,
+    text: Text = None,
+    model: Model = None,
+    settings: Settings = None,
+    data: Data = None,
+    out: Out = None,
+    folds: Folds = 5,
+    top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
+) -> None:
+    """Rank the labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
+    from glassformer.study.review import review
+
+    if top < 1:
+        raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
+    folder = Path(recipe) if recipe else None
+    if folder is not None and folder.is_dir():
+        if text or model or data or settings or out:
+            raise ConfigError(
+                "a finished cross-validation takes no other setting", where=recipe, fix="Give --top alone"
+            )
+    else:
+        chosen = recipe_for_folds(recipe, text, model, data, settings or ())
+        folder = out or RUNS / f"{chosen.name or 'run'}-folds"
+        cross_validate(chosen, folder, folds)
+    show_review(review(folder, top), folder)

@@ -1,0 +1,109 @@
+"""``glassformer vectors``: nearest words and analogies, from a run or a file of word vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glassformer.cli.output import say, say_json, show_table
+from glassformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glassformer.study.experiment import Run
+
+
+def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
+    """The nearest words to one word, or to ``a - b + c`` of three (king man woman).
+
+    Raises:
+        ConfigError: neither one nor three words.
+        InputError: no such vectors, or a word without one (the nearest are named).
+    """
+    from glassformer.vectors import Word2Vec
+
+    if len(words) not in (1, 3):
+        fix = "Give one word, or three for an analogy: king man woman is king - man + woman"
+        raise ConfigError(f"{len(words)} words", where="vectors", fix=fix)
+    vectors = Word2Vec.load(source)
+    return (
+        vectors.most_similar(words[0], count)
+        if len(words) == 1
+        else vectors.analogy(words[0], words[1], words[2], count)
+    )
+
+
+def convert(source: str | Path, out: Path) -> None:
+    """Write the vectors of a run or file in word2vec's format; ``.bin`` is binary.
+
+    Raises:
+        ConfigError: the file exists.
+    """
+    from glassformer.vectors import Word2Vec
+
+    if out.exists():
+        raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
+    Word2Vec.load(source).save_word2vec_format(out)
+
+
+def vectors_command(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|FILE", help="A run folder, or a file in word2vec's format, text or binary."
+        ),
+    ],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="WORD...", help="One word, or three: king man woman asks for king - man + woman."
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option(metavar="N", min=1, help="How many words are shown.")] = 10,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all vectors there instead; .bin is binary.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+) -> None:
+    """Nearest words, analogies, and word2vec's files."""
+    if out is not None:
+        convert(source, out)
+        say(f"vectors: {out}")
+        return
+    found = look_up(source, words or [], count)
+    if json:
+        say_json([{"word": word, "cosine": cosine} for word, cosine in found])
+        return
+    for word, cosine in found:
+        typer.echo(f"{word}\t{cosine:.4f}")
+
+
+def show_vectors_run(run: Run, recipe: Any) -> None:
+    """A finished run of word vectors on the terminal."""
+    metrics = run.metrics
+    show_tests(f"{recipe.name}: {metrics['words_per_second']:,.0f} words/s", metrics["tests"])
+    for what in ("neighbours", "analogies"):
+        rows = [[asked, ", ".join(word for word, _ in near)] for asked, near in metrics[what].items()]
+        if rows:
+            show_table(what, ("asked", "nearest"), rows)
+    norms = [
+        [when, f"{n['mean']:.3f}", f"{n['min']:.3f}", f"{n['max']:.3f}"]
+        for when, n in metrics["norms"].items()
+    ]
+    show_table(
+        "length of the vectors",
+        ("", "mean", "smallest", "largest"),
+        norms,
+        right=("mean", "smallest", "largest"),
+    )
+    say(f"model: {run.folder / 'model'}")
+    say(f"report: {run.report}")
+
+
+def show_tests(title: str, tests: dict[str, Any]) -> None:
+    """A line for each test of word vectors."""
+    from glassformer.report.vectors import test_rows
+
+    show_table(title, ("test", "figure", "of"), test_rows(tests))

@@ -1,0 +1,234 @@
+"""BERT's two tasks (Devlin et al., 2019): guess hidden tokens, and tell whether one segment follows another.
+
+15 % of the tokens are to be guessed. Of these 80 % become [MASK], 10 % a random token, 10 % stay: the model cannot know
+which tokens it will be asked for. Masks are drawn anew in each epoch and depend on seed, epoch and batch alone, so
+a resumed training meets the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from glassformer.data.batching import BatchSettings, cut, grouped, training_batches
+from glassformer.data.text import SPECIAL_TOKENS, TokenTable, clean_text, starts_of
+from glassformer.errors import DataError
+from glassformer.packing import Packing
+
+MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stays
+SHORTEST = 8  # tokens: a shorter remainder of a cut text is left out
+SENTENCE_ENDS = (".", "!", "?")
+
+
+@dataclass(frozen=True)
+class MaskSettings:
+    """How tokens are chosen and what they become."""
+
+    mask_id: int
+    special: np.ndarray  # bool [V]: never chosen, never drawn
+    continues: np.ndarray  # bool [V]: a piece that goes on with the word before it
+    share: float = 0.15
+    whole_words: bool = False
+
+    @staticmethod
+    def of(tokenizer: Tokenizer, share: float = 0.15, whole_words: bool = False) -> MaskSettings:
+        """For a WordPiece or word vocabulary.
+
+        Raises:
+            DataError: it has no [MASK].
+        """
+        mask_id = tokenizer.token_to_id("[MASK]")
+        if mask_id is None:
+            raise DataError(
+                "the vocabulary lacks [MASK]", where="tokenizer", fix="Use BERT's, or train one here"
+            )
+        size = tokenizer.get_vocab_size()
+        special, continues = np.zeros(size, bool), np.zeros(size, bool)
+        for token, index in tokenizer.get_vocab().items():
+            special[index] = token in SPECIAL_TOKENS
+            continues[index] = token.startswith("##")
+        return MaskSettings(mask_id, special, continues, share, whole_words)
+
+
+def mask_tokens(
+    ids: np.ndarray, settings: MaskSettings, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens as the model reads them, and the rows that it is asked for; at least one where one can be.
+
+    Args:
+        ids: ``[N]``, special tokens among them.
+
+    Returns:
+        ``[N]`` ids, and ``[K]`` rising row numbers; what stood there is ``ids[rows]``.
+    """
+    eligible = ~settings.special[ids]
+    if settings.whole_words:
+        heads = eligible & ~(settings.continues[ids] & np.concatenate([[False], eligible[:-1]]))
+        word = np.cumsum(heads) - 1  # the number of the word that each eligible token is in
+        drawn = rng.random(int(heads.sum())) < settings.share
+        chosen = eligible & (drawn[word] if len(drawn) else False)
+    else:
+        chosen = eligible & (rng.random(len(ids)) < settings.share)
+    if not chosen.any() and eligible.any():
+        chosen[rng.choice(np.flatnonzero(eligible))] = True
+    rows = np.flatnonzero(chosen)
+    fate = rng.random(len(rows))
+    words = np.flatnonzero(~settings.special)
+    read = ids.copy()
+    read[rows[fate < MASKED]] = settings.mask_id
+    random = rows[(fate >= MASKED) & (fate < MASKED + RANDOM)]
+    read[random] = words[rng.integers(0, len(words), len(random))]
+    return read, rows
+
+
+# --- texts to chunks --------------------------------------------------------------------------
+
+
+def chunk_texts(
+    tokenizer: Tokenizer, texts: Sequence[str], length: int, clean: Any = "none", block: int = 2048
+) -> TokenTable:
+    """Texts as token ids without special tokens, longer ones in several rows of at most ``length``.
+
+    Raises:
+        DataError: no text has a token.
+    """
+    parts: list[list[int]] = []
+    for start in range(0, len(texts), block):
+        cleaned = [clean_text(text, clean) for text in texts[start : start + block]]
+        for encoding in tokenizer.encode_batch_fast(cleaned, add_special_tokens=False):
+            ids = encoding.ids
+            pieces = [ids[i : i + length] for i in range(0, len(ids), length)]
+            parts += [p for i, p in enumerate(pieces) if i == 0 or len(p) >= SHORTEST]
+    if not parts:
+        raise DataError("no text has a token", where="texts", fix="Give texts with words")
+    lengths = np.array([len(p) for p in parts], np.int64)
+    ids = np.fromiter(chain.from_iterable(parts), np.int32)
+    return TokenTable(ids, starts_of(lengths), None, np.zeros(len(parts), bool))
+
+
+# --- batches ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """A packed batch with the rows to guess."""
+
+    ids: Tensor  # [N] as the model reads them
+    segments: Tensor | None  # [N]
+    packing: Packing
+    rows: Tensor  # [K] which rows are asked for
+    labels: Tensor  # [K] what stood there
+    strangers: (
+        Tensor | None
+    )  # [B] 1 where the second segment does not follow the first, as the Hub numbers it
+    index: np.ndarray
+
+
+@dataclass(frozen=True)
+class MaskedStream:
+    """The batches of every epoch from a table of chunks; an example is one token to guess."""
+
+    table: TokenTable
+    masks: MaskSettings
+    frame: tuple[int, int]  # [CLS], [SEP]
+    ends: tuple[int, ...]  # tokens that end a sentence
+    max_length: int
+    settings: BatchSettings
+    accumulate: int
+    seed: int
+    device: torch.device
+    next_sentence: bool = False
+
+    @property
+    def examples(self) -> int:
+        """Tokens to guess in an epoch, as expected: the loss is their mean, whatever batch they are in."""
+        return max(1, round(self.masks.share * len(self.table.ids)))
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Of the framed chunks."""
+        return self.table.lengths + (3 if self.next_sentence else 2)
+
+    def steps(self, epoch: int) -> list:
+        """The optimiser steps of an epoch, each a list of (epoch, chunk numbers)."""
+        batches = training_batches(self.lengths, self.settings, self.seed, epoch)
+        return list(grouped([(epoch, index) for index in batches], self.accumulate))  # type: ignore[arg-type]
+
+    def in_order(self, batch_tokens: int) -> list:
+        """All chunks once, longest first, under the masks of epoch -1: for judging."""
+        order = np.argsort(-self.lengths, kind="stable")
+        return [(-1, index) for index in cut(order, self.lengths, BatchSettings(0, batch_tokens))]
+
+    def pack(self, index: tuple[int, np.ndarray]) -> MaskedBatch:
+        """One packed batch under the masks of its epoch."""
+        epoch, chosen = index
+        rng = np.random.default_rng([self.seed, epoch + 1, len(chosen), *map(int, chosen[:4])])
+        cls, sep = self.frame
+        sequences, segments, strangers = [], [], []
+        for i in chosen.tolist():
+            ids = self.table[i]
+            if not self.next_sentence:
+                sequences.append(np.concatenate([[cls], ids, [sep]]))
+                continue
+            first, second, strange = self._pair(ids, i, rng)
+            sequences.append(np.concatenate([[cls], first, [sep], second, [sep]]))
+            segments.append(np.repeat([0, 1], [len(first) + 2, len(second) + 1]))
+            strangers.append(strange)
+        ids = np.concatenate(sequences).astype(np.int64)
+        read, rows = mask_tokens(ids, self.masks, rng)
+        packing = Packing(tuple(map(len, sequences)), self.device)
+        return MaskedBatch(
+            torch.from_numpy(read).to(self.device),
+            torch.from_numpy(np.concatenate(segments)).to(self.device) if segments else None,
+            packing,
+            torch.from_numpy(rows).to(self.device),
+            torch.from_numpy(ids[rows]).to(self.device),
+            torch.tensor(strangers, device=self.device) if strangers else None,
+            chosen,
+        )
+
+    def _pair(self, ids: np.ndarray, i: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+        """A chunk in two, at the end of a sentence where it has one; half of the seconds come from another chunk."""
+        place = self._break(ids, rng)
+        first, second = ids[:place], ids[place:]
+        if len(self.table) > 1 and (rng.random() < 0.5 or not len(second)):
+            other = int(rng.integers(0, len(self.table) - 1))
+            stranger = self.table[other + (other >= i)]
+            second = stranger[self._break(stranger, rng) :] if len(stranger) > 1 else stranger
+            return first, second[: self.max_length - 3 - len(first)], 1
+        return first, second, 0
+
+    def _break(self, ids: np.ndarray, rng: np.random.Generator) -> int:
+        """After which token a chunk is cut: both sides keep one where there are two."""
+        ends = np.flatnonzero(np.isin(ids[:-1], self.ends)) + 1
+        if len(ends):
+            return int(rng.choice(ends))
+        return max(1, len(ids) // 2)
+
+
+def masked_stream(
+    table: TokenTable, tokenizer: Tokenizer, masks: MaskSettings, max_length: int, settings: BatchSettings,
+    accumulate: int, seed: int, device: torch.device, next_sentence: bool,
+) -> MaskedStream:  # fmt: skip
+    """A stream with the tokenizer's own frame and sentence ends.
+
+    Raises:
+        DataError: the vocabulary lacks [CLS] or [SEP].
+    """
+    cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    if cls is None or sep is None:
+        raise DataError(
+            "the vocabulary lacks [CLS] or [SEP]", where="tokenizer", fix="Use BERT's, or train one here"
+        )
+    found = [tokenizer.token_to_id(mark) for mark in SENTENCE_ENDS]
+    ends = tuple(i for i in found if i is not None)
+    return MaskedStream(
+        table, masks, (cls, sep), ends, max_length, settings, accumulate, seed, device, next_sentence
+    )

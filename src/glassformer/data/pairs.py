@@ -1,0 +1,270 @@
+"""Pairs of texts: a sentence and its translation, by name (``multi30k``) or from any file of two columns.
+
+A path is a table (CSV, TSV, JSONL, Parquet), a folder with one table a split, or a pair of plain files of one
+sentence a line, named by what they share: ``corpus`` with ``corpus.en`` and ``corpus.de`` beside it, or
+a folder with ``train.en`` and ``train.de``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.config import nearest
+from glassformer.data.checks import check_texts
+from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
+from glassformer.data.sources import data_folders, split_files
+from glassformer.data.tables import READERS, Table, read_table, read_utf8
+from glassformer.errors import DataError
+
+SOURCE_COLUMNS = ("source", "src", "en", "english")
+TARGET_COLUMNS = ("target", "tgt", "translation", "de", "german")
+
+
+@dataclass(frozen=True)
+class PairSplit:
+    """Texts and their translations in file order."""
+
+    source: list[str]
+    target: list[str]
+    origin: str  # file, for messages
+    rows: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def select(self, indices: Sequence[int]) -> PairSplit:
+        """The pairs at ``indices``, in that order."""
+        return PairSplit(
+            [self.source[i] for i in indices],
+            [self.target[i] for i in indices],
+            self.origin,
+            None if self.rows is None else [self.rows[i] for i in indices],
+        )
+
+
+@dataclass(frozen=True)
+class PairDataset:
+    """The splits of one data set, among ``train``, ``validation`` and ``test``, and what its columns are called."""
+
+    name: str
+    splits: dict[str, PairSplit]
+    columns: tuple[str, str]
+    description: str = ""
+
+
+@dataclass(frozen=True)
+class PairSource:
+    """A named data set of pairs."""
+
+    description: str
+    licence: str
+    folder: str  # below a data folder
+    columns: tuple[str, ...]  # the languages that it has
+
+
+PAIR_SOURCES = {
+    "multi30k": PairSource(
+        "Multi30k (Elliott et al., 2016): 29,000 + 1,014 + 1,000 captions of pictures in English, German, French "
+        "and Czech; the test split is test_2016_flickr",
+        "no licence file; research use with citation",
+        "multi30k",
+        ("en", "de", "fr", "cs"),
+    ),
+}
+
+
+def check_both(
+    source: Sequence[str], target: Sequence[str], where: str = "fit"
+) -> tuple[list[str], list[str]]:
+    """Both sides as lists of strings.
+
+    Raises:
+        DataError: a missing, empty or wrongly typed text on either side (its place is named), or unequal numbers.
+    """
+    if target is None:
+        raise DataError("the target side is missing", where=where, fix="Give source and target texts")
+    left, right = check_texts(source, "source"), check_texts(target, "target")
+    if len(left) != len(right):
+        raise DataError(
+            f"{len(left)} source texts but {len(right)} target texts",
+            where=where,
+            fix="Text i of one side is the translation of text i of the other",
+        )
+    return left, right
+
+
+def load_pairs(
+    source: str | Path,
+    *,
+    source_column: str | None = None,
+    target_column: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> PairDataset:
+    """A data set of pairs by name or path (see the top of this file).
+
+    Args:
+        source_column, target_column: columns of a table; None finds them by their usual names, or takes the
+            first and the second of two.
+        limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
+
+    Raises:
+        DataError: no such data set, file or column, a missing side (file and row named), unequal files.
+    """
+    if limit is not None and limit < 1:
+        raise DataError(f"{limit} pairs a split", where="limit", fix="Give 1 or more")
+    if not str(source):
+        raise DataError(
+            "no data set is named", where="source", fix=f"Give a path or: {', '.join(PAIR_SOURCES)}"
+        )
+    description = ""
+    if str(source) in PAIR_SOURCES:
+        known = PAIR_SOURCES[str(source)]
+        path, description = _named_folder(known), known.description
+    else:
+        path = Path(source).expanduser()
+    plain = _plain_files(path, source_column, target_column)
+    if plain is not None:
+        splits, columns = plain
+    else:
+        splits, columns = _from_tables(path, source_column, target_column)
+    if limit is not None:
+        splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
+    return PairDataset(str(source) if description else path.stem, splits, columns, description)
+
+
+def _named_folder(known: PairSource) -> Path:
+    for root in data_folders():
+        if (root / known.folder).is_dir():
+            return root / known.folder
+    raise DataError(
+        f"the data set {known.folder!r} is not on this machine",
+        where=known.folder,
+        fix=f"Put train.parquet, validation.parquet and test.parquet with columns {', '.join(known.columns)} into a "
+        f"folder {known.folder!r} and set GLASSFORMER_DATA to the folder around it",
+    )
+
+
+def _limited(split: PairSplit, limit: int, seed: int) -> PairSplit:
+    if len(split) <= limit:
+        return split
+    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
+    return split.select(np.sort(chosen).tolist())
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def _from_tables(
+    path: Path, source_column: str | None, target_column: str | None
+) -> tuple[dict[str, PairSplit], tuple[str, str]]:
+    if path.is_dir():
+        files = split_files(path)
+        if not files:
+            raise DataError("no table named train, validation or test", where=str(path))
+    elif path.exists() or path.suffix.lower() in READERS:
+        files = {"train": [path]}
+    else:
+        hint = nearest(str(path), list(PAIR_SOURCES))
+        raise DataError(
+            f"no file, folder or named data set of pairs {str(path)!r}", fix=f"Check the path. {hint}"
+        )
+    splits, columns = {}, ("", "")
+    for name, parts in choose_splits(files, None, str(path)).items():
+        left: list[str] = []
+        right: list[str] = []
+        tables = [read_table(part) for part in parts]
+        for table in tables:
+            columns = find_columns(table, source_column, target_column)
+            left += _side(table, columns[0])
+            right += _side(table, columns[1])
+        rows = tables[0].rows if len(tables) == 1 else None
+        splits[name] = PairSplit(left, right, " + ".join(t.origin for t in tables), rows)
+    return splits, columns
+
+
+def _side(table: Table, column: str) -> list[str]:
+    try:
+        return check_texts(table.read(column), table.origin, table.rows)
+    except DataError as error:
+        raise DataError(f"column {column!r}: {error.what}", where=error.where, fix=error.fix) from None
+
+
+def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
+    """The two columns of a table.
+
+    Raises:
+        DataError: a column that is not there, one column only, or more of them and none with a usual name.
+    """
+    for wanted in filter(None, (source, target)):
+        if wanted not in table.names:
+            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
+    if source is not None and source == target:
+        raise DataError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
+    free = [name for name in table.names if name not in (source, target)]
+    found = []
+    for wanted, usual in ((source, SOURCE_COLUMNS), (target, TARGET_COLUMNS)):
+        by_name = [name for name in free if name.lower() in usual]
+        found.append(wanted or (by_name[0] if len(by_name) == 1 else None))
+    if None in found and len(table.names) == 2:
+        if source is None and target is None:
+            found = list(table.names)
+        else:
+            found = [name or free[0] for name in found]
+    if found[0] is None or found[1] is None or found[0] == found[1]:
+        raise DataError(
+            "two columns are wanted, a text and its translation"
+            if len(table.names) > 1
+            else "a side is missing: the table has one column",
+            where=table.origin,
+            fix=f"Name them with source_column and target_column: {', '.join(table.names)}",
+        )
+    return found[0], found[1]
+
+
+# --- plain files ------------------------------------------------------------------------------
+
+
+def _plain_files(
+    path: Path, source_column: str | None, target_column: str | None
+) -> tuple[dict[str, PairSplit], tuple[str, str]] | None:
+    """``NAME.en`` beside ``NAME.de``: one sentence a line. None: there are no such files."""
+    left, right = source_column or "en", target_column or "de"
+    stems = {"train": path}
+    if path.is_dir():
+        names = {p.stem for p in path.glob(f"*.{left}")} | {p.stem for p in path.glob(f"*.{right}")}
+        found = {SPLIT_OF[name.lower()]: path / name for name in names if name.lower() in SPLIT_OF}
+        stems = {name: found[name] for name in SPLITS if name in found}
+    splits = {}
+    for name, stem in stems.items():
+        files = [stem.with_name(f"{stem.name}.{end}") for end in (left, right)]
+        there = [file for file in files if file.is_file()]
+        if not there:
+            return None
+        if len(there) == 1:
+            missing = next(file for file in files if file not in there)
+            raise DataError(
+                f"a side is missing: no {missing.name}", where=str(there[0]), fix="Put both files there"
+            )
+        splits[name] = _line_by_line(*files)
+    return (splits, (left, right)) if splits else None
+
+
+def _line_by_line(left: Path, right: Path) -> PairSplit:
+    sides = []
+    for file in (left, right):
+        lines = read_utf8(file).split("\n")
+        sides.append([line.rstrip("\r") for line in (lines[:-1] if not lines[-1] else lines)])
+    if len(sides[0]) != len(sides[1]):
+        raise DataError(
+            f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}",
+            where=str(left),
+            fix="Line i of one file is the translation of line i of the other",
+        )
+    rows = range(1, len(sides[0]) + 1)
+    texts = [check_texts(side, str(file), rows) for side, file in zip(sides, (left, right), strict=True)]
+    return PairSplit(texts[0], texts[1], str(left), rows)

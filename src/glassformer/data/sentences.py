@@ -1,0 +1,171 @@
+"""A corpus of sentences as word numbers, for word vectors: in memory or mapped from disk, of any size.
+
+    ids.npy  starts.npy  words.json                    sentence i is ids[starts[i]:starts[i + 1]]
+
+Words seen too seldom are left out; they take no place in a window.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+
+from glassformer.errors import DataError
+
+CHUNK = 10_000  # sentences turned into numbers at a time
+Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentences as numbers of words; the most frequent word is 0."""
+
+    ids: np.ndarray  # int32 [N], perhaps mapped from a file
+    starts: np.ndarray  # int64 [n + 1]
+    words: tuple[str, ...]  # [V]
+    counts: np.ndarray  # int64 [V], in this corpus
+    raw_words: int  # those left out counted too: what speeds are stated in
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def digest(self) -> str:
+        """A check sum of everything that training reads."""
+        digest = sha256("\n".join(self.words).encode())
+        for array in (self.starts, self.ids):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    @staticmethod
+    def open(folder: str | Path) -> Corpus:
+        """A corpus that ``read_corpus`` wrote, its ids mapped and not read.
+
+        Raises:
+            DataError: there is none, or it is damaged.
+        """
+        folder = Path(folder)
+        try:
+            ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
+            starts = np.load(folder / "starts.npy", allow_pickle=False)
+            about = json.loads((folder / "words.json").read_text(encoding="utf-8"))
+            words, counts = tuple(about["words"]), np.asarray(about["counts"], np.int64)
+            raw = int(about["raw_words"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"no whole corpus ({error})", where=str(folder), fix="Make it again with read_corpus"
+            ) from None
+        whole = ids.dtype == np.int32 and starts.dtype == np.int64 and len(starts) and starts[-1] == len(ids)
+        if not whole or len(words) != len(counts) or int(counts.sum()) != len(ids):
+            raise DataError(
+                "its files do not belong together", where=str(folder), fix="Make it again with read_corpus"
+            )
+        return Corpus(ids, starts, words, counts, raw)
+
+
+def read_corpus(
+    sentences: Sentences,
+    *,
+    min_count: int = 5,
+    max_words: int = 0,
+    folder: str | Path | None = None,
+) -> Corpus:
+    """Count the words, then number them.
+
+    Args:
+        sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of words.
+            They are gone through twice, so a generator will not do.
+        min_count: a word seen less often is left out.
+        max_words: words kept at most, the most frequent ones; 0: all.
+        folder: write the ids there and map them from the disk, for a corpus larger than memory.
+
+    Raises:
+        DataError: no sentence, no word frequent enough, something that is no text, or a file that cannot be read.
+    """
+    if not isinstance(sentences, str | Path) and iter(sentences) is sentences:
+        raise DataError(
+            "a generator can be read only once", where="sentences", fix="Give a list, or the path of a file"
+        )
+    counter: Counter[str] = Counter()
+    total = 0
+    for words in split_sentences(sentences):
+        counter.update(words)
+        total += 1
+    ranked = sorted(((n, w) for w, n in counter.items() if n >= min_count), key=lambda x: (-x[0], x[1]))
+    ranked = ranked[:max_words] if max_words else ranked
+    if not total or not counter:
+        raise DataError("no sentence holds a word", where="sentences", fix="Give sentences of words")
+    if len(ranked) < 2:
+        what = f"of {len(counter):,} words fewer than two are seen {min_count} times"
+        raise DataError(what, where="min_count", fix="Lower min_count or give more sentences")
+    words = tuple(w for _, w in ranked)
+    counts = np.array([n for n, _ in ranked], np.int64)
+    number = {w: i for i, w in enumerate(words)}
+    ids = _room(int(counts.sum()), folder)
+    lengths = np.zeros(total, np.int64)
+    place = row = 0
+    stream = split_sentences(sentences)
+    while chunk := list(islice(stream, CHUNK)):
+        rows = [[number[w] for w in sentence if w in number] for sentence in chunk]
+        flat = np.fromiter(chain.from_iterable(rows), np.int32)
+        if row + len(chunk) > total or place + len(flat) > len(ids):
+            raise DataError("they changed between two readings", where="sentences")
+        ids[place : place + len(flat)] = flat
+        lengths[row : row + len(chunk)] = [len(r) for r in rows]
+        place, row = place + len(flat), row + len(chunk)
+    lengths = lengths[lengths > 0]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    raw = counter.total()
+    if folder is None:
+        return Corpus(ids, starts, words, counts, raw)
+    assert isinstance(ids, np.memmap)
+    ids.flush()
+    folder = Path(folder)
+    np.save(folder / "starts.npy", starts, allow_pickle=False)
+    about = {"words": words, "counts": counts.tolist(), "raw_words": raw}
+    (folder / "words.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
+    return Corpus.open(folder)
+
+
+def _room(size: int, folder: str | Path | None) -> np.ndarray:
+    if folder is None:
+        return np.empty(size, np.int32)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    return np.lib.format.open_memmap(Path(folder) / "ids.npy", "w+", np.int32, (size,))
+
+
+def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
+    """The words of each sentence.
+
+    Raises:
+        DataError: a sentence is neither a string nor a list of strings, or the file is missing or not UTF-8.
+    """
+    lines = _lines(Path(sentences)) if isinstance(sentences, str | Path) else sentences
+    for i, sentence in enumerate(lines, 1):
+        if isinstance(sentence, str):
+            yield sentence.split()
+        elif isinstance(sentence, Sequence) and all(isinstance(w, str) for w in sentence):
+            yield sentence
+        else:
+            raise DataError(
+                f"sentence {i} is neither a text nor a list of words", where="sentences",
+                fix='Give ["a text", ...] or [["a", "text"], ...]',
+            )  # fmt: skip
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            yield from file
+    except (FileNotFoundError, IsADirectoryError):
+        raise DataError(
+            "no such file of sentences", where=str(path), fix="Give the path of a text file, or a list"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None

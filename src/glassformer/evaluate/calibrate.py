@@ -1,0 +1,170 @@
+"""Is a model as sure as it should be? Expected calibration error, temperature scaling, and the threshold.
+
+Guo et al. (2017): one number divides all logits, chosen by the log loss on validation data. It changes how sure
+the model says it is and, without a threshold, no answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.config import nearest
+from glassformer.errors import DataError, InputError, ShapeError
+from glassformer.evaluate.predict import softmax
+
+BINS = 15  # of the stated probability, as in the paper
+COLDEST, HOTTEST = 0.05, 20.0  # temperatures that are looked at
+Metric = Literal["accuracy", "macro_f1", "f1"]
+
+
+@dataclass(frozen=True)
+class Bin:
+    """The answers given with about one probability."""
+
+    low: float
+    high: float
+    n: int
+    confidence: float  # mean stated probability
+    accuracy: float
+
+
+def log_loss(logits: ArrayLike, targets: ArrayLike, temperature: float = 1.0) -> float:
+    """Mean negative log likelihood in nats, from logits ``[n, K]`` and class indices ``[n]``."""
+    z = np.asarray(logits, np.float64) / temperature
+    top = z.max(1, keepdims=True)
+    total = np.log(np.exp(z - top).sum(1)) + top[:, 0]
+    return float((total - z[np.arange(len(z)), np.asarray(targets)]).mean())
+
+
+def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
+    """The temperature with the lowest log loss, between ``COLDEST`` and ``HOTTEST``.
+
+    Args:
+        logits: [n, K] of data that the model was not trained on.
+        targets: [n] class indices.
+
+    Raises:
+        DataError: no example.
+        ShapeError: logits and targets do not fit.
+    """
+    from scipy.optimize import minimize_scalar
+
+    z, y = np.asarray(logits, np.float64), np.asarray(targets)
+    if z.ndim != 2 or y.shape != z.shape[:1]:
+        raise ShapeError(f"logits {z.shape} and targets {y.shape} do not fit")
+    if not len(y):
+        raise DataError("no example to calibrate on", where="calibrate")
+    # The loss is convex in the inverse temperature, and so has one valley in its logarithm.
+    found = minimize_scalar(
+        lambda log_t: log_loss(z, y, float(np.exp(log_t))),
+        bounds=(np.log(COLDEST), np.log(HOTTEST)), method="bounded", options={"xatol": 1e-7},
+    )  # fmt: skip
+    return float(np.exp(found.x))  # type: ignore[attr-defined]
+
+
+def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[Bin]:
+    """The reliability curve: bins of equal width of the largest probability; empty ones are left out.
+
+    Args:
+        probabilities: [n, K].
+        targets: [n] class indices.
+
+    Raises:
+        ShapeError: they do not fit.
+    """
+    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
+    if p.ndim != 2 or y.shape != p.shape[:1]:
+        raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit")
+    stated, right = p.max(1), p.argmax(1) == y
+    place = np.clip(np.ceil(stated * bins).astype(int) - 1, 0, bins - 1)  # (low, high], as in the paper
+    return [
+        Bin(k / bins, (k + 1) / bins, int(inside.sum()), float(stated[inside].mean()), float(right[inside].mean()))
+        for k in range(bins)
+        if (inside := place == k).any()
+    ]  # fmt: skip
+
+
+def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
+    """Expected calibration error: the gap between stated probability and accuracy, weighted by bin."""
+    found = reliability(probabilities, targets, bins)
+    return sum(b.n * abs(b.confidence - b.accuracy) for b in found) / max(sum(b.n for b in found), 1)
+
+
+def calibration_interval(
+    probabilities: ArrayLike, targets: ArrayLike, *, bins: int = BINS, resamples: int = 1000, seed: int = 0
+) -> list[float]:
+    """95 % bootstrap interval of the calibration error over draws of the examples.
+
+    The error is a sum of absolute gaps, so a resample is biased upwards by its own noise: the interval is the
+    basic one, reflected about the estimate, and cut at 0.
+    """
+    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
+    rng = np.random.default_rng(seed)
+    drawn = [calibration_error(p[i], y[i], bins) for i in rng.integers(0, len(y), (resamples, len(y)))]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    estimate = calibration_error(p, y, bins)
+    return [max(2 * estimate - high, 0.0), max(2 * estimate - low, 0.0)]
+
+
+def describe(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:
+    """Calibration error with its interval, log loss and the curve, ready for JSON."""
+    p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
+    chosen = p[np.arange(len(y)), y].clip(np.finfo(np.float64).eps)
+    return {
+        "n": len(y),
+        "ece": calibration_error(p, y),
+        "ece_interval": calibration_interval(p, y, resamples=resamples),
+        "log_loss": float(-np.log(chosen).mean()),
+        "curve": [asdict(b) for b in reliability(p, y)],
+    }
+
+
+def tune_threshold(
+    positive: ArrayLike, targets: ArrayLike, metric: Metric = "accuracy"
+) -> tuple[float, float]:
+    """The threshold on the second class's probability that serves a metric best, and its value.
+
+    Among equally good ones the nearest to 0.5; thresholds lie half-way between neighbouring probabilities.
+
+    Args:
+        positive: [n] probabilities of the second class.
+        targets: [n] class indices, 0 or 1.
+        metric: accuracy; macro_f1, in which both classes count the same; f1 of the second class.
+
+    Raises:
+        DataError: one class only.
+        InputError: an unknown metric.
+    """
+    p, y = np.asarray(positive, np.float64), np.asarray(targets)
+    if metric not in get_args(Metric):
+        raise InputError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
+    if set(np.unique(y).tolist()) != {0, 1}:
+        raise DataError("a threshold needs examples of both classes", where="threshold")
+    order = np.argsort(p, kind="stable")
+    values, n, positives = p[order], len(y), int(y.sum())
+    # Cut before position i: what stands from i on is called positive.
+    cuts = np.flatnonzero(np.r_[True, np.diff(values) > 0, True])
+    missed = np.r_[0, np.cumsum(y[order])][cuts]  # positives below the cut
+    hits = positives - missed
+    false = (n - cuts) - hits
+    right0 = cuts - missed
+    f1 = 2 * hits / np.maximum(2 * hits + false + missed, 1)
+    f0 = 2 * right0 / np.maximum(2 * right0 + false + missed, 1)
+    score = {"accuracy": (hits + right0) / n, "f1": f1, "macro_f1": (f0 + f1) / 2}[metric]
+    edges = np.r_[0.0, values, 1.0 if values[-1] < 1 else np.nextafter(values[-1], 2)]
+    thresholds = (edges[cuts] + edges[cuts + 1]) / 2
+    thresholds = np.where(
+        thresholds > edges[cuts], thresholds, edges[cuts + 1]
+    )  # neighbours too close for one
+    best = np.flatnonzero(score >= score.max() - 1e-12)
+    chosen = best[np.abs(thresholds[best] - 0.5).argmin()]
+    return float(thresholds[chosen]), float(score[chosen])
+
+
+def probabilities_of(logits: ArrayLike, temperature: float = 1.0) -> np.ndarray:
+    """``[n, K]`` rows that sum to 1."""
+    return softmax(np.asarray(logits), temperature)

@@ -1,0 +1,99 @@
+"""Which labels are probably wrong? Confident learning (Northcutt, Jiang and Chuang, 2021).
+
+It needs probabilities from a model that has not seen the example: out-of-fold ones. An example counts for class j
+where p(j) reaches the mean that examples labelled j get; counts off the diagonal are labels that look wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.errors import DataError, ShapeError
+
+
+@dataclass(frozen=True)
+class LabelReview:
+    """The outcome for n examples of K classes."""
+
+    quality: np.ndarray  # [n]: probability of the given label
+    suggested: np.ndarray  # [n]: the most probable class
+    suspicious: np.ndarray  # [n] bool
+    order: np.ndarray  # [n]: suspicious ones first, the least probable label first
+    joint: np.ndarray  # [K, K]: estimated share of examples with label i (row) whose class is j
+
+
+def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
+    """``[K, K]`` estimated counts of examples by label (row) and true class (column); a row sums to its label's.
+
+    Args:
+        labels: [n] class indices.
+        probabilities: [n, K], out-of-fold.
+
+    Raises:
+        ShapeError: they do not fit.
+        DataError: a class without an example.
+    """
+    y, p = _check(labels, probabilities)
+    n, classes = p.shape
+    count = np.bincount(y, minlength=classes)
+    thresholds = np.array([p[y == k, k].mean() for k in range(classes)])
+    over = p >= thresholds - 1e-6  # rounding must not drop an example that sits on the mean
+    confident = over.any(1)
+    # Over one threshold: that class. Over several: the most probable class, as cleanlab has it.
+    member = np.where(over.sum(1) > 1, p.argmax(1), over.argmax(1))
+    raw = np.zeros((classes, classes))
+    np.add.at(raw, (y[confident], member[confident]), 1)
+    np.fill_diagonal(raw, np.maximum(raw.diagonal(), 1))  # a class nobody is sure of keeps its own label
+    joint = raw / raw.sum(1, keepdims=True) * count[:, None]
+    return _rounded(joint * n / joint.sum(), count)
+
+
+def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
+    """Judge every label; errors as in ``confident_joint``.
+
+    Suspicious are, for each pair of label and class, as many examples as the joint says, those with the largest
+    margin between the two probabilities ("prune by noise rate"), unless the label is the most probable class.
+    """
+    y, p = _check(labels, probabilities)
+    n, classes = p.shape
+    joint = confident_joint(y, p)
+    suspicious = np.zeros(n, bool)
+    for i in range(classes):
+        of_class = np.flatnonzero(y == i)
+        for j in range(classes):
+            wanted = min(int(joint[i, j]), len(of_class) - 1)  # one example of a class always stays
+            if i != j and wanted > 0:
+                margin = p[of_class, j] - p[of_class, i]
+                suspicious[of_class[np.argsort(-margin, kind="stable")[:wanted]]] = True
+    suggested = p.argmax(1)
+    suspicious &= suggested != y
+    quality = p[np.arange(n), y]
+    order = np.lexsort((quality, ~suspicious))
+    return LabelReview(quality, suggested, suspicious, order, joint / n)
+
+
+def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    y, p = np.asarray(labels), np.asarray(probabilities, np.float64)
+    if p.ndim != 2 or p.shape[1] < 2 or y.shape != p.shape[:1]:
+        raise ShapeError(f"labels {y.shape} and probabilities {p.shape} do not fit")
+    if not len(y) or not np.isfinite(p).all():
+        raise DataError("no probabilities, or not finite ones", where="review-labels")
+    absent = np.flatnonzero(np.bincount(y, minlength=p.shape[1])[: p.shape[1]] == 0)
+    if len(absent) or y.max() >= p.shape[1]:
+        raise DataError(
+            f"class {int(absent[0]) if len(absent) else int(y.max())} has no example or no column"
+        )
+    return y.astype(np.int64), p
+
+
+def _rounded(joint: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Whole numbers whose rows sum to ``count``: what rounding gained or lost goes where it changes least."""
+    out = joint.round().astype(np.int64)
+    for i, row in enumerate(joint):
+        while missing := int(count[i] - out[i].sum()):
+            sign = 1 if missing > 0 else -1
+            out[i, np.argsort(row - out[i])[::-sign][: abs(missing)]] += sign
+    return out

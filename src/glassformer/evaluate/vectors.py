@@ -1,0 +1,219 @@
+"""Judging word vectors: similarity against people's, analogies, nearest words (Mikolov et al., 2013)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
+from glassformer.errors import DataError
+
+MOST_FREQUENT = 30_000  # words that may answer an analogy, as usual in the field
+AT_ONCE = 1_024  # analogies
+
+Question = tuple[str, str, str, str]  # a is to b as c is to d: man king woman queen
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two words and how alike people find them."""
+
+    first: str
+    second: str
+    score: float
+
+
+def unit_rows(vectors: np.ndarray) -> np.ndarray:
+    """Rows of length 1, fp32; a row of zeros stays."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors / np.where(norms == 0.0, 1.0, norms)).astype(np.float32)
+
+
+def nearest_rows(
+    units: np.ndarray, query: np.ndarray, count: int, without: Sequence[int] = ()
+) -> list[tuple[int, float]]:
+    """The rows with the largest cosine to ``query`` ``[D]``, best first, as (row, cosine)."""
+    length = float(np.linalg.norm(query))
+    cosines = units @ (query / length if length else query).astype(np.float32)  # [V]
+    cosines[list(without)] = -np.inf
+    count = min(count, len(units) - len(set(without)))
+    best = np.argpartition(-cosines, count - 1)[:count] if 0 < count < len(units) else np.arange(len(units))
+    best = best[np.argsort(-cosines[best], kind="stable")][: max(count, 0)]
+    return [(int(i), float(cosines[i])) for i in best]
+
+
+def judge_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Spearman's correlation of cosines with people's scores, over the pairs whose words are both known."""
+    from scipy.stats import spearmanr
+
+    known = [p for p in pairs if p.first in numbers and p.second in numbers]
+    out: dict[str, Any] = {"pairs": len(pairs), "known": len(known), "spearman": None}
+    if len(known) >= 3:
+        cosines = [float(units[numbers[p.first]] @ units[numbers[p.second]]) for p in known]
+        result: Any = spearmanr(cosines, [p.score for p in known])
+        value = float(result.statistic)
+        out["spearman"] = value if np.isfinite(value) else None
+    return out
+
+
+def judge_analogies(
+    numbers: Mapping[str, int],
+    units: np.ndarray,
+    sections: Mapping[str, Sequence[Question]],
+    most_frequent: int = MOST_FREQUENT,
+) -> dict[str, Any]:
+    """The share of questions a : b = c : ? whose nearest word to b - a + c is d, in all and by section.
+
+    The three words of the question cannot answer it (3CosAdd). A question with a word that is unknown, or not among
+    the ``most_frequent``, is left out and counted.
+    """
+    table = units[:most_frequent]
+    out: dict[str, Any] = {"sections": {}, "questions": 0, "known": 0, "correct": 0}
+    for name, questions in sections.items():
+        rows = [[numbers.get(w, len(table)) for w in question] for question in questions]
+        asked = np.array([row for row in rows if max(row) < len(table)], np.int64).reshape(-1, 4)
+        correct = 0
+        for start in range(0, len(asked), AT_ONCE):
+            a, b, c, d = asked[start : start + AT_ONCE].T
+            cosines = (
+                table[b] - table[a] + table[c]
+            ) @ table.T  # [Q, V], but for the length of the first factor
+            line = np.arange(len(a))
+            for word in (a, b, c):
+                cosines[line, word] = -np.inf
+            correct += int((cosines.argmax(1) == d).sum())
+        out["sections"][name] = {"questions": len(questions), "known": len(asked), "correct": correct}
+        for key, value in out["sections"][name].items():
+            out[key] += value
+    out["accuracy"] = out["correct"] / out["known"] if out["known"] else None
+    return out
+
+
+# --- tests ------------------------------------------------------------------------------------
+
+
+def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
+    """Analogies of the corpora in ``data/corpus.py``: every ordered pair of countries, for capitals and for currencies
+    (two countries with one currency make no question), and man : king = woman : queen with the other families.
+    """
+    facts = {name: COUNTRIES[name] for name in countries}
+    ordered = [(a, c) for a in facts for c in facts if a != c]
+    found: dict[str, list[Question]] = {
+        "country : capital": [(a, facts[a][0], c, facts[c][0]) for a, c in ordered],
+        "country : currency": [
+            (a, facts[a][2], c, facts[c][2]) for a, c in ordered if facts[a][2] != facts[c][2]
+        ],
+        "king - man + woman": [("man", "king", "woman", "queen")],
+        "family": [(m, w, other, pair) for m, w in FAMILY for other, pair in FAMILY if m != other],
+    }
+    if not lowercase:
+        return found
+    return {k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in found.items()}
+
+
+def read_pairs(path: str | Path) -> list[Pair]:
+    """WordSim-353 (``word word score``) or SimLex-999 (``word word POS score ...``), one pair a line below a header.
+
+    Raises:
+        DataError: no such file, or a line without two words and a score.
+    """
+    path = Path(path)
+    lines = _lines(path)
+    header = lines[0][1].lower().split("\t")
+    column = header.index("simlex999") if "simlex999" in header else 2
+    pairs = []
+    for row, line in lines[1:]:
+        parts = line.split("\t")
+        try:
+            pairs.append(Pair(parts[0].strip().lower(), parts[1].strip().lower(), float(parts[column])))
+        except (IndexError, ValueError):
+            raise DataError("no two words and a score", where=f"{path}, line {row}") from None
+    if not pairs:
+        raise DataError("no pairs", where=str(path))
+    return pairs
+
+
+def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Question]]:
+    """Analogies in Google's format: ``: section`` lines, then four words a line.
+
+    Raises:
+        DataError: no such file, or a line that has not four words.
+    """
+    sections: dict[str, list[Question]] = {}
+    current = "all"
+    for row, line in _lines(Path(path)):
+        if line.startswith(":"):
+            current = line[1:].strip()
+            continue
+        words = (line.lower() if lowercase else line).split()
+        if len(words) != 4:
+            raise DataError(f"{len(words)} words instead of 4", where=f"{path}, line {row}")
+        sections.setdefault(current, []).append(tuple(words))  # type: ignore[arg-type]
+    if not sections:
+        raise DataError("no questions", where=str(path))
+    return sections
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (FileNotFoundError, IsADirectoryError):
+        raise DataError("no such test of word vectors", where=str(path), fix="Check the path") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 ({error})", where=str(path)) from None
+    lines = [(i, line.strip("\r\n")) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise DataError("the file is empty", where=str(path))
+    return lines
+
+
+TESTS = {"wordsim353": "wordsim353.tab", "simlex999": "SimLex-999.txt", "google": "questions-words.txt"}
+
+
+def judge_vectors(
+    words: Sequence[str], vectors: np.ndarray, tests: Sequence[str], folder: Path | None
+) -> dict[str, Any]:
+    """Every test by name.
+
+    Args:
+        tests: ``countries`` or ``europe`` (analogies of those corpora), a key of ``TESTS``, or a file of one's own, of
+            pairs or of questions.
+        folder: where the files of ``TESTS`` lie.
+
+    Words of the tests are looked up as they are, in lower case where the vocabulary has no capital.
+
+    Raises:
+        DataError: a test that is not there; without a folder the named ones are left out, and listed as None.
+    """
+    numbers, units = {w: i for i, w in enumerate(words)}, unit_rows(vectors)
+    lowercase = all(w == w.lower() for w in words)
+    out: dict[str, Any] = {}
+    for test in tests:
+        if test in ("countries", "europe"):
+            asked = country_questions(TEN if test == "countries" else tuple(COUNTRIES), lowercase)
+            out[test] = judge_analogies(numbers, units, asked)
+            continue
+        if test in TESTS and folder is None:
+            out[test] = None
+            continue
+        file = folder / TESTS[test] if test in TESTS and folder is not None else Path(test)
+        if test == "google" or file.name == TESTS["google"] or _asks_questions(file):
+            out[test] = judge_analogies(numbers, units, read_questions(file, lowercase))
+        else:
+            out[test] = judge_pairs(numbers, units, read_pairs(file))
+    return out
+
+
+def _asks_questions(file: Path) -> bool:
+    return _lines(file)[0][1].startswith(":")
+
+
+def tests_folder(folders: Sequence[Path]) -> Path | None:
+    """Where the named tests lie: ``word-vectors`` in one of the data folders."""
+    found = [f / "word-vectors" for f in folders if os.path.isdir(f / "word-vectors")]
+    return found[0] if found else None

@@ -1,0 +1,86 @@
+"""Recurrent text classifiers: an LSTM (Hochreiter and Schmidhuber, 1997) or a GRU (Cho et al., 2014), over packed rows.
+
+The head reads the last state of each direction, or pools the states of all words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import ConfigError
+from glassformer.models.packed import PackedClassifier
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.pooling import make_pooling
+from glassformer.nn.recurrent import Cell, PackedRNN
+from glassformer.packing import Packing
+
+
+@dataclass(frozen=True)
+class RnnConfig:
+    """Embedding, recurrent layers, what the head reads, head."""
+
+    embedding: EmbeddingConfig
+    cell: Cell = "lstm"
+    d_model: int = 128  # of one direction
+    num_layers: int = 1
+    bidirectional: bool = True
+    dropout: float = 0.0  # between layers and before the head
+    pooling: Literal["last", "mean", "max", "attention"] = "last"
+    num_labels: int = 2
+    head_type: str = "linear"
+    head_hidden: int | None = None
+    head_dropout: float = 0.0
+    embedding_std: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.pooling in ("first", "pooler"):
+            raise ConfigError(
+                f"{self.pooling} pooling belongs to Transformers", where="pooling",
+                fix="Use auto (the last states), mean, max or attention",
+            )  # fmt: skip
+
+
+class Rnn(PackedClassifier):
+    """A recurrent classifier."""
+
+    config: RnnConfig
+
+    def __init__(self, config: RnnConfig):
+        c = config
+        width = c.d_model * (2 if c.bidirectional else 1)
+        super().__init__(c, width)
+        self.encoder = PackedRNN(
+            c.cell, c.embedding.d_model, c.d_model, c.num_layers, c.bidirectional, c.dropout
+        )
+        self.pooling = None if c.pooling == "last" else make_pooling(c.pooling, width)
+        self.dropout = Dropout(c.dropout)
+        self.init_embeddings()
+
+    def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        states, last = self.encoder(x, packing)  # [N, D], ([layers * directions, B, d], ...)
+        if self.pooling is not None:
+            pooled = self.pooling(states, packing)
+        elif (
+            self.config.bidirectional
+        ):  # forwards it has read all words at the last one, backwards at the first
+            pooled = torch.cat([last[0][-2], last[0][-1]], 1)  # [B, D]
+        else:
+            pooled = last[0][-1]
+        return states, self.dropout(pooled)
+
+
+def lstm(vocab_size: int, cell: Cell = "lstm") -> RnnConfig:
+    """One bidirectional layer of 128 on 128-wide word vectors, dropout 0.2."""
+    return RnnConfig(
+        EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False, dropout=0.2), cell, 128, dropout=0.2
+    )
+
+
+def gru(vocab_size: int) -> RnnConfig:
+    """The same with a GRU."""
+    return lstm(vocab_size, "gru")

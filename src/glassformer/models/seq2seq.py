@@ -1,0 +1,239 @@
+"""The Transformer that translates (Vaswani et al., 2017): embeddings, THE encoder, the decoder, tied output.
+
+    memory = model.encode(source_ids, source_packing)             all places of the source at once
+    states = model.decode(target_ids, target_packing, memory)     teacher forcing: all places of the target at once
+    logits, state = model.step(tokens, model.start(memory))       generation, one place at a time (decode.py)
+
+``models/seq2seq_rnn.py`` keeps the same contract with recurrent layers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.models.output import Memory, Seq2SeqOutput
+from glassformer.nn.decoder import Decoder, DecoderCache
+from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
+from glassformer.nn.encoder import Encoder, EncoderConfig
+from glassformer.nn.positions import SinusoidalPositions
+from glassformer.nn.trace import Trace, TraceRecord
+from glassformer.packing import Packing
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Two embeddings (or one), an encoder and a decoder of the same numbers, and the output layer."""
+
+    source: EmbeddingConfig
+    target: EmbeddingConfig
+    encoder: EncoderConfig
+    decoder: EncoderConfig
+    shared_vocabulary: bool = False  # one token table for both languages
+    tied: bool = True  # the output layer is the target's token table
+
+    def __post_init__(self) -> None:
+        if len({self.source.d_model, self.target.d_model, self.encoder.d_model, self.decoder.d_model}) > 1:
+            raise ConfigError("embeddings, encoder and decoder differ in width", where="d_model")
+        if self.shared_vocabulary and self.source.vocab_size != self.target.vocab_size:
+            raise ConfigError("a shared vocabulary has one size", where="shared_vocabulary")
+
+
+class TransformerSeq2Seq(nn.Module):
+    """Source ids in, target states and logits out."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        c = self.config = config
+        self.embeddings = TextEmbedding(c.source)
+        self.target_embeddings = TextEmbedding(c.target)
+        if c.shared_vocabulary:
+            self.target_embeddings.tokens = self.embeddings.tokens
+        self.encoder = Encoder(c.encoder)
+        self.decoder = Decoder(c.decoder)
+        self.output = None if c.tied else nn.Linear(c.decoder.d_model, c.target.vocab_size, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(c.target.vocab_size))
+        self.weights_source = "random"
+        self.init_weights()
+
+    def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
+        """Source ids ``[M]`` -> the encoder's rows ``[M, D]``."""
+        return Memory(self.encoder(self.embeddings(ids, packing), packing, trace=trace), packing)
+
+    def decode(
+        self,
+        ids: Tensor,
+        packing: Packing,
+        memory: Memory,
+        trace: TraceRecord | None = None,
+        cross_trace: TraceRecord | None = None,
+    ) -> Tensor:
+        """Target ids ``[N]``, each sequence from its [CLS] on -> the states ``[N, D]`` that predict the next token."""
+        if packing.count != memory.packing.count:
+            raise ShapeError(
+                f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
+            )
+        x = self.target_embeddings(ids, packing)
+        return self.decoder(x, packing, memory.rows, memory.packing, trace=trace, cross_trace=cross_trace)
+
+    def output_layer(self) -> tuple[Tensor, Tensor]:
+        """Weight ``[V, D]`` and bias ``[V]`` of the last product."""
+        table = self.target_embeddings.tokens if self.output is None else self.output
+        return table.weight, self.output_bias
+
+    def logits(self, states: Tensor) -> Tensor:
+        """``[N, D]`` -> ``[N, V]``."""
+        weight, bias = self.output_layer()
+        return nn.functional.linear(states, weight.to(states.dtype), bias.to(states.dtype))
+
+    def forward(
+        self,
+        source_ids: Tensor,
+        target_ids: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+        *,
+        source_packing: Packing | None = None,
+        target_packing: Packing | None = None,
+        trace: Trace | None = None,
+    ) -> Seq2SeqOutput:
+        """Packed ids with both packings, or padded ``[B, S]`` and ``[B, T]`` ids with masks (non-zero: real).
+
+        Args:
+            trace: what to record of encoder, decoder and cross-attention; packed rows in either case.
+
+        Returns:
+            States and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` as the input was.
+        """
+        return run_seq2seq(
+            self, source_ids, target_ids, source_mask, target_mask, source_packing, target_packing, trace
+        )
+
+    @property
+    def depths(self) -> tuple[int, int]:
+        """Layers of the encoder and of the decoder, which a trace counts."""
+        return self.config.encoder.num_layers, self.config.decoder.num_layers
+
+    # --- generation ----------------------------------------------------------------------------
+
+    def start(self, memory: Memory) -> DecoderCache:
+        """The state before the first token."""
+        return self.decoder.start(memory.rows, memory.packing)
+
+    def step(self, tokens: Tensor, state: DecoderCache) -> Tensor:
+        """The last token of every hypothesis ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
+        table = self.target_embeddings
+        x = table.tokens(tokens) * table.config.scale
+        x = x + _position(table, state.position, len(tokens))
+        if table.norm is not None:
+            x = table.norm(x)
+        x = x if table.compute_dtype is None else x.to(table.compute_dtype)
+        return self.logits(self.decoder.step(table.dropout(x), state)).float()
+
+    # --- weights -------------------------------------------------------------------------------
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> TransformerSeq2Seq:
+        """Compute encoder and decoder in ``dtype``; the tables stay in fp32."""
+        self.encoder.to(dtype)
+        self.decoder.to(dtype)
+        self.embeddings.compute_dtype = self.target_embeddings.compute_dtype = dtype
+        return self
+
+    def init_weights(self) -> None:
+        """Xavier-uniform products (queries, keys and values each), tables N(0, 1/D), zero biases."""
+        d = self.config.encoder.d_model
+        for name, p in self.named_parameters():
+            if p.ndim < 2:
+                continue
+            if "tokens" in name or "positions" in name:
+                nn.init.normal_(p, std=d**-0.5)
+            elif name.endswith("qkv.weight"):
+                for third in p.data.chunk(3):
+                    nn.init.xavier_uniform_(third)
+            else:
+                nn.init.xavier_uniform_(p)
+        for module in self.modules():
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+
+def _position(table: TextEmbedding, place: int, rows: int) -> Tensor:
+    """The position vector of one place, ``[1, D]``."""
+    if isinstance(table.positions, SinusoidalPositions):
+        return table.positions(Packing((place + 1,), table.tokens.weight.device))[place:]
+    if table.positions is None:
+        return table.tokens.weight.new_zeros(1, table.config.d_model)
+    if place >= table.positions.num_embeddings:
+        raise ShapeError(
+            f"place {place}, but the model knows {table.positions.num_embeddings} positions",
+            where="positions",
+            fix=f"Ask for at most {table.positions.num_embeddings} tokens",
+        )
+    return table.positions.weight[place : place + 1]
+
+
+def run_seq2seq(
+    model, source_ids, target_ids, source_mask, target_mask, source_packing, target_packing, request
+) -> Seq2SeqOutput:
+    """The forward pass of either kind of model, through the packed or the padded door."""
+    padded = source_packing is None or target_packing is None
+    shape, real = target_ids.shape, None
+    if padded:
+        if source_ids.ndim != 2 or target_ids.ndim != 2:
+            raise ShapeError(
+                f"padded ids are [B, S] and [B, T], got {tuple(source_ids.shape)} and {tuple(shape)}",
+                where="source_ids",
+                fix="Packed ids need source_packing and target_packing",
+            )
+        source_mask = torch.ones_like(source_ids) if source_mask is None else source_mask
+        target_mask = torch.ones_like(target_ids) if target_mask is None else target_mask
+        if source_mask.shape != source_ids.shape or target_mask.shape != target_ids.shape:
+            raise ShapeError("a mask has the shape of its ids", where="source_mask, target_mask")
+        source_packing, source_real = Packing.from_mask(source_mask)
+        target_packing, real = Packing.from_mask(target_mask)
+        source_ids, target_ids = source_ids.flatten()[source_real], target_ids.flatten()[real]
+    assert target_packing is not None
+    encoder = decoder = cross = None
+    if request is not None:
+        enc, dec = model.depths
+        encoder, decoder, cross = (TraceRecord(request, n) for n in (enc, dec, dec))
+    memory = model.encode(source_ids, source_packing, encoder)
+    states = model.decode(target_ids, target_packing, memory, decoder, cross)
+    logits = model.logits(states)
+    if real is not None:
+        states, logits = (
+            rows.new_zeros(shape.numel(), rows.shape[1]).index_copy(0, real, rows).view(*shape, -1)
+            for rows in (states, logits)
+        )
+    return Seq2SeqOutput(target_packing, memory, states, logits, encoder, decoder, cross)
+
+
+def transformer(
+    source_vocab: int,
+    target_vocab: int,
+    d_model: int = 256,
+    num_layers: int = 3,
+    num_heads: int = 4,
+    d_ff: int = 1024,
+    dropout: float = 0.3,
+    norm: str = "pre",
+    activation: str = "relu",
+    shared_vocabulary: bool = False,
+    tied: bool = True,
+) -> TransformerConfig:
+    """A small Transformer for tens of thousands of pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout 0.3."""
+
+    def embedding(vocab_size: int) -> EmbeddingConfig:
+        return EmbeddingConfig(
+            vocab_size, d_model, "sinusoidal", segments=0, norm=False, dropout=dropout, scale=d_model**0.5
+        )
+
+    layers = EncoderConfig(
+        d_model, num_layers, num_heads, d_ff, norm, activation, 1e-5, dropout, final_norm=norm == "pre"  # type: ignore[arg-type]
+    )  # fmt: skip
+    return TransformerConfig(
+        embedding(source_vocab), embedding(target_vocab), layers, layers, shared_vocabulary, tied
+    )

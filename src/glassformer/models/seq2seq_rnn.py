@@ -1,0 +1,188 @@
+"""Recurrent sequence-to-sequence: a thought vector (Sutskever et al., 2014), then attention (Luong et al., 2015).
+
+    encoder    bidirectional over the source; its last states make the decoder's first one, the thought vector
+    decoder    one direction over the target, [CLS] first
+    attention  none: all that the decoder knows of the source is the thought vector (the bottleneck), or
+               context = attention(decoder state, encoder states); state = tanh(W [decoder state; context])
+
+Attention is read after the recurrent layer, not fed into it as in Bahdanau et al., 2015, so that training runs
+over all target places in one call. The scorers (dot, multiplicative, additive) are those of ``nn/scores.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.models.output import Memory, Seq2SeqOutput
+from glassformer.models.seq2seq import run_seq2seq
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.recurrent import Cell, PackedRNN
+from glassformer.nn.scores import ScoredAttention
+from glassformer.nn.trace import Trace, TraceRecord
+from glassformer.packing import Packing
+
+Attention = Literal["none", "dot", "multiplicative", "additive"]
+
+
+@dataclass(frozen=True)
+class RecurrentConfig:
+    """Every number of a recurrent translator."""
+
+    source_vocab: int
+    target_vocab: int
+    d_model: int = 256  # of embeddings and decoder states; each direction of the encoder has half
+    num_layers: int = 1
+    cell: Cell = "gru"
+    attention: Attention = "none"
+    dropout: float = 0.3
+    shared_vocabulary: bool = False
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        if self.d_model < 2 or self.d_model % 2 or self.num_layers < 1:
+            raise ConfigError("d_model must be even and num_layers at least 1", where="d_model")
+        if self.shared_vocabulary and self.source_vocab != self.target_vocab:
+            raise ConfigError("a shared vocabulary has one size", where="shared_vocabulary")
+
+
+@dataclass
+class RecurrentState:
+    """The state of a generation: R = B * hypotheses rows over B sources."""
+
+    hidden: tuple[Tensor, ...]  # [layers, R, D] each
+    memory: Tensor  # [B, S, D]
+    memory_mask: Tensor  # [B, S]
+
+    def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
+        """Go on with these ``rows`` [R'], of these ``sources`` [B'] (None: the same)."""
+        self.hidden = tuple(part[:, rows] for part in self.hidden)
+        if sources is not None:
+            self.memory, self.memory_mask = self.memory[sources], self.memory_mask[sources]
+
+
+class RecurrentSeq2Seq(nn.Module):
+    """Source ids in, target states and logits out; the contract of ``TransformerSeq2Seq``."""
+
+    def __init__(self, config: RecurrentConfig):
+        super().__init__()
+        c = self.config = config
+        d = c.d_model
+        self.embeddings = nn.Embedding(c.source_vocab, d)
+        self.target_embeddings = self.embeddings if c.shared_vocabulary else nn.Embedding(c.target_vocab, d)
+        self.encoder = PackedRNN(c.cell, d, d // 2, c.num_layers, bidirectional=True, dropout=c.dropout)
+        self.bridge = nn.Linear(d, d)
+        self.decoder = PackedRNN(c.cell, d, d, c.num_layers, dropout=c.dropout)
+        attends = c.attention != "none"
+        self.attention = ScoredAttention(c.attention, d, d) if attends else None
+        self.combine = nn.Linear(2 * d, d) if attends else nn.Linear(d, d)
+        self.dropout = Dropout(c.dropout)
+        self.output = None if c.tied else nn.Linear(d, c.target_vocab, bias=False)
+        self.output_bias = nn.Parameter(torch.zeros(c.target_vocab))
+        self.compute_dtype = torch.float32
+        self.weights_source = "random"
+        self.init_weights()
+
+    def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
+        """Source ids ``[M]`` -> states ``[M, D]``, and the thought vector ``[layers, B, D]`` (two for an LSTM)."""
+        rows, last = self.encoder(self.dropout(self._embed(self.embeddings, ids, packing)), packing)
+        if trace is not None:
+            trace.hidden(0, rows)
+        thought = []
+        for part in last:  # [layers * 2, B, D/2]: forward and backward beside each other
+            both = part.unflatten(0, (self.config.num_layers, 2)).transpose(1, 2).flatten(2)  # [layers, B, D]
+            thought.append(torch.tanh(self.bridge(both)))
+        return Memory(self.dropout(rows), packing, tuple(thought))
+
+    def decode(
+        self,
+        ids: Tensor,
+        packing: Packing,
+        memory: Memory,
+        trace: TraceRecord | None = None,
+        cross_trace: TraceRecord | None = None,
+    ) -> Tensor:
+        """Target ids ``[N]``, each sequence from its [CLS] on -> the states ``[N, D]`` that predict the next token."""
+        if packing.count != memory.packing.count:
+            raise ShapeError(
+                f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
+            )
+        x = self.dropout(self._embed(self.target_embeddings, ids, packing))
+        states, _ = self.decoder(x, packing, memory.thought)
+        if trace is not None:
+            trace.hidden(0, states)
+        if self.attention is not None:
+            record = cross_trace.layer(0) if cross_trace is not None else None
+            context = self.attention(states, memory.rows, packing, memory.packing, record)
+            if cross_trace is not None:
+                cross_trace.attention(0, record)
+            states = torch.cat([states, context], 1)  # [N, 2 D]
+        return self.dropout(torch.tanh(self.combine(states))).to(self.compute_dtype)
+
+    def _embed(self, table: nn.Embedding, ids: Tensor, packing: Packing) -> Tensor:
+        if ids.shape != (packing.total,):
+            raise ShapeError(f"{tuple(ids.shape)} ids for a packing of {packing.total} tokens", where="ids")
+        return table(ids)
+
+    def output_layer(self) -> tuple[Tensor, Tensor]:
+        """Weight ``[V, D]`` and bias ``[V]`` of the last product."""
+        return (self.target_embeddings if self.output is None else self.output).weight, self.output_bias
+
+    def logits(self, states: Tensor) -> Tensor:
+        """``[N, D]`` -> ``[N, V]``."""
+        weight, bias = self.output_layer()
+        return nn.functional.linear(states, weight.to(states.dtype), bias.to(states.dtype))
+
+    def forward(
+        self,
+        source_ids: Tensor,
+        target_ids: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+        *,
+        source_packing: Packing | None = None,
+        target_packing: Packing | None = None,
+        trace: Trace | None = None,
+    ) -> Seq2SeqOutput:
+        """As ``TransformerSeq2Seq.forward``; the one cross-attention is layer 0 with one head."""
+        return run_seq2seq(
+            self, source_ids, target_ids, source_mask, target_mask, source_packing, target_packing, trace
+        )
+
+    depths = (1, 1)
+
+    # --- generation ----------------------------------------------------------------------------
+
+    def start(self, memory: Memory) -> RecurrentState:
+        """The state before the first token."""
+        return RecurrentState(memory.thought, memory.packing.pad(memory.rows), memory.packing.mask())
+
+    def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
+        """The last token of every hypothesis ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
+        x, state.hidden = self.decoder.step(self.target_embeddings(tokens), state.hidden)  # [R, D]
+        if self.attention is not None:
+            grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D]: its keys are never copied
+            context, _ = self.attention.padded(grouped, state.memory, state.memory_mask)
+            x = torch.cat([x, context.flatten(0, 1)], 1)
+        return self.logits(torch.tanh(self.combine(x)).to(self.compute_dtype)).float()
+
+    # --- weights -------------------------------------------------------------------------------
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> RecurrentSeq2Seq:
+        """Compute the product with the vocabulary in ``dtype``; the recurrent layers stay in fp32."""
+        self.compute_dtype = dtype
+        return self
+
+    def init_weights(self) -> None:
+        """Recurrent weights U(±1/sqrt(hidden)) as torch has them, other products Xavier-uniform, tables N(0, 1/D)."""
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.d_model**-0.5)
+            elif isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)

@@ -1,0 +1,89 @@
+"""TextCNN (Kim, 2014): convolutions over 3, 4 and 5 words, the largest answer of each filter, a linear layer.
+
+Differs in that a text shorter than a filter is read too: nothing stands beyond its ends, and a filter may begin there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError
+from glassformer.models.packed import PackedClassifier
+from glassformer.nn.dropout import Dropout
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.pooling import max_rows
+from glassformer.packing import Packing
+
+
+@dataclass(frozen=True)
+class TextCnnConfig:
+    """Embedding, filters, head."""
+
+    embedding: EmbeddingConfig
+    d_model: int = 100  # filters of each width
+    widths: tuple[int, ...] = (3, 4, 5)  # words that a filter sees
+    dropout: float = 0.5  # before the head
+    num_labels: int = 2
+    head_type: str = "linear"
+    head_hidden: int | None = None
+    head_dropout: float = 0.0
+    embedding_std: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.widths or min(self.widths) < 1:
+            raise ConfigError(
+                f"filters of {self.widths} words", where="widths", fix="Use widths of 1 or more"
+            )
+
+
+class PackedConvolution(nn.Module):
+    """Filters over ``width`` neighbouring rows of one sequence, as many answers as rows: ``[N, E]`` -> ``[N, F]``.
+
+    y_t = b + sum_j W_j x_(t + j - (width - 1) // 2), where rows of other sequences count as 0.
+    """
+
+    def __init__(self, width: int, rows_width: int, filters: int):
+        super().__init__()
+        self.width = width
+        self.conv = nn.Conv1d(rows_width, filters, width)
+
+    def forward(self, x: Tensor, places: Tensor, length: int) -> Tensor:
+        """``places`` ``[N]``: where each row lies in a line of ``length`` that has gaps between the sequences."""
+        line = x.new_zeros(length + self.width - 1, x.shape[1]).index_copy(
+            0, places + (self.width - 1) // 2, x
+        )
+        # One matrix product for each place of the filter, on shifted views of the line: nothing is copied.
+        out = sum(line[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
+        return out[places] + self.conv.bias  # type: ignore[index,operator]
+
+
+class TextCnn(PackedClassifier):
+    """A convolutional classifier."""
+
+    config: TextCnnConfig
+
+    def __init__(self, config: TextCnnConfig):
+        c = config
+        super().__init__(c, c.d_model * len(c.widths))
+        self.encoder = nn.ModuleList(
+            PackedConvolution(width, c.embedding.d_model, c.d_model) for width in c.widths
+        )
+        self.pooling = None
+        self.dropout = Dropout(c.dropout)
+        self.init_embeddings()
+
+    def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
+        gap = max(self.config.widths) - 1  # wide enough that no filter sees two sequences
+        places = torch.arange(packing.total, device=x.device) + gap * packing.sequence_ids
+        length = packing.total + gap * packing.count
+        found = [convolution(x, places, length) for convolution in self.encoder.children()]
+        states = torch.cat(found, 1).relu()  # [N, F * widths]
+        return states, self.dropout(max_rows(states, packing).float())
+
+
+def textcnn(vocab_size: int) -> TextCnnConfig:
+    """100 filters each of 3, 4 and 5 words on 128-wide word vectors, dropout 0.5."""
+    return TextCnnConfig(EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False))

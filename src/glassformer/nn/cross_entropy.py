@@ -1,0 +1,82 @@
+"""Cross-entropy over a large vocabulary, straight from the rows that come before the last product.
+
+``F.cross_entropy`` on ``[M, V]`` logits keeps three fp32 copies of them. Here the logits exist once, in the
+format of the rows; a few rows at a time become fp32, give their loss, and are replaced by their gradient.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK = 64  # rows in fp32 at a time: at 8,000 words they fit a core's cache
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Smoothing adds to each loss a share of the mean over all words, which is a product with the mean row of the
+    table: neither it nor its gradient needs another pass over the logits.
+    """
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, targets, smoothing: float):  # type: ignore[override]
+        w = weight.to(x.dtype)
+        logits = x @ w.t() if bias is None else torch.addmm(bias.to(x.dtype), x, w.t())  # [M, V]
+        predicted = torch.empty(len(x), dtype=torch.int64, device=x.device)
+        total = torch.empty(len(x), dtype=torch.float32, device=x.device)  # log of the sum of exponentials
+        wanted = any(ctx.needs_input_grad)
+        picked = logits.gather(1, targets[:, None]).squeeze(1).float()
+        for start in range(0, len(x), CHUNK):
+            chunk = slice(start, start + CHUNK)
+            part = logits[chunk]
+            highest, predicted[chunk] = part.max(1)
+            p = torch.softmax(part, 1, dtype=torch.float32)
+            total[chunk] = highest.float() - p.gather(1, predicted[chunk, None]).squeeze(1).log()
+            if wanted:  # softmax minus the target
+                target = targets[chunk, None]
+                logits[chunk] = p.scatter_add_(1, target, p.new_full(target.shape, smoothing - 1.0))
+        losses = total - (1.0 - smoothing) * picked
+        mean_row = w.float().mean(0) if smoothing else None  # [D]
+        if mean_row is not None:
+            mean_bias = 0.0 if bias is None else bias.float().mean()
+            losses -= smoothing * (x.float() @ mean_row + mean_bias)
+        ctx.smoothing, ctx.weight_dtype = smoothing, weight.dtype
+        ctx.bias_dtype = None if bias is None else bias.dtype
+        if wanted:
+            ctx.save_for_backward(x, w, logits, mean_row)
+        ctx.mark_non_differentiable(predicted)
+        return losses, predicted
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad, _):  # type: ignore[override]
+        x, w, dlogits, mean_row = ctx.saved_tensors
+        scale = grad.to(x.dtype)[:, None]  # [M, 1]; on the narrow side of both products
+        scaled = x * scale
+        dx = dlogits @ w
+        dw = (dlogits.t() @ scaled).to(ctx.weight_dtype)
+        db = (dlogits.t() @ scale).squeeze(1).to(ctx.bias_dtype) if ctx.bias_dtype is not None else None
+        if mean_row is not None:
+            share = ctx.smoothing / len(w)
+            dx -= (ctx.smoothing * mean_row).to(dx.dtype)
+            dw -= share * scaled.float().sum(0).to(dw.dtype)
+            if db is not None:
+                db -= share * grad.float().sum().to(db.dtype)
+        return dx.mul_(scale), dw, db, None, None
+
+
+def linear_cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The losses of ``softmax(x weight^T + bias)`` against ``targets``, and the most probable words.
+
+    Args:
+        x: ``[M, D]``; the product is computed in its number format, the softmax in fp32.
+        weight: ``[V, D]``, the token table.
+        targets: ``[M]``, from 0 to V - 1.
+        label_smoothing: share of the target that is spread over all V (Szegedy et al., 2016).
+
+    Returns:
+        ``[M]`` fp32 losses, and ``[M]`` word numbers, without a gradient.
+    """
+    return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing)  # type: ignore[return-value]

@@ -1,0 +1,109 @@
+"""How well a query and a key fit: dot, multiplicative and additive scorers, and attention of one head with them.
+
+dot               q . k / sqrt(K)                   Vaswani et al., 2017; unscaled in Luong et al., 2015
+multiplicative    q W k^T                           Luong et al., 2015 ("general")
+additive          v^T tanh(W1 q + W2 k)             Bahdanau et al., 2015
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.config import nearest
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn.attention import masked_softmax
+from glassformer.packing import Packing
+
+
+class DotScore(nn.Module):
+    """``q . k / sqrt(K)``; queries and keys must be equally wide.
+
+    Raises:
+        ShapeError: they are not.
+    """
+
+    def __init__(self, q_dim: int, k_dim: int):
+        super().__init__()
+        if q_dim != k_dim:
+            raise ShapeError(
+                f"queries are {q_dim} wide, keys {k_dim}",
+                where="DotScore",
+                fix="Use the multiplicative scorer",
+            )
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:  # [B, T, K], [B, S, K] -> [B, T, S]
+        return q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+
+
+class MultiplicativeScore(nn.Module):
+    """``q W k``: a learned product, so that the widths may differ."""
+
+    def __init__(self, q_dim: int, k_dim: int):
+        super().__init__()
+        self.weight = nn.Linear(q_dim, k_dim, bias=False)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:  # [B, T, Kq], [B, S, Kk] -> [B, T, S]
+        return self.weight(q) @ k.transpose(-2, -1)
+
+
+class AdditiveScore(nn.Module):
+    """``v^T tanh(W1 q + W2 k)``, a small network of one hidden layer.
+
+    Args:
+        hidden: its width; None: ``k_dim``. Memory grows with T * S * hidden.
+    """
+
+    def __init__(self, q_dim: int, k_dim: int, hidden: int | None = None):
+        super().__init__()
+        self.query = nn.Linear(q_dim, hidden or k_dim)
+        self.key = nn.Linear(k_dim, hidden or k_dim, bias=False)
+        self.vector = nn.Linear(hidden or k_dim, 1, bias=False)
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:  # [B, T, Kq], [B, S, Kk] -> [B, T, S]
+        hidden = torch.tanh(
+            self.query(q)[..., :, None, :] + self.key(k)[..., None, :, :]
+        )  # [B, T, S, hidden]
+        return self.vector(hidden).squeeze(-1)
+
+
+SCORERS: dict[str, type[nn.Module]] = {
+    "dot": DotScore,
+    "multiplicative": MultiplicativeScore,
+    "additive": AdditiveScore,
+}
+
+
+class ScoredAttention(nn.Module):
+    """Attention of one head under any scorer; keys and values are the same rows, the encoder's states.
+
+    Raises:
+        ConfigError: an unknown scorer (the nearest is named).
+    """
+
+    def __init__(self, scorer: str, q_dim: int, k_dim: int):
+        super().__init__()
+        if scorer not in SCORERS:
+            raise ConfigError(f"no scorer {scorer!r}", where="attention", fix=nearest(scorer, list(SCORERS)))
+        self.score = SCORERS[scorer](q_dim, k_dim)
+
+    def padded(self, q: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """``q`` ``[B, T, Kq]``, ``memory`` ``[B, S, Kk]``, ``mask`` ``[B, S]`` (True: real) -> context, weights."""
+        weights = masked_softmax(self.score(q, memory), mask[:, None, :].expand(-1, q.shape[1], -1))
+        return weights @ memory, weights
+
+    def forward(
+        self, q: Tensor, memory: Tensor, q_packing: Packing, memory_packing: Packing, record=None
+    ) -> Tensor:
+        """Packed queries ``[N, Kq]`` over packed states ``[M, Kk]`` -> ``[N, Kk]``; padding stays in here.
+
+        Args:
+            record: a ``trace.LayerRecord`` that wants the weights, one ``[1, T_i, S_i]`` a sequence, or None.
+        """
+        context, weights = self.padded(
+            q_packing.pad(q), memory_packing.pad(memory), memory_packing.mask()
+        )  # [B, T, Kk], [B, T, S]
+        if record is not None:
+            sizes = zip(weights, q_packing.lengths, memory_packing.lengths, strict=True)
+            record.weights = tuple(w[None, :t, :s] for w, t, s in sizes)
+        return context.flatten(0, 1)[q_packing.padded_rows]

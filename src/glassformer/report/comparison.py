@@ -1,0 +1,127 @@
+"""Figures that compare: a study's arms, their differences and curves; a model before and after calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, _svg
+from glassformer.report.wording import cut
+
+NAME = 42  # characters of an arm's name
+ACROSS = 3  # small charts in a row
+
+
+def bars(arms: Sequence[dict[str, Any]], baseline: str) -> str:
+    """Accuracy of each arm as a bar from 0, with its 95 % interval and a dot for each seed."""
+    with rc_context({**STYLE, "axes.grid.axis": "x"}):
+        figure, axes = _rows(arms)
+        for y, arm in enumerate(arms):
+            accuracy = arm["accuracy"]
+            colour = TRAIN if arm["name"] == baseline else HELD
+            axes.barh(y, accuracy["mean"], height=0.6, color=colour, alpha=0.35)
+            axes.hlines(y, *accuracy["interval"], color=colour, linewidth=2.2)
+            axes.plot(
+                accuracy["values"], [y] * len(accuracy["values"]), "o", color=INK, markersize=2.6, alpha=0.7
+            )
+        axes.set(xlim=(0, 1.0), xlabel="accuracy")
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        return _svg(figure, "bars", "Accuracy of each arm with its 95 % interval")
+
+
+def differences(arms: Sequence[dict[str, Any]], baseline: str) -> str:
+    """Difference from the baseline in points, with its 95 % interval; filled where it is significant."""
+    others = [arm for arm in arms if arm["name"] != baseline]
+    with rc_context({**STYLE, "axes.grid.axis": "x"}):
+        figure, axes = _rows(others)
+        axes.axvline(0, color=MUTED, linewidth=1.1)
+        for y, arm in enumerate(others):
+            low, high = (100 * x for x in arm["accuracy"]["difference_interval"])
+            axes.hlines(y, low, high, color=HELD, linewidth=2.2)
+            face = HELD if arm["significant"] else "none"
+            at = 100 * arm["accuracy"]["difference"]
+            axes.plot([at], [y], "o", color=HELD, markersize=6.5, markerfacecolor=face)
+        axes.set(xlabel="difference in accuracy, points")
+        axes.xaxis.set_major_locator(MaxNLocator(7))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
+        return _svg(
+            figure, "differences", f"Difference of each arm from {cut(baseline, NAME)}, with 95 % intervals"
+        )
+
+
+def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
+    """A small chart for each arm: its curve over the epochs in colour, the others' behind it."""
+    rows = -(-len(arms) // ACROSS)
+    values = [point[key] for arm in arms for point in arm["curve"]]
+    low, high = min(values), max(values)
+    room = max(high - low, 1e-3) * 0.08
+    with rc_context(STYLE):
+        figure = Figure((8.4, 0.5 + 1.75 * rows), layout="constrained")
+        grid = figure.subplots(rows, ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
+        for axes, arm in zip(grid, arms):
+            for other in arms:
+                if other is not arm:
+                    axes.plot(*_line(other, key), color=RULE, linewidth=1.1)
+            x, y = _line(arm, key)
+            axes.plot(x, y, color=HELD, linewidth=1.9, marker="o", markersize=3.2 if len(x) <= 20 else 0)
+            axes.set_title(cut(arm["name"], 30), fontsize=9.5, color=INK, loc="left")
+            axes.set_ylim(low - room, high + room)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            if key == "accuracy":
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        for axes in grid[len(arms) :]:
+            axes.set_visible(False)
+        for axes in grid[max(len(arms) - ACROSS, 0) : len(arms)]:
+            axes.set_xlabel("evaluation")
+        return _svg(
+            figure, f"curves-{key}", f"Validation {key} of each arm over the evaluations, mean over seeds"
+        )
+
+
+def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> str:
+    """Accuracy against stated probability, before and after the temperature; the size of a dot is its share."""
+    total = max(sum(b["n"] for b in before), 1)
+    with rc_context(STYLE):
+        figure = Figure((5.2, 3.4), layout="constrained")
+        axes = figure.subplots()
+        left = min([b["low"] for b in [*before, *after]], default=0.5)
+        axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
+        for curve, colour in ((before, TRAIN), (after, HELD)):
+            x, y = [b["confidence"] for b in curve], [b["accuracy"] for b in curve]
+            axes.plot(x, y, color=colour, linewidth=1.4)
+            axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=colour, linewidths=0)
+        axes.set(xlabel="probability the model states", ylabel="right", xlim=(left, 1.01), ylim=(None, 1.03))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        return _svg(figure, "reliability", f"Share of right {cut(name, 20)} answers by stated probability")
+
+
+def spread_in_words(arms: Sequence[dict[str, Any]]) -> str:
+    """How far seeds scatter beside how far arms lie apart."""
+    known = [arm["accuracy"]["sd"] for arm in arms if arm["accuracy"]["sd"] is not None]
+    if not known:
+        return ""
+    means = [arm["accuracy"]["mean"] for arm in arms]
+    apart, scatter = 100 * (max(means) - min(means)), 100 * max(known)
+    return (
+        f"The best and the worst arm lie {apart:.2f} points apart; seeds of one arm scatter by up to {scatter:.2f} "
+        "(standard deviation)."
+    )
+
+
+def _rows(arms: Sequence[dict[str, Any]]) -> tuple[Figure, Any]:
+    """Axes with a row for each arm, the first on top."""
+    figure = Figure((7.2, 0.9 + 0.36 * len(arms)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_yticks(range(len(arms)), [cut(arm["name"], NAME) for arm in arms])
+    axes.set_ylim(len(arms) - 0.4, -0.6)
+    axes.tick_params(axis="y", labelcolor=INK)
+    return figure, axes
+
+
+def _line(arm: dict[str, Any], key: str) -> tuple[list[int], list[float]]:
+    return list(range(1, len(arm["curve"]) + 1)), [point[key] for point in arm["curve"]]

@@ -1,0 +1,68 @@
+"""The page of a study: ``report.html`` from results.json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from glassformer.errors import DataError
+from glassformer.report import comparison
+from glassformer.report.html import render_page, write_page
+from glassformer.report.run import MAX_BYTES, shown
+from glassformer.report.wording import digits_for
+
+MAX_CURVES = 12  # arms whose curves are drawn; more cannot be told apart
+
+
+def write_study_report(folder: str | Path) -> Path:
+    """Write ``report.html`` into a study's folder and return its path.
+
+    Raises:
+        DataError: no results.json, or a damaged one.
+    """
+    folder = Path(folder)
+    return write_page(folder / "report.html", render_study(read_study(folder)))
+
+
+def read_study(folder: Path) -> dict[str, Any]:
+    """The results of a study; strings hold nothing that HTML cannot show."""
+    return read_results(folder / "results.json", "study")
+
+
+def read_results(path: Path, kind: str) -> dict[str, Any]:
+    """A JSON file that says of itself what it is.
+
+    Raises:
+        DataError: it is not there, too large, damaged or of another kind.
+    """
+    if not path.is_file():
+        raise DataError(f"no {path.name}", where=str(path.parent), fix="Did it run to its end?")
+    if path.stat().st_size > MAX_BYTES:
+        raise DataError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
+    try:
+        found = shown(json.loads(path.read_bytes().decode("utf-8"), parse_constant=lambda _: None))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not valid JSON ({error})", where=str(path)) from None
+    if not isinstance(found, dict) or found.get("kind") != kind:
+        raise DataError(f"holds no {kind}", where=str(path))
+    return found
+
+
+def render_study(results: dict[str, Any]) -> str:
+    """The page's HTML."""
+    arms, baseline = results["arms"], results["baseline"]
+    figures = {"bars": Markup(comparison.bars(arms, baseline))}
+    if len(arms) > 1:
+        figures["differences"] = Markup(comparison.differences(arms, baseline))
+    curves = [arm for arm in arms if len(arm["curve"]) > 1][:MAX_CURVES]
+    for key in ("accuracy", "loss"):
+        drawable = [a for a in curves if all(point.get(key) is not None for point in a["curve"])]
+        if len(drawable) > 1:
+            figures[key] = Markup(comparison.curves(drawable, key))
+    return render_page(
+        "study.html.j2", results=results, figures=figures, digits=digits_for(results["n"]),
+        spread=comparison.spread_in_words(arms),
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""``report.html`` of a run of word vectors: the loss, the tests, neighbours, analogies, norms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from glassformer.report import figures
+from glassformer.report.html import TEMPLATES, _environment, _policy
+
+
+def write_vectors_report(
+    folder: Path, name: str, metrics: dict[str, Any], history: Sequence[dict[str, Any]]
+) -> Path:
+    """Write the page into a run folder and return its path."""
+    css = (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    steps = [record for record in history if record["kind"] == "step"]
+    page = (
+        _environment()
+        .get_template("vectors.html.j2")
+        .render(
+            css=Markup(css), policy=_policy(css, ""), title=name or folder.resolve().name, metrics=metrics,
+            loss=Markup(figures.loss_curves(steps, [])), rows=test_rows(metrics["tests"]),
+        )
+    )  # fmt: skip
+    path, draft = folder / "report.html", folder / ".report.html.tmp"
+    draft.write_text(page, encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """(test, figure, what it was measured on) of each test and section, in words."""
+    rows = []
+    for name, result in tests.items():
+        if result is None:
+            rows.append((name, "not measured", "its file is not on this machine"))
+        elif "spearman" in result:
+            value = result["spearman"]
+            shown = "none" if value is None else f"{100 * value:.1f}"
+            rows.append((name, f"Spearman {shown}", f"{result['known']} of {result['pairs']} pairs known"))
+        else:
+            parts = {name: result} | (result["sections"] if len(result["sections"]) > 1 else {})
+            for part, r in parts.items():
+                share = f"{100 * r['correct'] / r['known']:.1f} % correct" if r["known"] else "none known"
+                shown = part if part == name else f"  {part}"
+                rows.append((shown, share, f"{r['correct']} of {r['known']}; {r['questions']} questions"))
+    return rows

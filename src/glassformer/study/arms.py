@@ -1,0 +1,244 @@
+"""Running the arms of a study: one function runs one arm with one seed, and may be called again at any time.
+
+    STUDY/study.toml  arms/ARM/seed-0/ (a run folder, and arm.json once it is finished)  results.json ...
+
+A finished arm is left as it is; a broken one goes on from its newest checkpoint. Each runs in a process of its own, so
+that its peak memory is its own, and so that one that dies takes no other along.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import key_places, lay_over, to_dict
+from glassformer.errors import ConfigError, GlassformerError, InputError
+from glassformer.recipe import build_recipe
+from glassformer.study.experiment import read_run_recipe
+from glassformer.study.grid import Arm, Study, folder_name
+from glassformer.study.tasks import run_task
+from glassformer.train.callbacks import Callback, Interrupted, Progress
+
+MARKER = "arm.json"  # written last
+STOPPED = "interrupted; finished arms are kept, give the same command to go on"
+Say = Callable[[str], None]
+
+
+def silent(line: str) -> None:
+    """Says nothing. A function by name, so that it can be sent to another process."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One arm with one seed."""
+
+    arm: str
+    seed: int
+    recipe: Any
+    folder: Path
+
+    @property
+    def title(self) -> str:
+        return f"{self.arm}, seed {self.seed}"
+
+
+def jobs_of(study: Study, arms: Sequence[Arm], folder: Path) -> list[Job]:
+    """Every arm with every seed, one seed after the other, so that a study broken off is still balanced.
+
+    Simple models that stand beside each table are trained once, with the first job.
+    """
+    jobs = []
+    for seed in study.seeds:
+        for arm in arms:
+            recipe = arm.with_seed(seed)
+            if jobs and "baselines" in key_places(type(recipe)):
+                recipe = build_recipe(
+                    lay_over(to_dict(recipe), {"baselines": False}, type(recipe), arm.name), arm.name
+                )
+            jobs.append(Job(arm.name, seed, recipe, folder / "arms" / folder_name(arm.name) / f"seed-{seed}"))
+    return jobs
+
+
+def is_finished(job: Job) -> bool:
+    """Whether the job is done.
+
+    Raises:
+        ConfigError: another recipe was run there.
+    """
+    if not (job.folder / MARKER).is_file():
+        return False
+    if _compared(read_run_recipe(job.folder)) != _compared(job.recipe):
+        raise ConfigError(
+            "holds a run of another recipe",
+            where=str(job.folder),
+            fix="Choose another --out, or remove that folder",
+        )
+    return True
+
+
+def _compared(recipe: Any) -> dict[str, Any]:
+    """What must agree: everything but which simple models stand beside it."""
+    values = to_dict(recipe)
+    return values | {"evaluate": {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}}
+
+
+def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress: bool = False) -> Path:
+    """Run one job to its end, from wherever it stands. Calling it again changes nothing.
+
+    Raises:
+        InputError: as in ``run_task``.
+        Interrupted: on a signal, with everything saved.
+    """
+    if is_finished(job):
+        return job.folder
+    begun = (job.folder / "config.toml").is_file()
+    started = time.perf_counter()
+    callbacks: list[Callback] = [Progress()] if progress else []
+    run_task(job.recipe, job.folder, resume=begun, say=say, callbacks=callbacks)
+    marker = {
+        "arm": job.arm,
+        "seed": job.seed,
+        "own_process": own_process,
+        "seconds": time.perf_counter() - started,
+    }
+    temporary = job.folder / f".{MARKER}.{os.getpid()}.tmp"
+    temporary.write_text(json.dumps(marker) + "\n", encoding="utf-8")
+    os.replace(temporary, job.folder / MARKER)
+    # The model stays, and there is nothing left to resume.
+    shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
+    return job.folder
+
+
+def run_jobs(
+    jobs: Sequence[Job], *, workers: int = 1, say: Say = silent, progress: bool = False
+) -> dict[str, str]:
+    """Run what is not finished yet.
+
+    Args:
+        workers: processes at a time; 0: all in this one.
+        say: called with one line as jobs begin and end; with workers it must be a function that pickles.
+
+    Returns:
+        Title -> reason of each job that failed; the others are done.
+
+    Raises:
+        InputError: the first job's input is wrong, or a folder holds another recipe: nothing else is begun.
+        Interrupted: on a signal; what ran is saved.
+    """
+    todo = [job for job in jobs if not is_finished(job)]
+    if len(todo) < len(jobs):
+        say(f"{len(jobs) - len(todo)} of {len(jobs)} runs are finished already")
+    failed: dict[str, str] = {}
+    done = len(jobs) - len(todo)
+    alone = done == 0  # nothing has shown yet that the data and the settings can be used
+
+    def settle(job: Job, error: BaseException | None, seconds: float) -> None:
+        nonlocal done, alone
+        if isinstance(error, Interrupted | KeyboardInterrupt):
+            raise Interrupted(STOPPED) from None
+        if isinstance(error, InputError) and alone:
+            raise error
+        alone = False
+        done += error is None
+        if error is not None:
+            failed[job.title] = str(error) or type(error).__name__
+        say(f"[{done}/{len(jobs)}] {job.title}: {f'failed: {error}' if error else f'{seconds:.0f} s'}")
+
+    if workers == 0:
+        for job in todo:
+            started, error = time.perf_counter(), None
+            try:
+                run_arm(job, say=say, progress=progress)
+            except (Exception, KeyboardInterrupt) as caught:
+                error = caught
+            settle(job, error, time.perf_counter() - started)
+        return failed
+    running: list[Any] = []
+    with _threads_shared(workers), ThreadPoolExecutor(workers) as pool:
+        try:
+            show = progress and workers == 1
+            waiting = {pool.submit(_run_apart, job, say, show, running): job for job in todo}
+            for future in as_completed(waiting):
+                settle(waiting[future], *future.result())
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):  # each saves its state before it ends
+                process.terminate()
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted(STOPPED) from None
+            raise
+    return failed
+
+
+@contextmanager
+def _threads_shared(workers: int) -> Iterator[None]:
+    """Lets each of several processes compute with its share of the cores; read when torch is imported there."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    if workers > 1:
+        for name in names:
+            os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // workers)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+
+
+def _run_apart(job: Job, say: Say, progress: bool, running: list[Any]) -> tuple[BaseException | None, float]:
+    """Run a job in a process of its own; what went wrong and the seconds."""
+    started = time.perf_counter()
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(job, say, progress, sender, os.getpid()))
+    process.start()
+    running.append(process)
+    sender.close()
+    try:
+        error = receiver.recv()
+    except EOFError:
+        process.join()
+        error = GlassformerError(f"its process ended with {_ending(process.exitcode)}")
+    process.join()
+    running.remove(process)
+    return error, time.perf_counter() - started
+
+
+def _ending(code: int | None) -> str:
+    if code is not None and code < 0:
+        hint = ": was there enough memory?" if -code == signal.SIGKILL else ""
+        return f"signal {-code}{hint}"
+    return f"exit code {code}"
+
+
+def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None:
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    error: BaseException | None = None
+    try:
+        run_arm(job, own_process=True, say=say, progress=progress)
+    except KeyboardInterrupt:
+        error = Interrupted("interrupted")
+    except GlassformerError as caught:
+        error = caught
+    except Exception as caught:  # of any library: only its words are sure to survive the way back
+        error = GlassformerError(f"{type(caught).__name__}: {caught}")
+    sender.send(error)
+
+
+def _end_with(parent: int) -> None:
+    """Stop, with everything saved, once the process that began this one is gone."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,142 @@
+"""Temperature and threshold of a finished run: chosen on its validation data, told on both, saved with the model."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.checks import place
+from glassformer.data.sources import load_text_dataset
+from glassformer.errors import ConfigError, DataError
+from glassformer.evaluate.calibrate import (
+    COLDEST,
+    HOTTEST,
+    Metric,
+    describe,
+    fit_temperature,
+    probabilities_of,
+    tune_threshold,
+)
+from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.report.html import write_report
+from glassformer.saving import load
+from glassformer.study.experiment import read_run_recipe
+from glassformer.study.tasks import PARTS, Part, check_classifies
+
+Say = Callable[[str], None]
+
+
+def calibrate_run(
+    folder: str | Path,
+    data: str | None = None,
+    threshold: Metric | None = None,
+    *,
+    bootstrap: int = 1000,
+    say: Say = lambda line: None,
+) -> dict[str, Any]:
+    """Fit the temperature, and where asked the threshold, and save the model, calibration.json and the report anew.
+
+    Args:
+        folder: a run folder.
+        data: labelled texts to choose by, instead of the run's validation split.
+        threshold: for two classes, what a threshold on the second one should serve; None: the most probable class.
+
+    The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
+
+    Raises:
+        ConfigError: no validation data, or a threshold for more than two classes.
+        DataError: labels that the model does not know, or one class only.
+    """
+    folder = Path(folder)
+    recipe = read_run_recipe(folder)
+    check_classifies(recipe)
+    clf = load(folder)
+    parts = PARTS[recipe.task](recipe)
+    chosen_by, name = (_other(data, recipe), data) if data else (parts.validation, "validation")
+    if chosen_by is None:
+        raise ConfigError(
+            "this run has no validation split, and the test split must not choose", where=str(folder),
+            fix="Give other labelled examples with --data",
+        )  # fmt: skip
+    if threshold is not None and len(clf.classes_) != 2:
+        raise ConfigError(
+            f"{len(clf.classes_)} classes have no one threshold", where="threshold", fix="Leave it out"
+        )
+    say(f"calibrating on {len(chosen_by):,} {name} examples")
+    logits, targets = clf.logits(chosen_by.examples), class_numbers(clf, chosen_by)
+    temperature = fit_temperature(logits, targets)
+    limit = None
+    if threshold is not None:
+        limit, _ = tune_threshold(probabilities_of(logits, temperature)[:, 1], targets, threshold)
+    out: dict[str, Any] = {
+        "kind": "calibration", "temperature": temperature, "threshold": limit, "metric": threshold,
+        "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99, "chosen_by": name,
+        "classes": [str(c) for c in clf.classes_.tolist()], "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+    out["splits"] = {name: _both(clf, logits, targets, temperature, limit, bootstrap)}
+    if parts.judged is not None and parts.judged_name != "validation":
+        say(f"looking at {len(parts.judged):,} {parts.judged_name} examples")
+        judged = clf.logits(parts.judged.examples), class_numbers(clf, parts.judged)
+        out["splits"][parts.judged_name] = _both(clf, *judged, temperature, limit, bootstrap)
+    clf.temperature_, clf.threshold_ = temperature, limit
+    clf.save(folder / "model", overwrite=True)
+    temporary = folder / f"calibration.json.{os.getpid()}.tmp"
+    temporary.write_text(json.dumps(out, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / "calibration.json")
+    if (folder / "metrics.json").is_file():
+        write_report(folder)
+    return out
+
+
+def _both(clf: Any, logits: np.ndarray, targets: np.ndarray, t: float, limit: float | None, resamples: int):
+    """Figures before and after, of one split."""
+    out = {}
+    for name, p, cut in (
+        ("before", probabilities_of(logits), None),
+        ("after", probabilities_of(logits, t), limit),
+    ):
+        predicted = p.argmax(1) if cut is None else (p[:, 1] >= cut).astype(int)
+        meter = ClassificationMeter(clf.classes_.tolist())
+        meter.update(p, targets, predicted=predicted)
+        scores = meter.result(bootstrap=resamples)
+        kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval")
+        out[name] = describe(p, targets, resamples=resamples) | {k: scores[k] for k in kept}
+    return out
+
+
+def class_numbers(clf: Any, part: Part) -> np.ndarray:
+    """Class index of each label.
+
+    Raises:
+        DataError: a label that the model does not know; the row is named.
+    """
+    numbers = {label: i for i, label in enumerate(clf.classes_.tolist())}
+    for i, label in enumerate(part.labels):
+        if label not in numbers:
+            raise DataError(
+                f"label {label!r} was not seen in training", where=place(part.origin, i, part.rows),
+                fix=f"Known: {', '.join(map(str, numbers))}",
+            )  # fmt: skip
+    return np.array([numbers[label] for label in part.labels], np.int64)
+
+
+def _other(data: str, recipe: Any) -> Part:
+    """The labelled texts of other data: their validation split, or the first there is."""
+    if recipe.task != "text-classification":
+        raise ConfigError(
+            f"--data reads texts, and the run is of {recipe.task}", where="--data", fix="Leave it out"
+        )
+    d = recipe.data
+    dataset = load_text_dataset(
+        data, text_column=d.text_column, label_column=d.label_column, need_labels=True
+    )
+    split = dataset.splits.get("validation") or next(iter(dataset.splits.values()))
+    if split.labels is None:
+        raise DataError("has no labels", where=data)
+    return Part(split.texts, split.labels, split.texts, split.origin, split.rows)

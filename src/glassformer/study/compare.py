@@ -1,0 +1,58 @@
+"""A whole study: run what is missing, collect what is there, write results and report. May be called again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import ConfigError
+from glassformer.report.study import write_study_report
+from glassformer.study.arms import Say, jobs_of, run_jobs, silent
+from glassformer.study.grid import Study, expand
+from glassformer.study.results import collect, write_results
+
+
+def compare(
+    study: Study,
+    folder: str | Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    workers: int = 1,
+    say: Say = silent,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Run every arm with every seed that is not finished yet, and write what came out.
+
+    Args:
+        folder: of the study; what is finished there is kept.
+        settings: key -> value, laid over every arm.
+        workers: processes at a time, 0: all in this one. say: see ``run_jobs``.
+
+    Returns:
+        The results, as in results.json; ``failed`` names the runs that did not end, with the reason.
+
+    Raises:
+        InputError: whatever is wrong with the study, its recipes or the data.
+        Interrupted: on a signal, with everything saved.
+    """
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "arms").is_dir():
+        raise ConfigError("exists and is no study of ours", where=str(folder), fix="Choose another --out")
+    if workers < 0:
+        raise ConfigError(
+            f"{workers} processes", where="workers", fix="Use 1 or more, or 0 for none of their own"
+        )
+    study = replace(study, set=study.set | dict(settings or {}))
+    arms = expand(study)
+    jobs = jobs_of(study, arms, folder)
+    (folder / "arms").mkdir(parents=True, exist_ok=True)
+    say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
+    failed = run_jobs(jobs, workers=workers, say=say, progress=progress)
+    results = collect(study, arms, jobs, failed)
+    write_results(folder, study, results)
+    write_study_report(folder)
+    return results

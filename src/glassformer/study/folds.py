@@ -1,0 +1,180 @@
+"""Cross-validation of a recipe: k trainings, each judged on the part it has not seen; every example is judged once.
+
+    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as a run has them,
+    metrics.json (the out-of-fold figures)  predictions.csv (out-of-fold)  report.html
+
+The recipe's test split is not touched. A fold that is finished is kept; a broken one goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import read_toml, to_dict, to_toml
+from glassformer.data.splits import stratified_folds
+from glassformer.errors import ConfigError
+from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.predictions import write_predictions
+from glassformer.recipe import build_recipe
+from glassformer.report.html import write_report
+from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.study.tasks import ESTIMATORS, PARTS, Part, check_classifies
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+
+MARKER = "fold.json"  # of a fold, written last
+NAME = "out-of-fold"  # of the split that the figures are of
+FIGURES = ("accuracy", "macro_f1", "log_loss")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One training: what it learns from and what it is judged on, as indices of the examples."""
+
+    number: int
+    train: np.ndarray
+    held: np.ndarray
+    folder: Path
+
+
+def cross_validate(
+    recipe: Any,
+    folder: str | Path,
+    folds: int = 5,
+    *,
+    say: Say = lambda line: None,
+    callbacks: Sequence[Callback] = (),
+) -> dict[str, Any]:
+    """Train and judge a recipe ``folds`` times on its training examples; what is finished is kept.
+
+    Copies of one example share a fold, so that none is judged by a model that has seen it. The recipe's validation
+    split, where it has one, chooses the best epoch in every fold.
+
+    Returns:
+        What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under ``folds``, and
+        their mean, standard deviation and range under ``over_folds``.
+
+    Raises:
+        ConfigError: fewer than two folds, or another recipe's folder.
+        DataError: a class with fewer examples than folds, or unusable data.
+    """
+    folder, started = Path(folder), time.perf_counter()
+    check_classifies(recipe)
+    if folds < 2:
+        raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
+    _check_folder(folder, recipe, folds)
+    parts = PARTS[recipe.task](recipe)
+    train = parts.train
+    numbers = stratified_folds(train.labels, folds, recipe.data.split_seed, groups=train.names)
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / "config.toml", to_toml(recipe))
+    _write(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    say(f"{len(train):,} examples in {folds} folds")
+    classes = np.unique(np.asarray(train.labels))
+    targets = np.searchsorted(classes, np.asarray(train.labels))
+    out = np.empty((len(train), len(classes)))
+    found = []
+    for k in range(folds):
+        fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
+        known = (fold.folder / MARKER).is_file()
+        figures = run_fold(fold, recipe, train, parts.validation, callbacks)
+        out[fold.held] = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
+        found.append(figures)
+        say(f"fold {k + 1} of {folds}: accuracy {figures['accuracy']:.4f}" + (" (kept)" if known else ""))
+    meter = ClassificationMeter(classes.tolist())
+    meter.update(out, targets)
+    metrics = {
+        "train": None, "validation": None, "test": meter.result(recipe.evaluate.bootstrap), "judged": NAME,
+        "folds": found, "over_folds": over_folds(found), "baselines": {},
+        "weights_source": found[0]["weights_source"], "parameters": found[0]["parameters"],
+        "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
+        "peak_memory_mb": peak_memory_mb(), "machine": machine_facts(), "versions": versions("scikit-learn"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "seed": recipe.train.seed,
+        "label_names": [str(c) for c in classes.tolist()],
+    }  # fmt: skip
+    write_predictions(
+        folder / "predictions.csv", train.names, out, classes.tolist(), labels=list(train.labels), rows=train.rows,
+        split=NAME,
+    )  # fmt: skip
+    _write(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    write_report(folder)
+    return metrics
+
+
+def run_fold(
+    fold: Fold, recipe: Any, train: Part, validation: Part | None, callbacks: Sequence[Callback] = ()
+) -> dict[str, Any]:
+    """Train and judge one fold from wherever it stands; a finished one is left as it is. Returns its figures."""
+    marker = fold.folder / MARKER
+    if marker.is_file():
+        return json.loads(marker.read_text(encoding="utf-8"))
+    fold.folder.mkdir(parents=True, exist_ok=True)
+    clf = ESTIMATORS[recipe.task](recipe)
+    checkpoints = fold.folder / "checkpoints"
+    clf.fit(
+        [train.examples[i] for i in fold.train],
+        [train.labels[i] for i in fold.train],
+        validation=(validation.examples, validation.labels) if validation is not None else None,
+        checkpoints=checkpoints,
+        resume=True,
+        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+    )
+    p = clf.predict_proba([train.examples[i] for i in fold.held])
+    meter = ClassificationMeter(clf.classes_.tolist())
+    meter.update(p, np.searchsorted(clf.classes_, np.asarray([train.labels[i] for i in fold.held])))
+    scores = meter.result(bootstrap=0)
+    figures = {"fold": fold.number, "n": scores["n"], "trained_on": len(fold.train)}
+    figures |= {key: scores[key] for key in FIGURES}
+    figures |= {
+        "seconds": clf.train_seconds_,
+        "weights_source": clf.weights_source_,
+        "parameters": sum(p.numel() for p in clf.model_.parameters()),
+    }
+    np.save(fold.folder / "probabilities.npy", p, allow_pickle=False)
+    _write(marker, json.dumps(figures) + "\n")
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return figures
+
+
+def over_folds(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Mean, standard deviation and range of each figure. The folds share most of their training examples, so the
+    deviation divided by the root of k is no standard error."""
+    out = {}
+    for key in FIGURES:
+        values = np.array([fold[key] for fold in found])
+        spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
+        out[key] = {name: float(value) for name, value in spread.items()}
+    return out
+
+
+def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    config, plan = folder / "config.toml", folder / "folds.json"
+    if not (config.is_file() and plan.is_file()):
+        raise ConfigError(
+            "exists and is no cross-validation of ours", where=str(folder), fix="Choose another --out"
+        )
+    theirs = json.loads(plan.read_text(encoding="utf-8"))["folds"]
+    same = to_dict(build_recipe(read_toml(config), str(config))) == to_dict(recipe)
+    if theirs != folds or not same:
+        what = f"holds {theirs} folds, not {folds}" if same else "holds a cross-validation of another recipe"
+        raise ConfigError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,280 @@
+"""What a study found: figures of every arm with intervals and paired tests, cost, curves; as JSON, CSV and Markdown.
+
+Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json), whatever their task is, as
+long as it predicts labels.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import to_toml
+from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.evaluate.compare import (
+    accuracy_of,
+    bootstrap_means,
+    bootstrap_p,
+    bounds,
+    holm,
+    macro_f1_of,
+    mcnemar,
+)
+from glassformer.evaluate.predictions import csv_safe, read_predictions
+from glassformer.study.arms import MARKER, Job
+from glassformer.study.grid import Arm, Study, baseline_of
+from glassformer.study.verdict import sentences
+
+LEVEL = 0.05  # of significance, after correction
+TINY = 1e-6  # probabilities are written with six digits
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one run said about the judged examples."""
+
+    examples: str  # digest of the examples and their labels: equal digests, same examples
+    classes: tuple[str, ...]
+    targets: np.ndarray  # [n]
+    predicted: np.ndarray  # [n]
+    log_loss: float
+
+
+def read_answers(folder: Path) -> Answers:
+    """A run's predictions.csv.
+
+    Raises:
+        DataError: there is none, it is damaged, or its examples have no labels.
+    """
+    path = folder / "predictions.csv"
+    digest, labels, predicted, chances = hashlib.sha256(), [], [], []
+    classes: tuple[str, ...] = ()
+    for row in read_predictions(path):
+        digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
+        classes = tuple(row.probabilities)
+        labels.append(row.label)
+        predicted.append(row.predicted)
+        chances.append(row.probabilities.get(row.label, 0.0))
+    numbers = {name: i for i, name in enumerate(classes)}
+    if not labels or any(label not in numbers for label in labels):
+        raise DataError(
+            "no labelled predictions to compare", where=str(path), fix="Judge on a split that has labels"
+        )
+    loss = float(-np.log(np.clip(chances, TINY, 1.0)).mean())
+    targets, guesses = (np.array([numbers[x] for x in column]) for column in (labels, predicted))
+    return Answers(digest.hexdigest(), classes, targets, guesses, loss)
+
+
+def collect(
+    study: Study, arms_asked: Sequence[Arm], jobs: Sequence[Job], failed: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The results of the finished jobs, ready for JSON.
+
+    Raises:
+        GlassformerError: nothing of the baseline is finished.
+        DataError: a run folder cannot be read.
+        ConfigError: two runs were judged on different examples.
+    """
+    baseline, changes = baseline_of(study, arms_asked), {arm.name: arm.changes for arm in arms_asked}
+    runs: dict[str, dict[int, tuple[Job, Answers]]] = {}
+    for job in jobs:
+        runs.setdefault(job.arm, {})
+        if (job.folder / MARKER).is_file():
+            runs[job.arm][job.seed] = job, read_answers(job.folder)
+    if not runs.get(baseline):
+        if failed:
+            title, reason = next(iter(failed.items()))
+            raise GlassformerError(f"no run of the baseline {baseline!r} has ended; {title}: {reason}")
+        raise DataError(
+            f"the baseline {baseline!r} has no finished run", where=study.name, fix="Run it first"
+        )
+    first_job, first = next(iter(runs[baseline].values()))
+    for finished in runs.values():
+        for job, answers in finished.values():
+            if (answers.examples, answers.classes) != (first.examples, first.classes):
+                what = f"{job.title!r} and {first_job.title!r} were judged on different examples"
+                raise ConfigError(what, where=study.name, fix="Give all arms the same data and split")
+    arms = [_arm(name, finished) | {"changes": changes[name]} for name, finished in runs.items() if finished]
+    _test(arms, runs, baseline, first, study.bootstrap)
+    metrics = _json(first_job.folder / "metrics.json")
+    baselines = next((m for j in jobs if (m := _json(j.folder / "metrics.json").get("baselines"))), {})
+    kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "log_loss", "seconds")
+    results = {
+        "kind": "study",
+        "name": study.name, "summary": study.summary, "recipe": study.recipe, "baseline": baseline,
+        "set": study.set, "seeds": list(study.seeds), "n": len(first.targets), "classes": list(first.classes),
+        "judged": metrics.get("judged") or study.split, "level": LEVEL, "arms": arms,
+        "baselines": {k: {name: b.get(name) for name in kept} for k, b in baselines.items()},
+        "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()], "failed": dict(failed or {}),
+        "machine": metrics.get("machine", {}), "versions": metrics.get("versions", {}),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+    return results | sentences(results)
+
+
+def _arm(name: str, finished: dict[int, tuple[Job, Answers]]) -> dict[str, Any]:
+    """An arm's own figures; ``_test`` adds what takes a comparison."""
+    folders = [job.folder for job, _ in finished.values()]
+    costs = [_cost(folder) for folder in folders]
+    histories = [_history(folder) for folder in folders]
+    losses = [a.log_loss for _, a in finished.values()]
+    best = [b for h in histories if (b := _best(h))]
+    return {
+        "name": name,
+        "seeds": list(finished),
+        "runs": [folder.relative_to(folder.parents[2]).as_posix() for folder in folders],
+        "log_loss": _spread(losses),
+        "cost": {key: _mean([c[key] for c in costs]) for key in costs[0]},
+        "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", "accuracy", "macro_f1", "loss")},
+        "curve": list(_curve(histories)),
+    }
+
+
+def _test(arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, resamples: int) -> None:
+    """Add accuracy and macro-F1 with intervals, and the tests against the baseline."""
+    y, classes = first.targets, len(first.classes)
+    guesses = [np.stack([a.predicted for _, a in runs[arm["name"]].values()]) for arm in arms]  # [S, n] each
+    place = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
+    measures = {
+        "accuracy": [accuracy_of(g == y) for g in guesses],
+        "macro_f1": [macro_f1_of(y, g, classes) for g in guesses],
+    }
+    for key, statistics in measures.items():
+        drawn = bootstrap_means(statistics, len(y), resamples=resamples)
+        for i, arm in enumerate(arms):
+            values = np.asarray(statistics[i](np.ones((1, len(y)), np.float32)), float)[:, 0]
+            arm[key] = _spread(values.tolist()) | {"interval": np.clip(bounds(drawn[i]), 0, 1).tolist()}
+            if i != place:
+                apart = drawn[i] - drawn[place]
+                arm[key] |= {"difference_interval": bounds(apart), "bootstrap_p": bootstrap_p(apart)}
+        for i, arm in enumerate(arms):
+            if i != place:
+                arm[key]["difference"] = arm[key]["mean"] - arms[place][key]["mean"]
+    others = [i for i in range(len(arms)) if i != place]
+    for i in others:
+        ours, theirs = runs[arms[i]["name"]], runs[baseline]
+        shared = [s for s in ours if s in theirs]
+        arms[i]["mcnemar"] = [
+            {"seed": s} | asdict(mcnemar(ours[s][1].predicted == y, theirs[s][1].predicted == y))
+            for s in shared
+        ]
+        # One seed each: McNemar's test of the two models. More: the bootstrap, which knows the seeds' scatter.
+        single = len(ours) == len(theirs) == len(shared) == 1
+        arms[i]["test"] = "mcnemar" if single else "bootstrap"
+        arms[i]["p"] = arms[i]["mcnemar"][0]["p"] if single else arms[i]["accuracy"]["bootstrap_p"]
+    for i, corrected in zip(others, holm([arms[i]["p"] for i in others]), strict=True):
+        arms[i]["p_holm"] = corrected
+        arms[i]["significant"] = corrected < LEVEL
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    return {
+        "values": list(values), "mean": float(np.mean(values)),
+        "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        "min": float(np.min(values)), "max": float(np.max(values)),
+    }  # fmt: skip
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return float(np.mean(known)) if known else None
+
+
+# --- reading run folders --------------------------------------------------------------------------
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise DataError(f"not valid JSON ({error})", where=str(path)) from None
+
+
+def _history(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "history.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    try:
+        return [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise DataError(f"not valid JSON ({error})", where=str(path)) from None
+
+
+def _cost(folder: Path) -> dict[str, float | None]:
+    """Seconds an epoch (without evaluation), parameters, peak memory where the process was the run's own."""
+    metrics, marker = _json(folder / "metrics.json"), _json(folder / MARKER)
+    steps = [r for r in _history(folder) if r.get("kind") == "step"]
+    seconds = steps[-1]["seconds"] / (steps[-1]["epoch"] + 1) if steps else None
+    return {
+        "seconds_per_epoch": seconds,
+        "train_seconds": (metrics.get("seconds") or {}).get("train"),
+        "parameters": metrics.get("parameters"),
+        "peak_memory_mb": metrics.get("peak_memory_mb") if marker.get("own_process") else None,
+    }
+
+
+def _best(history: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The evaluation whose weights were kept; epochs count from 1."""
+    found = [r for r in history if r.get("kind") == "evaluation" and r.get("best")]
+    return found[-1] | {"epoch": found[-1]["epoch"] + 1} if found else None
+
+
+def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Mean over seeds of each evaluation that all of them reached."""
+    evaluations = [[r for r in h if r.get("kind") == "evaluation"] for h in histories]
+    for together in zip(*evaluations):
+        keys = ("step", "epoch", "accuracy", "macro_f1", "loss", "train_loss", "train_accuracy")
+        yield {key: _mean([r.get(key) for r in together]) for key in keys}
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+COLUMNS: tuple[str, ...] = (
+    "arm", "seeds", "accuracy", "accuracy_sd", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_sd", "log_loss",
+    "difference", "difference_low", "difference_high", "p", "p_holm", "test", "best_epoch", "seconds_per_epoch",
+    "parameters", "peak_memory_mb",
+)  # fmt: skip
+
+
+def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """One row an arm, as in results.csv; shares are in [0, 1]."""
+    for arm in results["arms"]:
+        accuracy, apart = arm["accuracy"], arm["accuracy"].get("difference_interval") or [None, None]
+        yield {
+            "arm": arm["name"], "seeds": len(arm["seeds"]), "accuracy": accuracy["mean"], "accuracy_sd": accuracy["sd"],
+            "accuracy_low": accuracy["interval"][0], "accuracy_high": accuracy["interval"][1],
+            "macro_f1": arm["macro_f1"]["mean"], "macro_f1_sd": arm["macro_f1"]["sd"],
+            "log_loss": arm["log_loss"]["mean"], "difference": accuracy.get("difference"),
+            "difference_low": apart[0], "difference_high": apart[1], "p": arm.get("p"), "p_holm": arm.get("p_holm"),
+            "test": arm.get("test"), "best_epoch": arm["best"]["epoch"],
+        } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}  # fmt: skip
+
+
+def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
+    """study.toml, results.json, results.csv and results.md, each in one move."""
+    from glassformer.study.verdict import markdown
+
+    _write(folder / "study.toml", to_toml(study))
+    _write(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    _write(folder / "results.md", markdown(results))
+    temporary = folder / f".results.csv.{os.getpid()}.tmp"
+    with open(temporary, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        for row in table_rows(results):
+            writer.writerow({k: csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for k, v in row.items()})
+    os.replace(temporary, folder / "results.csv")
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)

@@ -1,0 +1,121 @@
+"""Labels that are probably wrong, from out-of-fold predictions: review.json, review.csv and a ranked page."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import read_toml
+from glassformer.errors import ConfigError, DataError
+from glassformer.evaluate.label_noise import review_labels
+from glassformer.evaluate.predictions import csv_safe, read_predictions
+from glassformer.report.review import write_review_page
+from glassformer.study.folds import NAME
+
+COLUMNS = (
+    "rank",
+    "row",
+    "text",
+    "label",
+    "suggested",
+    "label_probability",
+    "suggested_probability",
+    "suspicious",
+)
+ON_PAGE = 200  # suggestions that a page can carry
+TEXT = 1500  # characters of one on the page
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """One label, judged. ``rank`` counts from 1; ``row`` is that of the source file, where there is one."""
+
+    rank: int
+    row: str
+    text: str
+    label: str
+    suggested: str
+    label_probability: float
+    suggested_probability: float
+    suspicious: bool
+
+
+def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
+    """Rank the labels of a cross-validation's examples, the most doubtful first.
+
+    Args:
+        folder: that ``cross_validate`` has filled.
+        top: suggestions to write into review.csv.
+
+    Returns:
+        What review.json holds: how many labels look wrong, the estimated noise by pair of classes, and the first
+        suggestions.
+
+    Raises:
+        ConfigError: not a cross-validation's folder, or nothing to list.
+        DataError: damaged predictions, or one class only.
+    """
+    folder = Path(folder)
+    if top < 1:
+        raise ConfigError(f"{top} suggestions", where="top", fix="Use 1 or more")
+    path = folder / "predictions.csv"
+    if not (folder / "folds.json").is_file():
+        fix = "Make one with: glassformer cross-validate"
+        raise ConfigError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
+    if not path.is_file():
+        fix = "Give the command of the cross-validation again: it goes on"
+        raise ConfigError("this cross-validation has not ended", where=str(folder), fix=fix)
+    rows = [row for row in read_predictions(path) if row.split == NAME]
+    if not rows:
+        raise DataError(f"no {NAME} predictions", where=str(path))
+    classes = list(rows[0].probabilities)
+    p = np.array([list(row.probabilities.values()) for row in rows])
+    labels = np.array([classes.index(row.label) for row in rows])
+    judged = review_labels(labels, p)
+    chosen = judged.order[:top]
+    suggestions = [
+        Suggestion(
+            rank, rows[i].row, rows[i].text, rows[i].label, classes[judged.suggested[i]], float(judged.quality[i]),
+            float(p[i, judged.suggested[i]]), bool(judged.suspicious[i]),
+        )
+        for rank, i in enumerate(chosen.tolist(), 1)
+    ]  # fmt: skip
+    config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
+    pairs = [
+        {"label": classes[i], "suggested": classes[j], "share": float(judged.joint[i, j]),
+         "count": round(float(judged.joint[i, j]) * len(rows))}
+        for i in range(len(classes)) for j in range(len(classes)) if i != j
+    ]  # fmt: skip
+    found = {
+        "kind": "review", "name": config.get("name", ""), "source": config.get("data", {}).get("source", ""),
+        "n": len(rows), "suspicious": int(judged.suspicious.sum()),
+        "noise": float(judged.joint.sum() - judged.joint.trace()), "classes": classes,
+        "pairs": sorted(pairs, key=lambda pair: -pair["count"]), "listed": len(suggestions),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "suggestions": [vars(s) | {"text": s.text[:TEXT]} for s in suggestions[:ON_PAGE]],
+    }  # fmt: skip
+    _write_csv(folder / "review.csv", suggestions)
+    temporary = folder / f".review.json.{os.getpid()}.tmp"
+    temporary.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / "review.json")
+    write_review_page(folder)
+    return found
+
+
+def _write_csv(path: Path, suggestions: list[Suggestion]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for s in suggestions:
+            shares = f"{s.label_probability:.6g}", f"{s.suggested_probability:.6g}"
+            texts = csv_safe(s.text), csv_safe(s.label), csv_safe(s.suggested)
+            writer.writerow([s.rank, s.row, *texts, *shares, "yes" if s.suspicious else "no"])
+    os.replace(temporary, path)

@@ -1,0 +1,129 @@
+"""A study's results in words: a sentence for each arm and for the whole, and the Markdown table."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from glassformer.report.wording import NONE, count, decimal, digits_for, interval, p_value, percent
+
+
+def points(share: float, digits: int) -> str:
+    """A difference of shares in percentage points, without its sign."""
+    return f"{100 * abs(share):.{digits}f} points"
+
+
+def signed(figures: dict[str, Any], digits: int) -> str:
+    """A difference from the baseline in points with its interval, "+1.2 (+0.3 to +2.1)"."""
+    between = figures.get("difference_interval")
+    if between is None:
+        return NONE
+    low, high = (f"{100 * x:+.{digits}f}" for x in between)
+    return f"{100 * figures['difference']:+.{digits}f} ({low} to {high})"
+
+
+def sentences(results: dict[str, Any]) -> dict[str, Any]:
+    """``verdict`` for the study and ``sentences``: arm -> what can be said of it beside the baseline."""
+    digits, baseline = digits_for(results["n"]), results["baseline"]
+    others = [arm for arm in results["arms"] if arm["name"] != baseline]
+    told = {arm["name"]: _arm(arm, baseline, digits) for arm in others}
+    better = [a["name"] for a in others if a["significant"] and a["accuracy"]["difference"] > 0]
+    worse = [a["name"] for a in others if a["significant"] and a["accuracy"]["difference"] < 0]
+    parts = []
+    if better:
+        parts.append(f"Significantly better than {baseline}: {'; '.join(better)}.")
+    if worse:
+        parts.append(f"Significantly worse than {baseline}: {'; '.join(worse)}.")
+    rest = [a["name"] for a in others if not a["significant"]]
+    if len(rest) == 1:
+        parts.append(f"No significant difference between {rest[0]} and {baseline}.")
+    elif rest:
+        which = (
+            f"none of the {len(rest)} arms differs"
+            if len(rest) == len(others)
+            else f"{len(rest)} arms do not differ"
+        )
+        parts.append(f"No significant difference: {which} from {baseline} beyond chance.")
+    if missing := len(results["unfinished"]):
+        parts.append(f"{missing} {'run is' if missing == 1 else 'runs are'} missing.")
+    if len(results["seeds"]) == 1:
+        parts.append("One seed an arm: what another seed would change is not known.")
+    return {"verdict": " ".join(parts), "sentences": told}
+
+
+def _arm(arm: dict[str, Any], baseline: str, digits: int) -> str:
+    accuracy = arm["accuracy"]
+    apart, between = accuracy["difference"], accuracy["difference_interval"]
+    side = "above" if apart > 0 else "below"
+    size = f"{points(apart, digits)} {side} {baseline}" if apart else f"as accurate as {baseline}"
+    low, high = (f"{100 * x:+.{digits}f}" for x in between)
+    evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
+    return (
+        f"{size} ({evidence})." if arm["significant"] else f"No significant difference: {size} ({evidence})."
+    )
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The study as Markdown: the verdict, one row an arm, and how to read it."""
+    digits = digits_for(results["n"])
+    header = (
+        "Arm", "Seeds", "Accuracy", "SD over seeds", "95 % interval", "Macro-F1", "Log loss", "Difference (points)",
+        "p (Holm)", "Best epoch", "s/epoch", "Parameters", "Peak memory",
+    )  # fmt: skip
+    lines = [
+        f"# {_cell(results['name'])}",
+        "",
+        _cell(results["summary"]),
+        "",
+        results["verdict"].replace("|", "\\|"),
+        "",
+    ]
+    lines += [_row(header), "|" + "---|" * len(header)]
+    for arm in results["arms"]:
+        accuracy, cost = arm["accuracy"], arm["cost"]
+        lines.append(
+            _row([
+                arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
+                len(arm["seeds"]), percent(accuracy["mean"], digits),
+                NONE if accuracy["sd"] is None else f"{100 * accuracy['sd']:.2f}",
+                interval(accuracy["interval"], digits),
+                percent(arm["macro_f1"]["mean"], digits), decimal(arm["log_loss"]["mean"], 4),
+                signed(accuracy, digits),
+                p_value(arm.get("p_holm")), decimal(arm["best"]["epoch"], 1), decimal(cost["seconds_per_epoch"], 1),
+                count(cost["parameters"]), f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
+            ])
+        )  # fmt: skip
+    for name, figures in results["baselines"].items():
+        shown = [
+            name, NONE, percent(figures["accuracy"], digits), NONE, interval(figures["accuracy_interval"], digits),
+            percent(figures["macro_f1"], digits), decimal(figures["log_loss"], 4), *[NONE] * 6,
+        ]  # fmt: skip
+        lines.append(_row(shown))
+    lines += ["", notes(results)]
+    return "\n".join(lines) + "\n"
+
+
+def notes(results: dict[str, Any]) -> str:
+    """How the figures came about, in one paragraph."""
+    seeds = ", ".join(map(str, results["seeds"]))
+    machine = results["machine"].get("gpu") or results["machine"].get("cpu") or "an unnamed machine"
+    several = len(results["seeds"]) > 1
+    tested = (
+        "p: paired bootstrap over examples with the scatter of the seeds as Student's t"
+        if several
+        else "p: McNemar's test on the same examples"
+    )
+    return (
+        f"{results['n']:,} {results['judged']} examples, for every arm the same; seeds {seeds}. "
+        f"{tested}, corrected for {max(len(results['arms']) - 1, 0)} comparisons by Holm's method. "
+        f"Measured on {machine}, {results['date'][:10]}."
+    )
+
+
+def _row(cells: Any) -> str:
+    return "| " + " | ".join(_cell(c) for c in cells) + " |"
+
+
+def _cell(value: Any) -> str:
+    """Text from data as a table's cell: nothing in it is markup."""
+    return re.sub(r"([\\|`*_\[\]#])", r"\\\1", " ".join(str(value).split())).replace("<", "&lt;")

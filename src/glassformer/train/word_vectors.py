@@ -1,0 +1,241 @@
+"""Training word vectors: rounds of the compiled loops over threads, or the readable model in the one loop.
+
+Both can be stopped and resumed; with one thread (and with Adam) to the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glassformer.checkpoints.native import LoadedState, load_state, save_state
+from glassformer.data.sentences import Corpus
+from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.models.skipgram import (
+    NONE,
+    SkipGram,
+    SkipGramBatch,
+    draw_negatives,
+    draw_positives,
+    keep_probability,
+    noise_distribution,
+)
+from glassformer.recipe import TrainConfig
+from glassformer.recipe_vectors import VectorsConfig
+from glassformer.train.objectives import StepLoss
+
+ROUND = 500_000  # words of a round: less than a second, and then threads meet and the curve gets a point
+LAST_RATE = 1e-4  # of stochastic gradient descent
+
+
+def first_vectors(size: int, dim: int, seed: int) -> np.ndarray:
+    """Centre vectors before training, U(-0.5/dim, 0.5/dim) ``[V, D]``; context vectors start at 0."""
+    return np.random.default_rng(seed).uniform(-0.5 / dim, 0.5 / dim, (size, dim)).astype(np.float32)
+
+
+def norms(vectors: np.ndarray) -> dict[str, float]:
+    """Mean, smallest and largest length of the rows."""
+    lengths = np.linalg.norm(vectors, axis=1)
+    return {"mean": float(lengths.mean()), "min": float(lengths.min()), "max": float(lengths.max())}
+
+
+@dataclass
+class FastTraining:
+    """Word vectors in training with the compiled loops; everything that decides how it goes on is here."""
+
+    corpus: Corpus
+    config: VectorsConfig
+    fingerprint: dict[str, Any]
+    round: int = 0  # of all epochs
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        from glassformer.train.negative_sampling import empty_table, kernel, make_sampler, padded_width
+
+        c, size = self.config, len(self.corpus.words)
+        self.centres, self.contexts = empty_table(size, c.dim), empty_table(size, c.dim)
+        self.centres[:, : c.dim] = first_vectors(size, c.dim, c.seed)
+        keep = keep_probability(self.corpus.counts, c.subsample)
+        self.sampler = make_sampler(keep, noise_distribution(self.corpus.counts, c.exponent))
+        self.kernel = kernel(padded_width(c.dim))
+        self.threads = c.threads or os.cpu_count() or 1
+        words = len(self.corpus.ids)
+        self.rounds = max(1, round(words / ROUND))  # of an epoch
+        marks = np.linspace(0, words, self.rounds + 1)
+        self.bounds = np.searchsorted(self.corpus.starts, marks)  # sentences where a round begins
+        self.bounds[-1] = len(self.corpus)
+
+    @property
+    def total_rounds(self) -> int:
+        return self.rounds * self.config.epochs
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """``[V, D]``, a copy."""
+        return self.centres[:, : self.config.dim].copy()
+
+    def compile(self) -> None:
+        """Compile the loops (seconds, once for a width on a machine), so that no round is timed with it."""
+        nothing = (0, 0, *self.sampler, self.config.window, self.config.negative, 0.0, 0.0, np.uint64(1))
+        self.kernel.sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing)
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """One record a round; when it is yielded everything about it is in this object.
+
+        Raises:
+            GlassformerError: the loss is no longer finite.
+        """
+        self.compile()
+        with ThreadPoolExecutor(self.threads) as pool:
+            while self.round < self.total_rounds:
+                started = time.perf_counter()
+                record = self._one_round(pool)
+                self.round += 1
+                self.seconds += time.perf_counter() - started
+                record["seconds"] = round(self.seconds, 3)
+                self.history.append(record)
+                yield record
+
+    def _one_round(self, pool: ThreadPoolExecutor) -> dict[str, Any]:
+        from glassformer.train.negative_sampling import random_state
+
+        c, starts = self.config, self.corpus.starts
+        epoch, number = divmod(self.round, self.rounds)
+        first, last = self.bounds[number], self.bounds[number + 1]
+        top = 0.025 if c.lr is None else c.lr
+        total = len(self.corpus.ids) * c.epochs
+        fall = (top - min(LAST_RATE, top)) / total  # a word
+        rate = top - fall * (len(self.corpus.ids) * epoch + int(starts[first]))
+        shares = np.searchsorted(starts, np.linspace(starts[first], starts[last], self.threads + 1))
+        shares[0], shares[-1] = first, last
+        work = [
+            pool.submit(
+                self.kernel.sentences, self.centres, self.contexts, self.corpus.ids, starts, int(a), int(b),
+                *self.sampler, c.window, c.negative, rate, fall * self.threads, random_state(c.seed, self.round, i),
+            )
+            for i, (a, b) in enumerate(pairwise(shares))
+            if b > a
+        ]  # fmt: skip
+        results = [future.result() for future in work]
+        pairs, loss, judged = (sum(column) for column in zip(*results)) if results else (0, 0.0, 0)
+        if not np.isfinite(loss):
+            raise GlassformerError(f"the loss is {loss} in round {self.round + 1}: lower lr (now {top})")
+        return {
+            "kind": "step", "step": self.round + 1, "of": self.total_rounds, "epoch": epoch,
+            "loss": loss / judged if judged else 0.0, "lr": rate, "tokens": int(starts[last] - starts[first]),
+            "pairs": int(pairs),
+        }  # fmt: skip
+
+    def save(self, folder: Path) -> Path:
+        """Write a checkpoint; a kill at any instant leaves the one before it whole."""
+        dim = self.config.dim
+        tensors = {k: torch.from_numpy(t[:, :dim].copy()) for k, t in self._tables()}
+        state = {"fingerprint": self.fingerprint, "seconds": self.seconds, "history": self.history}
+        return save_state(folder, self.round, tensors, state)
+
+    def load(self, folder: Path) -> None:
+        """Continue from the newest whole checkpoint.
+
+        Raises:
+            CheckpointError: none is whole, or it belongs to another corpus or other settings.
+        """
+        found = load_state(folder)
+        check_fingerprint(found, self.fingerprint)
+        self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
+        for name, table in self._tables():
+            table[:, : self.config.dim] = found.tensors[name].numpy()
+        self.round, self.seconds = found.step, found.state["seconds"]
+        self.history = found.state["history"]
+
+    def _tables(self) -> list[tuple[str, np.ndarray]]:
+        return [("centres", self.centres), ("contexts", self.contexts)]
+
+
+def check_fingerprint(found: LoadedState, ours: dict[str, Any]) -> None:
+    """Raises CheckpointError, naming the first difference, where a checkpoint is of another corpus or setting."""
+    theirs = found.state.get("fingerprint", {})
+    for key in sorted(ours.keys() | theirs.keys()):
+        if ours.get(key) != theirs.get(key):
+            raise CheckpointError(
+                f"was made with {key} = {theirs.get(key)!r}, now it is {ours.get(key)!r}",
+                where=str(found.path), fix="Resume with the settings of the first run, or start a new run",
+            )  # fmt: skip
+
+
+# --- the readable model in the one loop -------------------------------------------------------
+
+
+@dataclass
+class SkipGramStream:
+    """Every kept place of the corpus is a centre once an epoch, with new positives and negatives."""
+
+    corpus: Corpus
+    config: VectorsConfig
+
+    def __post_init__(self) -> None:
+        counts = self.corpus.counts
+        self.keep = keep_probability(counts, self.config.subsample)
+        self.cumulative = np.cumsum(noise_distribution(counts, self.config.exponent))
+        self._kept: tuple[int, tuple[np.ndarray, ...]] = (-1, ())
+
+    @property
+    def examples(self) -> int:
+        return len(self._epoch(0)[3])
+
+    def steps(self, epoch: int) -> list:
+        """A batch is (epoch, its number, its places)."""
+        order, size = self._epoch(epoch)[3], self.config.batch_size
+        return [[(epoch, i, order[i * size : (i + 1) * size])] for i in range(-(-len(order) // size))]
+
+    def pack(self, index: tuple[int, int, np.ndarray]) -> SkipGramBatch:
+        epoch, number, places = index
+        ids, first, last, _ = self._epoch(epoch)
+        rng = np.random.default_rng((self.config.seed, 1, epoch, number))
+        c = self.config
+        positives = draw_positives(ids, first, last, places, c.window, c.positives, rng)
+        negatives = draw_negatives(self.cumulative, positives, c.negative, rng)
+        arrays = (ids[places], positives, negatives)
+        return SkipGramBatch(*(torch.from_numpy(np.asarray(a, np.int64)) for a in arrays))
+
+    def _epoch(self, epoch: int) -> tuple[np.ndarray, ...]:
+        """The words kept in an epoch, the bounds of each one's sentence, and the order of the centres."""
+        if self._kept[0] != epoch:
+            rng = np.random.default_rng((self.config.seed, 0, epoch))
+            ids, starts = self.corpus.ids, self.corpus.starts
+            kept = rng.random(len(ids)) < self.keep[ids]
+            ends = np.concatenate([[0], np.cumsum(kept)])[starts]  # where each sentence begins among the kept
+            lengths = np.diff(ends)
+            first, last = np.repeat(ends[:-1], lengths), np.repeat(ends[1:], lengths)
+            order = rng.permutation(np.flatnonzero(last - first > 1))  # a word alone has no context
+            self._kept = epoch, (np.asarray(ids)[kept], first, last, order)
+        return self._kept[1]
+
+
+def adam_config(config: VectorsConfig) -> TrainConfig:
+    """The settings of the one loop: a constant rate, no decay, no clipping, fp32."""
+    return TrainConfig(
+        epochs=config.epochs, lr=1e-3 if config.lr is None else config.lr, optimizer="adam", weight_decay=0.0,
+        schedule="constant", warmup=0.0, clip=0.0, batch_size=config.batch_size, keep_best=False,
+        checkpoint_every=config.checkpoint_every, seed=config.seed, precision="fp32", threads=config.threads,
+    )  # fmt: skip
+
+
+def skipgram_loss(model: SkipGram, batch: SkipGramBatch) -> StepLoss:
+    """Summed over centres; ``correct`` counts centres whose first positive scores above every negative."""
+    losses: Tensor = model(batch)
+    with torch.no_grad():
+        noise = model.scores(batch.centres, batch.negatives).masked_fill(batch.negatives == NONE, -torch.inf)
+        best = model.scores(batch.centres, batch.positives[:, :1])[:, 0] > noise.amax(1)
+    return StepLoss(losses.sum(), int(best.sum()), len(losses))

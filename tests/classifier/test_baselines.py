@@ -1,0 +1,118 @@
+"""TextClassifier("lstm" | "gru" | "textcnn"), and word vectors as token tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.data.corpus import europe_splits, hard_negatives
+from glassformer.errors import ConfigError, InputError
+from glassformer.train.callbacks import Callback
+
+TEXTS = ["a truly fine film", "fine , a fine story", "what a fine day", "a dull film indeed", "dull dull story",
+         "so dull a day"] * 4  # fmt: skip
+LABELS = ["pos", "pos", "pos", "neg", "neg", "neg"] * 4
+SMALL = dict(
+    d_model=11, embedding_dim=7, min_count=1, epochs=12, lr=2e-2, batch_size=6, max_length=16, warmup=0.0
+)
+NAMES = ("lstm", "gru", "textcnn")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_overfit_save_load(name, precision, tmp_path):
+    clf = gf.TextClassifier(name, **SMALL, precision=precision).fit(TEXTS, LABELS)
+    assert clf.score(TEXTS, LABELS) == 1.0
+    assert clf.weights_source_.startswith(f"random ({name}, from scratch)")
+    clf.save(tmp_path / "model")
+    again = gf.load(tmp_path / "model")
+    assert np.array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
+    assert clf.embed(TEXTS[:2]).shape == (2, {"textcnn": 33}.get(name, 22))
+    with pytest.raises(InputError, match="has no attention"):
+        clf.explain(TEXTS[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_resume_gives_the_same_bits(name, tmp_path):
+    settings = SMALL | {"epochs": 3, "checkpoint_every": 2, "vectors": "word2vec"}
+    whole = gf.TextClassifier(name, **settings).fit(TEXTS, LABELS)
+
+    class Stop(Callback):
+        def step(self, training, info):
+            if training.step == 5:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        gf.TextClassifier(name, **settings).fit(TEXTS, LABELS, checkpoints=tmp_path, callbacks=[Stop()])
+    again = gf.TextClassifier(name, **settings).fit(TEXTS, LABELS, checkpoints=tmp_path, resume=True)
+    for (key, a), b in zip(
+        whole.model_.state_dict().items(), again.model_.state_dict().values(), strict=True
+    ):
+        assert torch.equal(a, b), key
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (dict(model="lstm", num_heads=2), "'lstm' has no num_heads"),
+        (dict(model="textcnn", bidirectional=True), "'textcnn' has no bidirectional"),
+        (dict(model="textcnn", pooling="mean"), "largest answer of each filter"),
+        (dict(model="gru", pooling="first"), "first pooling belongs to Transformers"),
+        (dict(model="lstm", freeze_vectors=True), "no vectors to freeze"),
+        (dict(model="encoder-mini", bidirectional=True), "sees both sides"),
+        (dict(model="lstm", vectors="nowhere.txt"), "nowhere.txt: no such file"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message):
+    with pytest.raises(InputError, match=message):
+        gf.TextClassifier(**settings, min_count=1).fit(TEXTS, LABELS)
+
+
+# --- word vectors -----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def vectors_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vectors") / "vectors.txt"
+    gf.Word2Vec(dim=5, min_count=1, threads=1, epochs=1).fit(TEXTS).save_word2vec_format(path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["lstm", "encoder-mini"])
+def test_frozen_vectors_stay_and_special_tokens_learn(name, vectors_file):
+    settings = {k: v for k, v in SMALL.items() if k not in ("embedding_dim", "d_model")} | {"epochs": 2}
+    clf = gf.TextClassifier(name, **settings, vectors=str(vectors_file), freeze_vectors=True).fit(
+        TEXTS, LABELS
+    )
+    vectors = gf.Word2Vec.load(vectors_file)
+    table = clf.model_.embeddings.tokens.weight.detach().numpy()
+    for word in vectors.words_:
+        assert np.array_equal(table[clf.tokenizer_.token_to_id(word)], vectors[word]), word
+    special = clf.model_.embeddings.special.weight.detach().numpy()
+    assert not np.array_equal(special[2], table[2])  # [CLS] was trained
+    assert "frozen" in clf.weights_source_
+    free = gf.TextClassifier(name, **settings, vectors=str(vectors_file)).fit(TEXTS, LABELS)
+    moved = free.model_.embeddings.tokens.weight.detach().numpy()
+    assert not np.array_equal(moved[free.tokenizer_.token_to_id("fine")], vectors["fine"])
+
+
+def test_vectors_of_another_width_or_language(vectors_file):
+    with pytest.raises(ConfigError, match="embedding_dim is 7, the vectors have 5 numbers"):
+        gf.TextClassifier("lstm", embedding_dim=7, vectors=str(vectors_file), min_count=1).fit(TEXTS, LABELS)
+    with pytest.raises(ConfigError, match="no word of the vocabulary has a vector"):
+        gf.TextClassifier("lstm", vectors=str(vectors_file), min_count=1).fit(["một", "hai"], [0, 1])
+
+
+@pytest.mark.slow
+def test_the_mini_transformer_on_frozen_vectors():
+    """Row 8: at least 99 % on sentences it has not seen, and on those whose cities and languages mislead."""
+    splits = europe_splits()
+    clf = gf.TextClassifier.from_recipe("europe-frozen").fit(
+        *splits["train"], validation=splits["validation"]
+    )
+    assert clf.score(*splits["test"]) >= 0.99
+    hard = hard_negatives()
+    assert clf.score(hard, ["other"] * len(hard)) >= 0.99
+    assert clf.explain("the capital of France is Paris .").maps.shape[:2] == (1, 2)

@@ -1,0 +1,127 @@
+"""compare, calibrate, cross-validate, review-labels, report and reproduce, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.reproduce import ROWS
+from glassformer.recipe import recipe_names, study_names
+
+from .tiny import TINY, sentences, settings, write_csv
+
+STUDY = """\
+recipe = "europe"
+[set]
+source = {source!r}
+validation_size = 0.3
+{tiny}
+[grid]
+lr = [1e-2, 1e-3]
+"""
+
+
+@pytest.fixture
+def study(reviews: Path, tmp_path: Path) -> Path:
+    lines = [
+        line if line.split("=")[1][0].isdigit() or "false" in line else line.replace("=", '="') + '"'
+        for line in TINY
+    ]
+    path = tmp_path / "mine.toml"
+    path.write_text(STUDY.format(source=str(reviews), tiny="\n".join(lines)), encoding="utf-8")
+    return path
+
+
+def test_compare_reports_and_can_be_called_again(gf, study, tmp_path):
+    out = tmp_path / "out"
+    first = gf("compare", study, "--out", out, "--workers", 0)
+    assert first.code == 0, first.err
+    assert "significant" in first.out
+    assert "lr=0.001" in first.out
+    assert (out / "report.html").is_file()
+    again = gf("compare", study, "--out", out, "--workers", 0)
+    assert again.code == 0
+    assert "2 of 2 runs are finished already" in again.out
+    page = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    assert gf("report", out).code == 0
+    assert (out / "report.html").read_bytes() == page
+
+
+def test_compare_without_a_study(refused, tmp_path):
+    assert "no study 'nothing'" in refused("compare", "nothing")
+    (tmp_path / "bad.toml").write_text('recipe = "europe"\n[grid]\nepoch = [1, 2]\n')
+    assert "Did you mean 'epochs'" in refused("compare", tmp_path / "bad.toml")
+    assert "has no '='" in refused("compare", "europe-pooling", "--set", "epochs")
+    assert "-1 processes" in refused("compare", "europe-pooling", "--workers", "-1")
+
+
+def test_calibrate(gf, refused, run):
+    result = gf("calibrate", run, "--threshold", "macro_f1")
+    assert result.code == 0, result.err
+    assert "temperature" in result.out
+    assert "threshold on 'pos'" in result.out
+    found = json.loads(gf("calibrate", run, "--json").out)
+    assert found["threshold"] is None
+    assert "Did you mean 'macro_f1'" in refused("calibrate", run, "--threshold", "macrof1")
+    assert "no such run folder" in refused("calibrate", "nowhere")
+
+
+def test_cross_validate_and_review(gf, refused, reviews, tmp_path):
+    out = tmp_path / "folds"
+    result = gf("cross-validate", "--text", reviews, "--folds", 2, "--out", out, *settings())
+    assert result.code == 0, result.err
+    assert "mean (SD)" in result.out
+    assert "all 60 answers" in result.out
+    listed = gf("review-labels", out, "--top", 5)
+    assert listed.code == 0, listed.err
+    assert "5 suggestions" in listed.out
+    pages = gf("report", out)
+    assert pages.out.count("report: ") == 2
+    assert "takes no other setting" in refused("review-labels", out, "--model", "encoder-mini")
+    assert "Use 1 or more" in refused("review-labels", out, "--top", 0)
+    assert "1 folds" in refused(
+        "cross-validate", "--text", reviews, "--folds", 1, "--out", tmp_path / "x", *settings()
+    )
+    assert not (tmp_path / "x").exists()
+
+
+def test_review_runs_the_folds_that_it_needs(gf, tmp_path):
+    data = write_csv(tmp_path / "few.csv", sentences(20))
+    result = gf("review-labels", "--text", data, "--folds", 2, "--out", tmp_path / "f", *settings())
+    assert result.code == 0, result.err
+    assert "labels look wrong" in result.out
+
+
+def test_report_of_nothing(refused, tmp_path):
+    assert "nothing to report" in refused("report", tmp_path)
+    assert "no such folder" in refused("report", tmp_path / "nowhere")
+
+
+def test_reproduce_lists_every_row(gf, refused, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    result = gf("reproduce", "--table")
+    assert result.code == 0
+    assert all(f" {row.number} " in result.out for row in ROWS)
+    assert "imdb-encoder-small" in result.out
+    assert "no row '99'" in refused("reproduce", "99")
+    assert "runs nothing" in refused("reproduce", "12", "--table")
+
+
+def test_rows_name_recipes_that_are_there():
+    named = {name for row in ROWS for name in row.recipes}
+    assert named <= set(recipe_names())
+    assert [row.number for row in ROWS] == list(range(1, 14))
+
+
+def test_reproduce_runs_a_row(gf, tmp_path):
+    result = gf("reproduce", "8", "--out", tmp_path / "r", *settings("limit=40"))
+    assert result.code == 0, result.err
+    assert "published: curves and maps" in result.out
+    assert "with settings of your own" in result.out
+
+
+def test_studies_that_ship():
+    assert "europe-pooling" in study_names()

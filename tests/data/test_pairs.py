@@ -1,0 +1,160 @@
+"""Pairs of texts from tables, plain files and by name; byte-level BPE; packed batches for teacher forcing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from glassformer.data.batching import BatchSettings
+from glassformer.data.pair_batches import PairStream, pack_pairs
+from glassformer.data.pairs import check_both, load_pairs
+from glassformer.data.subwords import bpe_tokenizer, detokenize
+from glassformer.data.text import encode
+from glassformer.errors import DataError
+
+PAIRS = [
+    ("A man walks.", "Ein Mann geht."),
+    ("Two dogs, one cat!", "Zwei Hunde, eine Katze!"),
+    ("Hi", "Hallo"),
+]
+
+
+def table(path, rows=PAIRS, header="source,target"):
+    quoted = [",".join(f'"{cell}"' for cell in row) for row in rows]
+    path.write_text("\n".join([header, *quoted]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_table_of_two_columns_under_any_names(tmp_path):
+    for header in ("source,target", "en,de", "a,b"):
+        data = load_pairs(table(tmp_path / "x.csv", header=header))
+        assert data.columns == tuple(header.split(","))
+        assert list(zip(data.splits["train"].source, data.splits["train"].target, strict=True)) == PAIRS
+    swapped = load_pairs(tmp_path / "x.csv", source_column="b", target_column="a")
+    assert swapped.splits["train"].source[0] == "Ein Mann geht."
+    half = load_pairs(tmp_path / "x.csv", source_column="b")
+    assert half.columns == ("b", "a")
+
+
+def test_a_folder_with_a_table_a_split_and_plain_files(tmp_path):
+    for split in ("train", "val", "test"):
+        table(tmp_path / f"{split}.csv")
+    assert list(load_pairs(tmp_path).splits) == ["train", "validation", "test"]
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    (plain / "train.en").write_text("one\ntwo\n")
+    (plain / "train.de").write_text("eins\nzwei\n")
+    assert load_pairs(plain).splits["train"].target == ["eins", "zwei"]
+    assert load_pairs(plain / "train").columns == ("en", "de")
+
+
+def test_limit_draws_pairs_that_belong_together(tmp_path):
+    split = load_pairs(table(tmp_path / "x.csv"), limit=2).splits["train"]
+    assert len(split) == 2
+    assert set(zip(split.source, split.target, strict=True)) <= set(PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "said"),
+    [
+        ([("a", "b"), ("c", "")], "source,target", r"row 3: column 'target': the text is empty"),
+        ([("a", "b", "c")], "x,y,z", "two columns are wanted.*source_column"),
+        ([("a",)], "source", "a side is missing"),
+        ([("a", "b")], "source,target", "no column 'targt'. Did you mean 'target'"),
+    ],
+)
+def test_bad_tables_are_refused_with_their_place(tmp_path, rows, header, said):
+    path = table(tmp_path / "x.csv", rows, header)
+    options = {"target_column": "targt"} if "targt" in said else {}
+    with pytest.raises(DataError, match=said):
+        load_pairs(path, **options)
+
+
+def test_plain_files_that_do_not_match_are_refused(tmp_path):
+    (tmp_path / "x.en").write_text("one\ntwo\n")
+    with pytest.raises(DataError, match=r"a side is missing: no x\.de"):
+        load_pairs(tmp_path / "x")
+    (tmp_path / "x.de").write_text("eins\n")
+    with pytest.raises(DataError, match=r"2 lines, but x\.de has 1"):
+        load_pairs(tmp_path / "x")
+    (tmp_path / "x.de").write_text("eins\n\n")
+    with pytest.raises(DataError, match="row 2: the text is empty"):
+        load_pairs(tmp_path / "x")
+    with pytest.raises(DataError, match="Did you mean 'multi30k'"):
+        load_pairs("multi30")
+
+
+def test_lists_are_checked_on_both_sides():
+    assert check_both(["a"], ["b"]) == (["a"], ["b"])
+    with pytest.raises(DataError, match=r"target\[1\]: the text is missing"):
+        check_both(["a", "b"], ["c", None])
+    with pytest.raises(DataError, match="2 source texts but 1 target texts"):
+        check_both(["a", "b"], ["c"])
+    with pytest.raises(DataError, match="the target side is missing"):
+        check_both(["a"], None)
+
+
+def test_multi30k_is_there(data_root):
+    data = load_pairs("multi30k", source_column="en", target_column="fr", limit=7)
+    assert {name: len(split) for name, split in data.splits.items()} == {
+        "train": 7,
+        "validation": 7,
+        "test": 7,
+    }
+    whole = load_pairs("multi30k")
+    assert whole.columns == ("en", "de")
+    assert [len(whole.splits[s]) for s in ("train", "validation", "test")] == [29_000, 1_014, 1_000]
+    assert whole.splits["train"].source[0] == "Two young, White males are outside near many bushes."
+
+
+# --- byte-level BPE -------------------------------------------------------------------------------
+
+BPE = bpe_tokenizer([text for pair in PAIRS for text in pair] * 3, vocab_size=307)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_any_text_comes_back(text):
+    import unicodedata
+
+    ids = encode(BPE, [text], max_length=1000)[0]
+    assert detokenize(BPE, ids) == unicodedata.normalize("NFC", text).strip()
+
+
+def test_the_vocabulary_is_the_same_every_time_and_has_room_for_bytes():
+    texts = [text for pair in PAIRS for text in pair] * 3
+    assert bpe_tokenizer(texts, vocab_size=307).to_str() == BPE.to_str()
+    assert BPE.get_vocab_size() <= 307
+    with pytest.raises(DataError, match="no room for 261"):
+        bpe_tokenizer(texts, vocab_size=260)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def tables():
+    return (encode(BPE, [pair[i] for pair in PAIRS], max_length=50) for i in (0, 1))
+
+
+def test_what_is_heard_and_what_is_said_are_one_token_apart():
+    source, target = tables()
+    batch = pack_pairs(source, target, np.array([2, 0]))
+    for i, heard, said in zip(
+        [2, 0], batch.packing.split(batch.target), batch.packing.split(batch.labels), strict=True
+    ):
+        assert heard.tolist() == target[i][:-1].tolist()
+        assert said.tolist() == target[i][1:].tolist()
+    assert batch.source_packing.lengths == tuple(source.lengths[[2, 0]].tolist())
+
+
+def test_a_stream_counts_the_tokens_to_say_and_repeats_an_epoch():
+    source, target = tables()
+    stream = PairStream(source, target, BatchSettings(2, 0, 0), 1, 5, torch.device("cpu"))
+    batches = [stream.pack(index) for step in stream.steps(0) for index in step]
+    assert sum(len(b.labels) for b in batches) == stream.examples
+    assert sorted(i for b in batches for i in b.index.tolist()) == [0, 1, 2]
+    again = [stream.pack(index) for step in stream.steps(0) for index in step]
+    assert all(torch.equal(a.target, b.target) for a, b in zip(batches, again, strict=True))

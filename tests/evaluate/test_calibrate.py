@@ -1,0 +1,131 @@
+"""Temperature, calibration error and threshold against answers that are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from glassformer.errors import DataError, InputError, ShapeError
+from glassformer.evaluate.calibrate import (
+    HOTTEST,
+    calibration_error,
+    calibration_interval,
+    describe,
+    fit_temperature,
+    log_loss,
+    probabilities_of,
+    reliability,
+    tune_threshold,
+)
+
+
+def honest(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Logits [n, K] whose softmax is the true chance of each class, and classes drawn from it."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(0, 1.7, (n, classes))
+    p = probabilities_of(logits)
+    y = (p.cumsum(1) > rng.random((n, 1))).argmax(1)
+    return logits, y
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 2.5])
+def test_temperature_is_found_again(factor):
+    logits, y = honest(20_011, 3)
+    assert fit_temperature(logits * factor, y) == pytest.approx(factor, rel=0.04)
+
+
+def test_temperature_is_the_minimum_of_the_log_loss():
+    logits, y = honest(503, 5)
+    best = fit_temperature(3.0 * logits, y)
+    losses = [log_loss(3.0 * logits, y, t) for t in (best * 0.99, best, best * 1.01)]
+    assert losses[1] == min(losses)
+    assert log_loss(logits, y) == pytest.approx(sk.log_loss(y, probabilities_of(logits)))
+
+
+def test_temperature_scaling_lowers_the_error_and_changes_no_answer():
+    logits, y = honest(5003, 2)
+    sure = 4.0 * logits
+    t = fit_temperature(sure, y)
+    before, after = probabilities_of(sure), probabilities_of(sure, t)
+    assert np.array_equal(before.argmax(1), after.argmax(1))
+    assert calibration_error(before, y) > 0.1
+    assert calibration_error(after, y) < 0.03
+
+
+def test_a_model_that_is_always_wrong_gets_the_hottest_temperature():
+    logits = np.array([[9.0, 0.0]] * 13)
+    assert fit_temperature(logits, np.ones(13, int)) == pytest.approx(HOTTEST, rel=1e-3)
+
+
+def test_calibration_error_by_hand():
+    # Stated 0.9 four times, right three times; stated 0.6 twice, right twice: (4 * .15 + 2 * .4) / 6.
+    p = np.array([[0.9, 0.1]] * 4 + [[0.4, 0.6]] * 2)
+    y = np.array([0, 0, 0, 1, 1, 1])
+    assert calibration_error(p, y, bins=10) == pytest.approx((4 * 0.15 + 2 * 0.4) / 6)
+    curve = reliability(p, y, bins=10)
+    assert [(b.n, b.accuracy) for b in curve] == [(2, 1.0), (4, 0.75)]
+    assert [b.confidence for b in curve] == pytest.approx([0.6, 0.9])
+
+
+def test_every_example_is_in_one_bin():
+    p = probabilities_of(np.random.default_rng(0).normal(0, 3, (997, 4)))
+    p[0] = [1, 0, 0, 0]
+    p[1] = [0.25] * 4
+    assert sum(b.n for b in reliability(p, np.zeros(997, int))) == 997
+
+
+def test_interval_holds_the_error_of_other_draws():
+    logits, y = honest(3001, 2)
+    p = probabilities_of(2.2 * logits)
+    low, high = calibration_interval(p, y, resamples=300)
+    others = [honest(3001, 2, seed) for seed in range(1, 9)]
+    errors = [calibration_error(probabilities_of(2.2 * z), t) for z, t in others]
+    assert low < np.mean(errors) < high
+    assert high - low < 0.06
+
+
+def test_description_is_ready_for_json():
+    logits, y = honest(211, 3)
+    found = describe(probabilities_of(logits), y, resamples=20)
+    assert found["n"] == sum(b["n"] for b in found["curve"]) == 211
+    assert found["log_loss"] == pytest.approx(log_loss(logits, y))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 41), st.integers(0, 10**6), st.sampled_from(["accuracy", "f1", "macro_f1"]))
+def test_no_threshold_is_better(n, seed, metric):
+    rng = np.random.default_rng(seed)
+    p, y = rng.random(n).round(1), rng.integers(0, 2, n)
+    y[:2] = 0, 1
+    threshold, score = tune_threshold(p, y, metric)
+
+    def judge(t: float) -> float:
+        guess = (p >= t).astype(int)
+        if metric == "accuracy":
+            return float((guess == y).mean())
+        return float(
+            sk.f1_score(y, guess, average="macro" if metric == "macro_f1" else "binary", zero_division=0)
+        )
+
+    assert score == pytest.approx(judge(threshold))
+    assert score >= max(judge(t) for t in np.linspace(0, 1.01, 52)) - 1e-9
+
+
+def test_threshold_stays_at_half_where_that_is_as_good():
+    assert tune_threshold([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1])[0] == pytest.approx(0.5)
+
+
+def test_bad_input():
+    with pytest.raises(DataError, match="both classes"):
+        tune_threshold([0.2, 0.7], [1, 1])
+    with pytest.raises(InputError, match="Did you mean 'accuracy'"):
+        tune_threshold([0.2, 0.7], [0, 1], "acuracy")  # type: ignore[arg-type]
+    with pytest.raises(ShapeError):
+        fit_temperature(np.zeros((3, 2)), np.zeros(2, int))
+    with pytest.raises(DataError, match="no example"):
+        fit_temperature(np.zeros((0, 2)), np.zeros(0, int))
+    with pytest.raises(ShapeError):
+        reliability(np.zeros((3, 2)), np.zeros(2, int))

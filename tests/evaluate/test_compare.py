@@ -1,0 +1,136 @@
+"""Paired tests against known answers, and the false alarms of the whole procedure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as sk
+
+from glassformer.errors import DataError, ShapeError
+from glassformer.evaluate.compare import (
+    accuracy_of,
+    bootstrap_means,
+    bootstrap_p,
+    bounds,
+    holm,
+    macro_f1_of,
+    mcnemar,
+)
+
+
+def answers(wins: int, losses: int, both: int = 31, none: int = 7) -> tuple[np.ndarray, np.ndarray]:
+    a = [True] * wins + [False] * losses + [True] * both + [False] * none
+    b = [False] * wins + [True] * losses + [True] * both + [False] * none
+    return np.array(a), np.array(b)
+
+
+def test_mcnemar_exact_is_the_binomial_test():
+    found = mcnemar(*answers(13, 3))
+    assert (found.wins, found.losses, found.method) == (13, 3, "exact")
+    tail = sum(stats.binom.pmf(k, 16, 0.5) for k in (0, 1, 2, 3))
+    assert found.p == pytest.approx(2 * tail)
+
+
+def test_mcnemar_with_many_disagreements_is_chi_squared():
+    found = mcnemar(*answers(59, 31))
+    assert found.method == "chi2"
+    assert found.p == pytest.approx(stats.chi2.sf((59 - 31 - 1) ** 2 / 90, 1))
+    assert found.p == pytest.approx(stats.binomtest(59, 90).pvalue, abs=2e-3)
+
+
+def test_mcnemar_is_symmetric_and_says_nothing_about_equals():
+    a, b = answers(17, 5)
+    assert mcnemar(a, b).p == mcnemar(b, a).p
+    assert mcnemar(a, a).p == 1.0
+    with pytest.raises(ShapeError):
+        mcnemar(a, b[:-1])
+
+
+def test_holm_by_hand():
+    # Holm's own rule on 4 comparisons: 4 * .005, 3 * .01, max(previous, 2 * .03), 1 * .04 raised to that.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.7, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=11))
+def test_holm_never_lowers_and_keeps_the_order(p):
+    corrected = holm(p)
+    assert all(0 <= a <= b <= 1 for a, b in zip(p, corrected, strict=True))
+    order = np.argsort(p, kind="stable")
+    assert np.all(np.diff(np.array(corrected)[order]) >= 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(0, 10**6))
+def test_macro_f1_of_a_resample_is_scikit_learns(classes, seeds, seed):
+    rng = np.random.default_rng(seed)
+    y, guess = rng.integers(0, classes, 37), rng.integers(0, classes, (seeds, 37))
+    drawn = rng.integers(0, 37, 37)
+    counts = np.bincount(drawn, minlength=37).astype(np.float32)[None]
+    found = macro_f1_of(y, guess, classes)(counts)
+    wanted = [[sk.f1_score(y[drawn], g[drawn], average="macro", zero_division=0)] for g in guess]
+    assert found == pytest.approx(np.array(wanted), abs=1e-6)
+
+
+def test_bootstrap_of_one_seed_has_the_width_of_the_binomial():
+    rng = np.random.default_rng(0)
+    right = rng.random((1, 2003)) < 0.8
+    low, high = bounds(bootstrap_means([accuracy_of(right)], 2003)[0])
+    share = right.mean()
+    half = 1.96 * np.sqrt(share * (1 - share) / 2003)
+    assert (low, high) == (pytest.approx(share - half, abs=2e-3), pytest.approx(share + half, abs=2e-3))
+
+
+def test_bootstrap_spreads_with_the_seeds():
+    """Seeds that differ widen the interval to what Student's t says of their scatter."""
+    rng = np.random.default_rng(0)
+    rates = np.array([0.70, 0.76, 0.82, 0.88, 0.79])
+    right = rng.random((5, 20_011)) < rates[:, None]
+    low, high = bounds(bootstrap_means([accuracy_of(right)], 20_011, resamples=4000)[0])
+    mean = right.mean(1)
+    half = stats.t.ppf(0.975, 4) * mean.std(ddof=1) / np.sqrt(5)
+    assert (high - low) / 2 == pytest.approx(half, rel=0.1)
+    assert (high + low) / 2 == pytest.approx(mean.mean(), abs=0.01)
+
+
+def test_seeds_that_agree_add_nothing():
+    right = np.tile(np.random.default_rng(0).random(997) < 0.8, (3, 1))
+    assert np.allclose(*(bootstrap_means([accuracy_of(r)], 997, resamples=50) for r in (right, right[:1])))
+
+
+def test_all_arms_see_the_same_examples():
+    right = np.random.default_rng(0).random((1, 211)) < 0.7
+    first, second = bootstrap_means([accuracy_of(right), accuracy_of(right)], 211, resamples=50)
+    assert np.array_equal(first, second)
+    with pytest.raises(DataError):
+        bootstrap_means([], 0)
+
+
+def test_bootstrap_p():
+    assert bootstrap_p(np.full(999, 0.1)) == pytest.approx(2 / 1000)
+    assert bootstrap_p(np.zeros(999)) == 1.0
+    assert bootstrap_p(np.linspace(-1, 1, 999)) == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "scatter"), [(1, 0.0), (2, 0.3), (3, 0.0), (3, 0.08), (3, 0.5), (5, 0.3)])
+def test_false_alarms(seeds, scatter):
+    """Two arms that are equal on average: how often is a difference found at the 5 % level?
+
+    One seed can only say whether two *trained* models differ, so there the arms are equal without scatter.
+    """
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for trial in range(400):
+        hard = rng.normal(0, 1.2, 499)
+        arms = []
+        for _ in range(2):
+            skill = 1.2 + rng.normal(0, scatter, (seeds, 1))
+            arms.append(accuracy_of(rng.random((seeds, 499)) < 1 / (1 + np.exp(-(skill + hard)))))
+        drawn = bootstrap_means(arms, 499, resamples=500, seed=trial)
+        alarms += bootstrap_p(drawn[0] - drawn[1]) < 0.05
+    assert alarms / 400 < 0.08

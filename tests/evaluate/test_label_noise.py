@@ -1,0 +1,64 @@
+"""Confident learning against cleanlab, and against labels that were flipped on purpose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cleanlab.count import compute_confident_joint
+from cleanlab.filter import find_label_issues
+from cleanlab.rank import get_label_quality_scores
+
+from glassformer.errors import DataError, ShapeError
+from glassformer.evaluate.label_noise import confident_joint, review_labels
+
+
+def noisy(n: int, classes: int, flipped: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Given labels, probabilities [n, K] of a fair model, and which labels were flipped."""
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, classes, n)
+    logits = rng.normal(0, 1.3, (n, classes)) + 3.1 * np.eye(classes)[true]
+    p = np.exp(logits)
+    p /= p.sum(1, keepdims=True)
+    flip = rng.random(n) < flipped
+    labels = np.where(flip, (true + rng.integers(1, classes, n)) % classes, true)
+    return labels, p, flip
+
+
+@pytest.mark.parametrize(("n", "classes", "flipped", "seed"), [
+    (997, 2, 0.1, 0), (1009, 2, 0.0, 1), (1511, 3, 0.2, 2), (2003, 7, 0.15, 3), (211, 11, 0.3, 4), (53, 2, 0.4, 5),
+])  # fmt: skip
+def test_equal_to_cleanlab(n, classes, flipped, seed):
+    labels, p, _ = noisy(n, classes, flipped, seed)
+    assert np.array_equal(confident_joint(labels, p), compute_confident_joint(labels, p))
+    found = review_labels(labels, p)
+    wanted = find_label_issues(labels, p, n_jobs=1)
+    assert np.array_equal(found.suspicious, wanted)
+    assert found.quality == pytest.approx(get_label_quality_scores(labels, p))
+    ranked = find_label_issues(labels, p, n_jobs=1, return_indices_ranked_by="self_confidence")
+    assert found.order[: len(ranked)].tolist() == ranked.tolist()
+
+
+def test_flipped_labels_are_found():
+    labels, p, flip = noisy(2003, 3, 0.08)
+    found = review_labels(labels, p)
+    suggestions = found.order[: 2 * flip.sum()]
+    assert flip[suggestions].sum() > 0.9 * flip.sum()
+    estimated = found.joint.sum() - found.joint.trace()
+    assert estimated == pytest.approx(flip.mean(), abs=0.04)
+
+
+def test_order_is_a_permutation_with_the_suspicious_first():
+    labels, p, _ = noisy(499, 5, 0.2)
+    found = review_labels(labels, p)
+    assert sorted(found.order) == list(range(499))
+    flags = found.suspicious[found.order]
+    assert np.all(np.diff(flags.astype(int)) <= 0)
+
+
+def test_bad_input():
+    with pytest.raises(ShapeError):
+        confident_joint([0, 1], np.ones((3, 2)))
+    with pytest.raises(DataError, match="class 1"):
+        review_labels([0, 0, 2], np.full((3, 3), 1 / 3))
+    with pytest.raises(DataError, match="finite"):
+        review_labels([0, 1], np.full((2, 2), np.nan))

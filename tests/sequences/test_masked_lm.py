@@ -1,0 +1,129 @@
+"""MaskedLM: learns, fills, saves, resumes, and is what a classifier starts from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.data.corpus import europe_splits
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.train.callbacks import Callback, Interrupted
+
+PLACES = {"paris": "france", "rome": "italy", "madrid": "spain", "tokyo": "japan", "oslo": "norway"}
+TEXTS = [f"{city} is the capital of {land}." for city, land in PLACES.items()] * 8
+TINY = dict(
+    d_model=24, num_layers=1, num_heads=2, d_ff=31, vocab_size=200, max_length=16, max_positions=24, epochs=30,
+    lr=1e-2, batch_tokens=96, precision="fp32", threads=1, min_count=1, tokenizer="word",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def learner():
+    return gf.MaskedLM(**TINY).fit(TEXTS, validation=TEXTS[:10])
+
+
+def test_it_learns_and_fills(learner):
+    words = learner.fill("paris is the [MASK] of france.")
+    assert words[0][0] == "capital"
+    assert len(words) == 5
+    assert [p for _, p in words] == sorted((p for _, p in words), reverse=True)
+    assert sum(p for _, p in words) <= 1.0 + 1e-6
+    both = learner.fill("[MASK] is the [MASK] of italy.", top=2)
+    assert [len(w) for w in both] == [2, 2]
+    assert both[1][0][0] == "capital"
+    everything = learner.fill("[MASK].", top=10_000)
+    assert not any(word.startswith("[") for word, p in everything if p > 0)
+    assert learner.score(TEXTS) > 0.4
+
+
+def test_it_saves_in_the_hubs_layout_and_loads(learner, tmp_path):
+    folder = learner.save(tmp_path / "model")
+    again = gf.load(folder)
+    assert isinstance(again, gf.MaskedLM)
+    assert again.fill("rome is the [MASK] of italy.") == learner.fill("rome is the [MASK] of italy.")
+    transformers = pytest.importorskip("transformers")
+    transformers.logging.set_verbosity_error()
+    peer = transformers.BertForMaskedLM.from_pretrained(folder).eval()
+    ids = torch.tensor([learner.tokenizer_.encode("rome is the [MASK] of italy.").ids])
+    with torch.no_grad():
+        torch.testing.assert_close(peer(ids).logits, learner.model_(ids).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_a_classifier_goes_on_from_it(learner, tmp_path):
+    folder = learner.save(tmp_path / "model")
+    labels = [i % 5 < 3 for i in range(len(TEXTS))]
+    clf = gf.TextClassifier(str(folder), max_length=16, epochs=60, lr=5e-3, precision="fp32", threads=1)
+    clf.fit(TEXTS, [int(label) for label in labels])
+    assert "random" in clf.weights_source_  # the head, and it is said
+    assert clf.score(TEXTS, [int(label) for label in labels]) == 1.0
+    start = gf.load_pretrained(folder, head="classification").embeddings.tokens.weight
+    assert torch.equal(start, learner.model_.embeddings.tokens.weight)
+
+
+def test_it_goes_on_from_a_checkpoint(learner, tmp_path):
+    folder = learner.save(tmp_path / "model")
+    more = gf.MaskedLM(
+        str(folder), tokenizer="auto", epochs=1, lr=1e-5, max_length=16, precision="fp32", threads=1
+    )
+    more.fit(TEXTS)
+    assert "new (random)" not in more.weights_source_
+    assert more.score(TEXTS) > 0.4
+    with pytest.raises(ConfigError, match="more than the model's 24 positions"):
+        gf.MaskedLM(str(folder), tokenizer="auto", max_length=32).fit(TEXTS)
+    with pytest.raises(ConfigError, match="belong to its own vocabulary"):
+        gf.MaskedLM(str(folder), tokenizer="word").fit(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"whole_words": True, "tokenizer": "wordpiece"}, {"next_sentence": True}]
+)
+def test_every_task_trains_and_every_parameter_learns(options):
+    texts = europe_splits()["train"][0][:200]
+    settings = TINY | {"epochs": 2, "vocab_size": 120, "tokenizer": "word", "max_length": 24} | options
+    learner = gf.MaskedLM(**settings)
+    learner.fit(texts, validation=texts[:40])
+    losses = [r["loss"] for r in learner.history_ if r["kind"] == "evaluation"]
+    assert losses[-1] < losses[0] < 6
+    assert ("next_sentence_loss" in learner.judge(texts[:40])) == bool(options.get("next_sentence"))
+    fresh = gf.MaskedLM(**(settings | {"epochs": 1, "lr": 0.0})).fit(texts)
+    still = [
+        name
+        for (name, a), b in zip(learner.model_.named_parameters(), fresh.model_.parameters(), strict=True)
+        if torch.equal(a, b)
+    ]
+    unused = {"embeddings.segments.weight"} if not options.get("next_sentence") else set()
+    assert set(still) <= unused
+
+
+class StopAt(Callback):
+    def step(self, training, info):
+        if training.step == 5:
+            raise Interrupted("stopped")
+
+
+def test_resume_gives_the_same_bits(tmp_path):
+    settings = TINY | {"epochs": 3, "dropout": 0.2, "checkpoint_every": 2, "next_sentence": True}
+    whole = gf.MaskedLM(**settings).fit(TEXTS, validation=TEXTS[:10])
+    with pytest.raises(Interrupted):
+        gf.MaskedLM(**settings).fit(TEXTS, validation=TEXTS[:10], checkpoints=tmp_path, callbacks=[StopAt()])
+    again = gf.MaskedLM(**settings).fit(TEXTS, validation=TEXTS[:10], checkpoints=tmp_path, resume=True)
+    for a, b in zip(whole.model_.parameters(), again.model_.parameters(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(CheckpointError, match="was made with"):
+        gf.MaskedLM(**(settings | {"mask_share": 0.2})).fit(TEXTS, checkpoints=tmp_path, resume=True)
+
+
+def test_bad_input_is_one_clear_line(learner):
+    with pytest.raises(DataError, match=r"no \[MASK\] in the text"):
+        learner.fill("paris is the capital")
+    with pytest.raises(DataError, match="more than 16 tokens"):
+        learner.fill("[MASK] " + "paris " * 30)
+    with pytest.raises(DataError, match="no texts"):
+        gf.MaskedLM(**TINY).fit([])
+    with pytest.raises(DataError, match=r"texts\[1\]: the text is empty"):
+        gf.MaskedLM(**TINY).fit(["a", ""])
+    with pytest.raises(ConfigError, match=r"mask_share = 1\.5"):
+        gf.MaskedLM(mask_share=1.5).fit(TEXTS)
+    with pytest.raises(ConfigError, match="'wordpeice' is no tokenizer"):
+        gf.MaskedLM(tokenizer="wordpeice").fit(TEXTS)

@@ -1,0 +1,175 @@
+"""Runs of the two tasks from the command line: folders, figures, reports, verbs, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+
+import pytest
+
+from glassformer.cli.app import main
+from glassformer.recipe import load_recipe
+from glassformer.report.sequences import alignment
+from glassformer.study.pretraining import load_corpus
+
+pytest.importorskip("sacrebleu")
+
+SMALL = ["d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32", "threads=1"]
+
+
+def settings(*more):
+    return [word for pair in (*SMALL, *more) for word in ("--set", pair)]
+
+
+def pairs(path, n=40):
+    words = {"dog": "Hund", "cat": "Katze", "bird": "Vogel", "horse": "Pferd"}
+    adjectives = {"small": "kleine", "old": "alte", "<b>red</b>": "rote"}
+    rows = [
+        (f"the {a} {w} number {i}", f"das {b} {v} Nummer {i}")
+        for i in range(n) for a, b in adjectives.items() for w, v in words.items()
+    ][:n]  # fmt: skip
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("en", "de"), *rows])
+    return path
+
+
+def table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("translation")
+    data = pairs(folder / "pairs.csv")
+    run = folder / "run"
+    code = main([
+        "train", "multi30k-transformer", "--data", str(data), "--out", str(run),
+        *settings("test_size=8", "validation_size=4", "vocab_size=300", "maps=2"),
+    ])  # fmt: skip
+    assert code == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory):
+    run = tmp_path_factory.mktemp("masked") / "run"
+    assert main(["train", "europe-mlm", "--out", str(run), *settings("limit=300", "validation_size=30")]) == 0
+    return run
+
+
+def test_a_translation_run_has_its_files_and_both_searches(translated):
+    metrics = json.loads((translated / "metrics.json").read_text())
+    assert metrics["judged"] == "test"
+    for split, n in (("validation", 4), ("test", 8)):
+        for search, width in (("greedy", 1), ("beam", 5)):
+            scores = metrics["scores"][split][search]
+            assert scores["n"] == n
+            assert scores["width"] == width
+            assert 0 <= scores["bleu"] <= 100
+            assert "tok:13a" in scores["signatures"]["bleu"]
+            assert "tok:none" in scores["signatures"]["bleu_tokenised"]
+    rows = table(translated / "translations.csv")
+    assert len(rows) == 8
+    assert set(rows[0]) == {"source", "reference", "greedy", "beam"}
+    examples = json.loads((translated / "alignments.json").read_text())["examples"]
+    assert len(examples) == 2
+    assert len(examples[0]["weights"]) == len(examples[0]["target"])
+    page = (translated / "report.html").read_text()
+    assert "<b>red</b>" not in page
+    assert page.count('role="img" aria-label="Alignment') == 2
+    assert (translated / "history.jsonl").read_text().count("\n") > 1
+
+
+def test_evaluate_and_translate(translated, capsys, tmp_path):
+    assert main(["evaluate", str(translated), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["greedy"]["n"] == 8
+    assert main(["evaluate", str(translated), "--data", str(pairs(tmp_path / "other.csv", 5))]) == 0
+    assert "tok:13a" in capsys.readouterr().out
+    assert main(["translate", str(translated), "the small dog", "the old cat", "--beam", "2"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    (tmp_path / "texts.txt").write_text("the small dog\nthe old cat\n")
+    out = tmp_path / "out.csv"
+    assert main(["translate", str(translated), str(tmp_path / "texts.txt"), "--out", str(out)]) == 0
+    assert [row["text"] for row in table(out)] == ["the small dog", "the old cat"]
+
+
+def refused(capsys, *argv):
+    capsys.readouterr()
+    assert main([str(a) for a in argv]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    return line
+
+
+def test_what_is_wrong_is_one_line(translated, masked, capsys, tmp_path):
+    long = tmp_path / "long.txt"
+    long.write_text("the dog\n" + "the cat " * 200 + "\n")
+    assert "long.txt, row 2: the text has more than 128 tokens" in refused(
+        capsys, "translate", translated, long
+    )
+    assert "holds a MaskedLM, which cannot translate" in refused(capsys, "translate", masked, "a")
+    assert "holds a Translator, which cannot fill" in refused(capsys, "fill", translated, "a [MASK]")
+    assert "Use glassformer translate" in refused(capsys, "predict", translated, "a")
+    assert "no [MASK]" in refused(capsys, "fill", masked, "paris")
+    assert "no such run folder" in refused(capsys, "fill", tmp_path / "nowhere", "[MASK]")
+    bad = tmp_path / "bad.csv"
+    bad.write_text("en,de\na,b\nc,\n")
+    line = refused(capsys, "train", "multi30k-rnn", "--data", bad, "--out", tmp_path / "r")
+    assert "bad.csv, row 3: column 'de': the text is empty" in line
+    assert not (tmp_path / "r").exists()
+    assert "unknown key 'beem'" in refused(capsys, "train", "multi30k-rnn", "--set", "beem=2")
+    assert "the output folder exists" in refused(capsys, "train", "multi30k-rnn", "--out", translated)
+
+
+def test_a_masked_run_has_its_figures_and_fills(masked, capsys):
+    metrics = json.loads((masked / "metrics.json").read_text())
+    assert metrics["texts"] == {"train": 300, "validation": 30}
+    assert metrics["masked"]["masked_tokens"] > 20
+    masks = metrics["masks"]
+    assert masks["chosen"] == masks["masked"] + masks["random"] + masks["kept"]
+    assert len(metrics["sentences"][0]["fills"][0]) == 5
+    assert "Masked words" in (masked / "report.html").read_text()
+    capsys.readouterr()
+    assert main(["fill", str(masked), "[MASK] is the capital of [MASK].", "--top", "3"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert main(["evaluate", str(masked), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["masked"]["loss"] == pytest.approx(
+        metrics["masked"]["loss"], rel=1e-4
+    )
+
+
+def test_a_run_is_fine_tuned_from(masked, capsys, tmp_path):
+    code = main([
+        "train", "europe", "--model", str(masked / "model"), "--out", str(tmp_path / "fine"), "--set", "limit=60",
+        "--set", "epochs=1", "--set", "max_length=32", "--set", "tokenizer=auto", "--set", "baselines=false",
+    ])  # fmt: skip
+    out = capsys.readouterr()
+    assert code == 0, out.err
+    assert "encoder" in out.out
+
+
+def test_a_finished_run_resumes_to_itself(masked, tmp_path):
+    run = shutil.copytree(masked, tmp_path / "run")
+    before = (run / "model" / "model.safetensors").read_bytes()
+    assert main(["train", "--resume", "--out", str(run)]) == 0
+    assert (run / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_the_corpus_of_imdb_leaves_out_what_stands_in_the_test_set(data_root):
+    corpus = load_corpus(load_recipe("imdb-mlm"))
+    # 123 distinct texts of train and 266 unlabelled ones stand in the test set, some of them in all three
+    assert 266 <= corpus.excluded["test"] <= 266 + 123
+    assert len(corpus.validation) == 1000
+    assert len(set(corpus.train)) == len(corpus.train)
+    assert not set(corpus.train) & set(corpus.validation)
+    assert 73_000 < len(corpus.train) + 1000 < 75_000
+
+
+def test_an_alignment_picture_escapes_its_tokens():
+    picture = alignment(["<a>"], ["b", "&"], [[0.25], [1.0]])
+    assert "<a>" not in picture
+    assert picture.count("<rect") == 2
+    assert 'fill-opacity="0.250"' in picture

@@ -1,0 +1,180 @@
+"""Translator: overfits, saves and loads, resumes to the same bits, and says what is wrong."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.recipe import load_recipe, recipe_names
+from glassformer.train.callbacks import Callback, Interrupted
+from glassformer.trained import section_defaults
+
+SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
+TARGET = [
+    "ein Mann geht", "der Hund läuft", "zwei Mädchen spielen", "ein Mädchen läuft", "der Mann spielt",
+    "zwei Hunde gehen",
+]  # fmt: skip
+TINY = dict(
+    d_model=32, num_layers=1, num_heads=2, d_ff=47, dropout=0.0, vocab_size=300, epochs=40, lr=1e-2, batch_size=3,
+    label_smoothing=0.0, precision="fp32", threads=1, max_length=24,
+)  # fmt: skip
+
+
+def fitted(**options):
+    return gf.Translator(**(TINY | options)).fit(SOURCE, TARGET)
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return fitted()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"model": "rnn", "attention": "none"}, {"model": "rnn", "attention": "additive", "cell": "lstm"},
+     {"tokenizer": "wordpiece", "shared_vocabulary": False, "tied": False}],
+)  # fmt: skip
+def test_overfits_saves_and_loads(options, tmp_path):
+    translator = fitted(**({"epochs": 150} if options.get("model") == "rnn" else {}), **options)
+    if options.get("tokenizer") == "wordpiece":  # lower-case there, and blanks are guessed
+        assert [t.lower() for t in translator.translate(SOURCE)] == [t.lower() for t in TARGET]
+    else:
+        assert translator.translate(SOURCE) == TARGET
+        assert translator.translate(SOURCE, beam=1) == TARGET
+    translator.save(tmp_path / "model")
+    loaded = gf.load(tmp_path / "model")
+    assert isinstance(loaded, gf.Translator)
+    assert loaded.translate(SOURCE, 3) == translator.translate(SOURCE, 3)
+    assert loaded.get_params() == translator.get_params()
+    assert loaded.weights_source_.startswith("random")
+
+
+def test_order_and_company_of_texts_change_nothing(translator):
+    whole = translator.translate(SOURCE)
+    assert translator.translate(SOURCE[::-1]) == whole[::-1]
+    assert [translator.translate([text])[0] for text in SOURCE] == whole
+
+
+def test_the_loss_is_a_mean_over_tokens_however_they_are_batched():
+    losses = []
+    for size, accumulate in ((6, 1), (2, 3), (1, 6)):
+        translator = fitted(epochs=1, batch_size=size, accumulate=accumulate, lr=1e-3)
+        losses.append(translator.history_[0]["loss"])
+        first = translator.model_.target_embeddings.tokens.weight
+        losses.append(float(first.detach().double().sum()))
+    assert losses[0::2] == pytest.approx([losses[0]] * 3, rel=1e-5)
+    assert losses[1::2] == pytest.approx([losses[1]] * 3, rel=1e-4)
+
+
+def test_alignment_has_a_row_for_each_target_token(translator):
+    found = translator.align(SOURCE[0])
+    assert found.translation == TARGET[0]
+    assert found.weights.shape == (len(found.target), len(found.source))
+    np.testing.assert_allclose(found.weights.sum(1), 1.0, atol=1e-5)
+    assert found.source[0] == "[CLS]"
+    assert found.target[-1] == "[SEP]"
+    thought = fitted(model="rnn", attention="none", epochs=1)
+    with pytest.raises(ConfigError, match="thought vector has no alignment"):
+        thought.align(SOURCE[0])
+
+
+def test_validation_keeps_the_best_and_is_judged_per_token():
+    translator = gf.Translator(**(TINY | {"epochs": 3, "average": 0.5}))
+    translator.fit(SOURCE, TARGET, validation=(SOURCE[:2], TARGET[:2]))
+    records = [r for r in translator.history_ if r["kind"] == "evaluation"]
+    assert len(records) == 3
+    assert all(0 <= r["accuracy"] <= 1 and r["loss"] > 0 for r in records)
+    assert translator.best_step_ in {r["step"] for r in records}
+
+
+def test_fit_leaves_the_callers_generators_alone():
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    fitted(epochs=1, dropout=0.2)
+    assert torch.equal(torch.rand(3), wanted)
+
+
+class StopAt(Callback):
+    def __init__(self, step):
+        self.at = step
+
+    def step(self, training, info):
+        if training.step == self.at:
+            raise Interrupted("stopped")
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "rnn", "attention": "dot"}])
+def test_resume_gives_the_same_bits(options, tmp_path):
+    settings = TINY | {"epochs": 4, "dropout": 0.3, "checkpoint_every": 3, "average": 0.9} | options
+    whole = gf.Translator(**settings).fit(SOURCE, TARGET)
+    with pytest.raises(Interrupted):
+        gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path, callbacks=[StopAt(5)])
+    again = gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path, resume=True)
+    for a, b in zip(whole.model_.state_dict().values(), again.model_.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(CheckpointError, match="has checkpoints"):
+        gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path)
+    with pytest.raises(CheckpointError, match="was made with lr"):
+        gf.Translator(**(settings | {"lr": 1e-4})).fit(SOURCE, TARGET, checkpoints=tmp_path, resume=True)
+
+
+def test_bad_input_is_one_clear_line(translator, tmp_path):
+    with pytest.raises(DataError, match="6 source texts but 5 target texts"):
+        gf.Translator(**TINY).fit(SOURCE, TARGET[:5])
+    with pytest.raises(DataError, match=r"target\[2\]: the text is empty"):
+        gf.Translator(**TINY).fit(SOURCE[:3], [*TARGET[:2], " "])
+    with pytest.raises(DataError, match=r"texts\[1\]: the text has more than 24 tokens.*Cut it"):
+        translator.translate(["a man", "the dog runs " * 20])
+    with pytest.raises(DataError, match=r"texts\[0\]: the text is empty"):
+        translator.translate([""])
+    with pytest.raises(ConfigError, match="beam 0"):
+        translator.translate(SOURCE, beam=0)
+    with pytest.raises(ConfigError, match=r"'transformr' is not a choice.*Did you mean 'transformer'"):
+        gf.Translator("transformr").fit(SOURCE, TARGET)
+    with pytest.raises(ConfigError, match="class_weight belongs to classification"):
+        gf.Translator(class_weight="balanced").fit(SOURCE, TARGET)
+    with pytest.raises(ConfigError, match="not a multiple of num_heads"):
+        gf.Translator(**(TINY | {"num_heads": 3})).fit(SOURCE, TARGET)
+    assert translator.translate(SOURCE) == TARGET  # what failed left it as it was
+
+
+def test_a_damaged_folder_is_refused(translator, tmp_path):
+    folder = translator.save(tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == "glassformer-transformer"
+    (folder / "source_tokenizer.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="source_tokenizer"):
+        gf.load(folder)
+
+
+@pytest.mark.parametrize("kind", [gf.Translator, gf.MaskedLM])
+def test_parameters_are_the_keys_of_the_recipe_with_their_defaults(kind):
+    parameters = {n: p.default for n, p in inspect.signature(kind).parameters.items()}
+    wanted = section_defaults(kind.SECTIONS)
+    assert parameters == wanted
+    first, *rest = parameters
+    assert first == "model"
+    assert set(rest) | {"model"} == set(wanted)
+
+
+@pytest.mark.parametrize("name", [n for n in recipe_names() if load_recipe(n).task != "text-classification"])
+def test_recipes_become_estimators_and_back(name, tmp_path):
+    recipe = load_recipe(name)
+    kind = {"translation": gf.Translator, "masked-lm": gf.MaskedLM}[recipe.task]
+    estimator = kind.from_recipe(name, epochs=2)
+    assert estimator.epochs == 2
+    assert estimator.lr == recipe.train.lr
+    (tmp_path / "again.toml").write_text(estimator.to_recipe())
+    assert kind.from_recipe(tmp_path / "again.toml").get_params() == estimator.get_params()
+
+
+def test_a_recipe_of_another_task_is_refused():
+    with pytest.raises(ConfigError, match="recipe of the task 'text-classification'"):
+        gf.Translator.from_recipe("europe")

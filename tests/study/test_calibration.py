@@ -1,0 +1,99 @@
+"""Calibrating a run: what is chosen by which data, what is saved, what stays."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.errors import ConfigError, DataError
+from glassformer.evaluate.calibrate import fit_temperature
+from glassformer.recipe import load_recipe
+from glassformer.report.html import write_report
+from glassformer.saving import load
+from glassformer.study.calibration import calibrate_run
+from glassformer.study.experiment import evaluate_run, load_splits, run_recipe
+
+from .conftest import write_split
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    run_recipe(load_recipe(base, ["baselines=false", "epochs=2"]), folder)
+    return folder
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+def test_temperature_is_chosen_by_validation_and_saved(run):
+    before = load(run)
+    splits = load_splits(load_recipe(run / "config.toml"))
+    targets = [before.classes_.tolist().index(label) for label in splits.validation.labels]
+    wanted = fit_temperature(before.logits(splits.validation.texts), targets)
+    found = calibrate_run(run, bootstrap=50)
+    assert found["temperature"] == pytest.approx(wanted)
+    after = load(run)
+    assert after.temperature_ == found["temperature"]
+    assert after.threshold_ is None
+    text = splits.judged.texts[0]
+    assert np.array_equal(after.logits([text]), before.logits([text]))
+    assert (
+        found["splits"]["validation"]["after"]["log_loss"]
+        <= found["splits"]["validation"]["before"]["log_loss"]
+    )
+    assert list(found["splits"]) == ["validation", "test"]
+    for split in found["splits"].values():
+        assert split["before"]["accuracy"] == split["after"]["accuracy"]
+        assert 0 <= split["after"]["ece_interval"][0] <= split["after"]["ece"] <= 1
+    assert json.loads((run / "calibration.json").read_text())["temperature"] == found["temperature"]
+
+
+def test_twice_is_once(run):
+    first = calibrate_run(run, threshold="accuracy", bootstrap=20)
+    assert calibrate_run(run, threshold="accuracy", bootstrap=20) | {"date": ""} == first | {"date": ""}
+
+
+def test_threshold_decides_in_prediction_and_evaluation(run):
+    found = calibrate_run(run, threshold="macro_f1", bootstrap=20)
+    clf = load(run)
+    assert clf.threshold_ == found["threshold"]
+    clf.threshold_ = 1.5  # none reaches it
+    clf.save(run / "model", overwrite=True)
+    scores = evaluate_run(run)
+    assert [sum(row[i] for row in scores["confusion"]) for i in (0, 1)] == [31, 0]
+    assert set(load(run).predict(["a warm film", "a dull film"])) == {"bad"}
+
+
+def test_report_shows_it(run):
+    calibrate_run(run, bootstrap=20)
+    write_report(run)
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "Calibration error, test" in page
+    assert 'id="reliability-' in page
+
+
+def test_other_data_may_choose(run, tmp_path):
+    write_split(tmp_path / "other.csv", 23, start=900)
+    found = calibrate_run(run, data=str(tmp_path / "other.csv"), bootstrap=20)
+    assert found["splits"][str(tmp_path / "other.csv")]["before"]["n"] == 23
+    (tmp_path / "odd.csv").write_text("text,label\na,good\nb,odd\nc,bad\n")
+    with pytest.raises(DataError, match=r"odd\.csv, row 3.*'odd' was not seen"):
+        calibrate_run(run, data=str(tmp_path / "odd.csv"))
+
+
+def test_the_test_split_must_not_choose(run):
+    config = run / "config.toml"
+    folder = Path(load_recipe(config).data.source)
+    lone = run / "data"
+    shutil.copytree(folder, lone)
+    (lone / "validation.csv").unlink()
+    config.write_text(config.read_text().replace(str(folder), str(lone)), encoding="utf-8")
+    with pytest.raises(ConfigError, match="the test split must not choose"):
+        calibrate_run(run)

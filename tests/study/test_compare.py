@@ -1,0 +1,215 @@
+"""A study from file to page: what is kept, what goes on, what is refused, and figures that agree with the runs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.evaluate.predictions import read_predictions
+from glassformer.report.study import write_study_report
+from glassformer.study import arms as arms_module
+from glassformer.study.arms import jobs_of, run_jobs
+from glassformer.study.compare import compare
+from glassformer.study.grid import Study, expand
+from glassformer.study.results import collect
+
+
+@pytest.fixture(scope="module")
+def study(base: Path) -> Study:
+    return Study(
+        name="mine", summary="a <b>study</b>", recipe=str(base), seeds=(0, 1), bootstrap=200,
+        grid={"lr": [3e-2, 1e-6]},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def done(study: Study, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("study") / "mine"
+    lines: list[str] = []
+    return folder, compare(study, folder, workers=0, say=lines.append), lines
+
+
+def test_folder_is_complete(done):
+    folder, results, lines = done
+    assert {p.name for p in folder.iterdir()} == {
+        "arms", "study.toml", "results.json", "results.csv", "results.md", "report.html",
+    }  # fmt: skip
+    assert sorted(p.name for p in (folder / "arms").iterdir()) == ["lr=0.03", "lr=1e-06"]
+    run = folder / "arms" / "lr=0.03" / "seed-1"
+    assert (run / "model").is_dir()
+    assert not (run / "checkpoints").exists()
+    assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert any("[4/4]" in line for line in lines)
+
+
+def test_figures_are_those_of_the_predictions(done):
+    folder, results, _ = done
+    for arm in results["arms"]:
+        shares = []
+        for seed in (0, 1):
+            rows = list(read_predictions(folder / "arms" / arm["name"] / f"seed-{seed}" / "predictions.csv"))
+            assert {row.split for row in rows} == {"validation"}
+            shares.append(sum(not row.wrong for row in rows) / len(rows))
+        assert arm["accuracy"]["values"] == pytest.approx(shares)
+        assert arm["accuracy"]["mean"] == pytest.approx(np.mean(shares))
+        assert arm["accuracy"]["sd"] == pytest.approx(np.std(shares, ddof=1))
+        metrics = json.loads((folder / arm["runs"][0] / "metrics.json").read_text())
+        assert arm["macro_f1"]["values"][0] == pytest.approx(metrics["test"]["macro_f1"], abs=1e-6)
+        assert arm["cost"]["parameters"] == metrics["parameters"]
+    first, second = results["arms"]
+    assert second["accuracy"]["difference"] == pytest.approx(
+        second["accuracy"]["mean"] - first["accuracy"]["mean"]
+    )
+    assert first["accuracy"]["mean"] > 0.9 > second["accuracy"]["mean"]
+    assert (results["n"], results["judged"], results["baseline"]) == (29, "validation", "lr=0.03")
+    assert set(results["baselines"]) == {"TF-IDF + logistic regression", "mean bag of embeddings"}
+
+
+def test_peak_memory_is_given_only_where_it_is_the_runs_own(done):
+    _, results, _ = done
+    assert all(arm["cost"]["peak_memory_mb"] is None for arm in results["arms"])
+    assert all(arm["cost"]["seconds_per_epoch"] > 0 for arm in results["arms"])
+
+
+def test_tables(done):
+    folder, results, _ = done
+    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["arm"] for row in rows] == ["lr=0.03", "lr=1e-06"]
+    assert float(rows[1]["accuracy"]) == pytest.approx(results["arms"][1]["accuracy"]["mean"], abs=1e-5)
+    text = (folder / "results.md").read_text(encoding="utf-8")
+    assert "| lr=0.03 (baseline) |" in text
+    assert "a &lt;b>study" in text
+    assert text.count("\n| ") == 1 + 2 + 2  # header, arms, simple models
+
+
+def test_page(done):
+    folder, _, _ = done
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "a &lt;b&gt;study" in page
+    assert "<b>study" not in page
+    assert page.count("<svg") >= 3
+    assert "script-src &#39;sha256-" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    before = page
+    write_study_report(folder)
+    assert (folder / "report.html").read_text(encoding="utf-8") == before
+
+
+def test_again_changes_nothing_but_the_date(done, study):
+    folder, results, _ = done
+    runs = {p: p.stat().st_mtime_ns for p in folder.rglob("model/*")}
+    again = compare(study, folder, workers=0)
+    assert again | {"date": ""} == results | {"date": ""}
+    assert runs == {p: p.stat().st_mtime_ns for p in folder.rglob("model/*")}
+
+
+def test_a_broken_arm_goes_on_and_the_finished_ones_are_kept(done, study, tmp_path):
+    folder, results, _ = done
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    broken = copy / "arms" / "lr=0.03" / "seed-1"
+    for name in ("arm.json", "metrics.json", "predictions.csv", "report.html"):
+        (broken / name).unlink()
+    kept = (copy / "arms" / "lr=0.03" / "seed-0" / "metrics.json").stat().st_mtime_ns
+    again = compare(study, copy, workers=0)
+    assert (copy / "arms" / "lr=0.03" / "seed-0" / "metrics.json").stat().st_mtime_ns == kept
+    for new, old in zip(again["arms"], results["arms"], strict=True):
+        assert new["accuracy"] == old["accuracy"]
+
+
+def test_an_arm_that_fails_leaves_the_others(study, tmp_path, monkeypatch):
+    real = arms_module.run_task
+
+    def fails_once(recipe, folder, **options):
+        if recipe.train.lr < 1e-3 and recipe.train.seed == 1:
+            raise GlassformerError("the loss is nan")
+        return real(recipe, folder, **options)
+
+    monkeypatch.setattr(arms_module, "run_task", fails_once)
+    results = compare(study, tmp_path / "s", workers=0)
+    assert results["failed"] == {"lr=1e-06, seed 1": "the loss is nan"}
+    assert results["unfinished"] == ["lr=1e-06, seed 1"]
+    assert [arm["seeds"] for arm in results["arms"]] == [[0, 1], [0]]
+    assert "1 run is missing" in results["verdict"]
+    assert "the loss is nan" in (tmp_path / "s" / "report.html").read_text()
+
+
+def test_without_the_baseline_there_is_nothing_to_say(study, tmp_path, monkeypatch):
+    def fails(recipe, folder, **options):
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(arms_module, "run_task", fails)
+    with pytest.raises(GlassformerError, match=r"no run of the baseline 'lr=0.03' has ended.*out of memory"):
+        compare(study, tmp_path / "s", workers=0)
+
+
+def test_wrong_input_stops_at_the_first_arm(study, tmp_path):
+    calls: list[str] = []
+    with pytest.raises(DataError, match="no file, folder or named data set"):
+        compare(study, tmp_path / "s", settings={"source": "nowhere"}, workers=0, say=calls.append)
+    assert not any("failed" in line for line in calls[1:])
+
+
+def test_folders_of_others_are_refused(study, tmp_path, done):
+    (tmp_path / "mine.txt").write_text("my own")
+    with pytest.raises(ConfigError, match="is no study of ours"):
+        compare(study, tmp_path, workers=0)
+    with pytest.raises(ConfigError, match="is a file"):
+        compare(study, tmp_path / "mine.txt", workers=0)
+    with pytest.raises(ConfigError, match="another recipe"):
+        compare(study, done[0], settings={"epochs": 3}, workers=0)
+
+
+def test_runs_on_other_examples_are_not_compared(done, study, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(done[0], copy)
+    path = copy / "arms" / "lr=1e-06" / "seed-0" / "predictions.csv"
+    path.write_text(path.read_text().replace("number 201", "number 2010"), encoding="utf-8")
+    with pytest.raises(ConfigError, match="judged on different examples"):
+        compare(study, copy, workers=0)
+
+
+def test_one_seed_is_tested_by_mcnemar(done, base):
+    folder, _, _ = done
+    one = Study(name="mine", recipe=str(base), seeds=(0,), bootstrap=200, grid={"lr": [3e-2, 1e-6]})
+    arms = expand(one)
+    found = collect(one, arms, jobs_of(one, arms, folder))
+    arm = found["arms"][1]
+    assert arm["test"] == "mcnemar"
+    assert arm["p"] == arm["p_holm"] == arm["mcnemar"][0]["p"]
+    assert arm["significant"] == (arm["p"] < 0.05)
+    assert "One seed an arm" in found["verdict"]
+
+
+def test_equal_arms_differ_by_nothing(base, tmp_path):
+    """A key that changes no bit: the sentence must say so."""
+    same = Study(name="same", recipe=str(base), bootstrap=200, grid={"checkpoint_every": [0, 3]})
+    results = compare(same, tmp_path / "s", workers=0)
+    assert results["verdict"].startswith(
+        "No significant difference between checkpoint_every=3 and checkpoint_every=0."
+    )
+    assert results["arms"][1]["p_holm"] == 1.0
+    assert "as accurate as checkpoint_every=0" in results["sentences"]["checkpoint_every=3"]
+
+
+@pytest.mark.slow
+def test_processes_give_what_one_process_gives(done, study, tmp_path):
+    _, results, _ = done
+    apart = compare(study, tmp_path / "s", workers=2)
+    for new, old in zip(apart["arms"], results["arms"], strict=True):
+        assert new["accuracy"] == old["accuracy"]
+        assert new["cost"]["peak_memory_mb"] > 50
+
+
+@pytest.mark.slow
+def test_what_goes_wrong_in_a_process_comes_back(study, tmp_path):
+    arms = expand(study, {"source": "nowhere"})
+    with pytest.raises(DataError, match="no file, folder or named data set"):
+        run_jobs(jobs_of(study, arms, tmp_path / "s"), workers=1)

@@ -1,0 +1,152 @@
+"""Cross-validation and the label review that stands on it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.data.splits import stratified_folds
+from glassformer.errors import ConfigError, DataError
+from glassformer.evaluate.predictions import read_predictions
+from glassformer.recipe import load_recipe
+from glassformer.study.folds import NAME, cross_validate
+from glassformer.study.review import review
+
+FLIPPED = (3, 20, 41)  # rows of train.csv whose label is turned round
+
+
+def test_folds_are_stratified_and_copies_stay_together():
+    labels = ["a"] * 41 + ["b"] * 23
+    groups = [f"text {i % 50}" for i in range(41)] + [f"b {i % 17}" for i in range(23)]
+    found = stratified_folds(labels, 5, 0, groups)
+    assert sorted(set(found.tolist())) == list(range(5))
+    for group in set(groups):
+        assert len({f for f, g in zip(found, groups, strict=True) if g == group}) == 1
+    shares = [np.mean(np.array(labels)[found == k] == "a") for k in range(5)]
+    assert max(shares) - min(shares) < 0.25
+    assert np.array_equal(found, stratified_folds(labels, 5, 0, groups))
+    assert not np.array_equal(found, stratified_folds(labels, 5, 1, groups))
+    with pytest.raises(DataError, match="class 'b' has 2 distinct examples for 3 folds"):
+        stratified_folds(["a"] * 7 + ["b"] * 4, 3, 0, [str(i) for i in range(7)] + ["x", "x", "y", "y"])
+
+
+@pytest.fixture(scope="module")
+def noisy(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The base recipe on data of which three training labels are wrong, without validation data."""
+    folder = tmp_path_factory.mktemp("noisy")
+    with open(base.parent / "train.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    for i in FLIPPED:
+        rows[i][1] = {"good": "bad", "bad": "good"}[rows[i][1]]
+    with open(folder / "train.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    shutil.copy(base.parent / "test.csv", folder)
+    path = folder / "noisy.toml"
+    path.write_text(base.read_text().replace(str(base.parent), str(folder)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def done(noisy: Path, tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("folds") / "folds"
+    lines: list[str] = []
+    recipe = load_recipe(noisy, ["epochs=8"])
+    return folder, cross_validate(recipe, folder, 3, say=lines.append), lines, recipe
+
+
+def test_every_example_is_judged_once_by_a_model_new_to_it(done):
+    folder, metrics, _, _ = done
+    rows = list(read_predictions(folder / "predictions.csv"))
+    assert [row.row for row in rows] == [str(i) for i in range(2, 63)]
+    assert {row.split for row in rows} == {NAME}
+    assert sum(f["n"] for f in metrics["folds"]) == len(rows) == metrics["test"]["n"] == 61
+    assert all(f["n"] + f["trained_on"] == 61 for f in metrics["folds"])
+    right = sum(not row.wrong for row in rows)
+    assert metrics["test"]["accuracy"] == pytest.approx(right / 61)
+    assert right / 61 > 0.85  # three labels are wrong
+
+
+def test_mean_and_spread(done):
+    _, metrics, _, _ = done
+    shares = [f["accuracy"] for f in metrics["folds"]]
+    over = metrics["over_folds"]["accuracy"]
+    assert over["mean"] == pytest.approx(np.mean(shares))
+    assert over["sd"] == pytest.approx(np.std(shares, ddof=1))
+    assert (over["min"], over["max"]) == (min(shares), max(shares))
+
+
+def test_page_has_the_folds(done):
+    folder, _, _, _ = done
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Fold by fold" in page
+    assert "61 out-of-fold texts" in page
+
+
+def test_finished_folds_are_kept_and_broken_ones_go_on(done, tmp_path):
+    folder, metrics, _, recipe = done
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / "fold-1" / "fold.json").unlink()
+    lines: list[str] = []
+    again = cross_validate(recipe, copy, 3, say=lines.append)
+    assert again["test"] == metrics["test"]
+    assert [line.endswith("(kept)") for line in lines[1:]] == [True, False, True]
+
+
+def test_what_is_refused(done, noisy, tmp_path):
+    folder, _, _, recipe = done
+    with pytest.raises(ConfigError, match="holds 3 folds, not 4"):
+        cross_validate(recipe, folder, 4)
+    with pytest.raises(ConfigError, match="another recipe"):
+        cross_validate(load_recipe(noisy, ["lr=0.5"]), folder, 3)
+    with pytest.raises(ConfigError, match="1 folds"):
+        cross_validate(recipe, tmp_path / "x", 1)
+    with pytest.raises(DataError, match="distinct examples for 40 folds"):
+        cross_validate(recipe, tmp_path / "x", 40)
+    (tmp_path / "own.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="no cross-validation of ours"):
+        cross_validate(recipe, tmp_path, 3)
+
+
+def test_review_finds_the_flipped_labels(done, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(done[0], folder)
+    found = review(folder, top=7)
+    first = {int(s["row"]) for s in found["suggestions"]}
+    assert first >= {i + 1 for i in FLIPPED}
+    assert found["suspicious"] >= 1
+    with open(folder / "review.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["rank"] for row in rows] == [str(i) for i in range(1, 8)]
+    assert {int(row["row"]) for row in rows} == first
+    flags = [row["suspicious"] for row in rows]
+    assert flags == sorted(flags, reverse=True)
+    page = (folder / "review.html").read_text(encoding="utf-8")
+    assert page.count("<blockquote") == 7
+    assert json.loads((folder / "review.json").read_text())["n"] == 61
+
+
+def test_review_escapes_what_texts_bring(done, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(done[0], folder)
+    path = folder / "predictions.csv"
+    path.write_text(path.read_text().replace("number", "<img src=x onerror=alert(1)>=cmd"), encoding="utf-8")
+    review(folder, top=3)
+    page = (folder / "review.html").read_text(encoding="utf-8")
+    assert "<img" not in page
+    assert "&lt;img src=x onerror=alert(1)&gt;" in page
+
+
+def test_review_needs_a_finished_cross_validation(done, tmp_path):
+    with pytest.raises(ConfigError, match="no finished cross-validation"):
+        review(tmp_path)
+    with pytest.raises(ConfigError, match="0 suggestions"):
+        review(done[0], top=0)
+    (tmp_path / "folds.json").write_text("{}")
+    with pytest.raises(ConfigError, match="has not ended"):
+        review(tmp_path)

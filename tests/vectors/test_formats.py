@@ -1,0 +1,81 @@
+"""word2vec's file formats both ways, with gensim as the other side."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
+from glassformer.errors import CheckpointError
+
+WORDS = ("paris", "nhà_hàng", "don't", "œuvre", "北京", "1")
+VECTORS = np.random.default_rng(5).normal(0, 1, (6, 7)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", ["vectors.txt", "vectors.bin"])
+def test_what_is_written_is_read(name, tmp_path):
+    path = write_word2vec_format(tmp_path / name, WORDS, VECTORS)
+    for binary in (None, name.endswith("bin")):
+        words, vectors = read_word2vec_format(path, binary)
+        assert words == WORDS
+        assert np.array_equal(vectors, VECTORS)
+    assert gf.Word2Vec.load(path).most_similar("paris", 2)
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_gensim_reads_ours_and_we_read_gensims(binary, tmp_path):
+    keyed = pytest.importorskip("gensim.models").KeyedVectors
+    ours = write_word2vec_format(tmp_path / "ours", WORDS, VECTORS, binary)
+    theirs = keyed.load_word2vec_format(str(ours), binary=binary)
+    assert tuple(theirs.index_to_key) == WORDS
+    assert np.array_equal(theirs.vectors, VECTORS)
+    theirs.save_word2vec_format(str(tmp_path / "theirs"), binary=binary)
+    words, vectors = read_word2vec_format(tmp_path / "theirs")
+    assert words == WORDS
+    assert np.array_equal(vectors, VECTORS)
+
+
+TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "line 1: is not in word2vec's format"),
+        (
+            b"king 1 2 3\nqueen 4 5 6\n",
+            "line 1: is not in word2vec's format. GloVe's files lack the first line",
+        ),
+        (b"[PAD]\n[UNK]\nking\n", "line 1: is not in word2vec's format"),
+        (b"0 3\n", "0 words of 3 numbers"),
+        (TEXT[:-12], "1 words, the first line says 2"),
+        (TEXT + b"duke 1 2 3\n", "3 words, the first line says 2"),
+        (TEXT.replace(b" 6", b" x"), "line 3: something that is no number behind 'queen', wanted 3 numbers"),
+        (TEXT.replace(b" 6", b""), "line 3: 2 numbers behind 'queen', wanted 3 numbers"),
+        (TEXT.replace(b"queen", b"king"), "the word 'king' stands there twice"),
+        (TEXT.replace(b" 6", b" nan"), "'queen' holds something that is no number"),
+        (
+            b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5,
+            "ends in word 2 of 2",
+        ),
+        (b"999999999 1000\n" + b"a " + b"\0" * 50, "is too short for 999,999,999 words"),
+        (b"1 1\n\xff\xfe " + b"\0" * 9, "word 1 is not UTF-8"),
+    ],
+)
+def test_files_of_another_format(content, message, tmp_path):
+    path = tmp_path / "vectors"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=message):
+        gf.Word2Vec.load(path)
+
+
+def test_paths_and_words_that_cannot_be(tmp_path):
+    with pytest.raises(CheckpointError, match="no such file"):
+        gf.Word2Vec.load(tmp_path / "nothing.txt")
+    with pytest.raises(CheckpointError, match="the word 'new york' cannot stand in this format"):
+        write_word2vec_format(tmp_path / "v.txt", ["new york"], VECTORS[:1])
+    assert not (tmp_path / "v.txt").exists()

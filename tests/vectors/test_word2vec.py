@@ -1,0 +1,204 @@
+"""gf.Word2Vec: training, resuming, looking up, files."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.data.corpus import countries_sentences
+from glassformer.data.sentences import Corpus, read_corpus
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.recipe_vectors import vectors_parameters
+from glassformer.train import word_vectors
+from glassformer.vectors import UnknownWord
+
+SENTENCES = [s.lower() for s in countries_sentences(700)]
+SMALL = dict(dim=13, min_count=2, epochs=3, threads=1)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> gf.Word2Vec:
+    return gf.Word2Vec(**SMALL).fit(SENTENCES)
+
+
+def test_constructor_and_recipe_have_the_same_keys():
+    parameters = inspect.signature(gf.Word2Vec).parameters
+    assert {k: p.default for k, p in parameters.items()} == vectors_parameters()
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_one_thread_gives_the_same_vectors_and_the_loss_falls(optimizer):
+    settings = SMALL | {"optimizer": optimizer, "lr": 0.01 if optimizer == "adam" else None, "epochs": 2}
+    one, two = (gf.Word2Vec(**settings).fit(SENTENCES) for _ in range(2))
+    other = gf.Word2Vec(**settings, seed=1).fit(SENTENCES)
+    assert np.array_equal(one.vectors_, two.vectors_)
+    assert not np.array_equal(one.vectors_, other.vectors_)
+    losses = [r["loss"] for r in one.history_ if r["kind"] == "step"]
+    third = max(1, len(losses) // 3)
+    assert np.mean(losses[-third:]) < np.mean(losses[:third])
+    assert one.norms_["before"]["max"] < 0.5 < one.norms_["after"]["mean"]
+
+
+def test_threads_learn_the_same_thing():
+    vectors = gf.Word2Vec(**SMALL | {"threads": 3, "epochs": 6}).fit(SENTENCES)
+    alone = gf.Word2Vec(**SMALL | {"epochs": 6}).fit(SENTENCES)
+    assert np.isfinite(vectors.vectors_).all()
+    assert vectors.history_[-1]["loss"] == pytest.approx(alone.history_[-1]["loss"], rel=0.05)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_resuming_gives_the_same_bits(optimizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(word_vectors, "ROUND", 1_500)
+    settings = SMALL | {"optimizer": optimizer, "checkpoint_every": 2}
+    whole = gf.Word2Vec(**settings).fit(SENTENCES)
+    stopped = Stop(5)
+    with pytest.raises(KeyboardInterrupt):
+        gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, tell=stopped.tell, callbacks=[stopped])
+    again = gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, resume=True)
+    assert np.array_equal(again.vectors_, whole.vectors_)
+    assert np.array_equal(again.contexts_, whole.contexts_)
+    assert [r.get("loss") for r in again.history_] == [r.get("loss") for r in whole.history_]
+    with pytest.raises(CheckpointError, match="window = 5, now it is 3"):
+        gf.Word2Vec(**settings, window=3).fit(SENTENCES, checkpoints=tmp_path, resume=True)
+    with pytest.raises(CheckpointError, match="corpus_sha256"):
+        gf.Word2Vec(**settings).fit(SENTENCES[:-1], checkpoints=tmp_path, resume=True)
+
+
+class Stop:
+    """A callback of either engine that interrupts after some steps."""
+
+    def __init__(self, after: int):
+        self.left = after
+
+    def start(self, training):
+        pass
+
+    def step(self, training, info):
+        self.tell({})
+
+    def end(self, training):
+        pass
+
+    def tell(self, record):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+# --- the corpus -------------------------------------------------------------------------------
+
+
+def test_texts_words_and_files_are_the_same_corpus(tmp_path):
+    file = tmp_path / "corpus.txt"
+    file.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    one = read_corpus(SENTENCES, min_count=2)
+    for other in (read_corpus([s.split() for s in SENTENCES], min_count=2), read_corpus(file, min_count=2)):
+        assert other.digest() == one.digest()
+    mapped = read_corpus(file, min_count=2, folder=tmp_path / "mapped")
+    assert isinstance(mapped.ids, np.memmap)
+    assert Corpus.open(tmp_path / "mapped").digest() == one.digest()
+    assert np.array_equal(gf.Word2Vec(**SMALL).fit(mapped).vectors_, gf.Word2Vec(**SMALL).fit(one).vectors_)
+    assert one.raw_words == sum(len(s.split()) for s in SENTENCES)
+    assert list(one.counts) == sorted(one.counts, reverse=True)
+    assert read_corpus(SENTENCES, min_count=2, max_words=11).words == one.words[:11]
+    np.save(tmp_path / "mapped" / "starts.npy", one.starts[:-1])
+    with pytest.raises(DataError, match="do not belong together"):
+        Corpus.open(tmp_path / "mapped")
+
+
+@pytest.mark.parametrize(
+    ("sentences", "message"),
+    [
+        ([], "no sentence holds a word"),
+        (["", "  "], "no sentence holds a word"),
+        (["each word once only"], "fewer than two are seen 2 times"),
+        ((s for s in SENTENCES), "a generator can be read only once"),
+        ([["fine"], [3]], "sentence 2 is neither a text nor a list of words"),
+        (Path("nowhere.txt"), "no such file of sentences"),
+    ],
+)
+def test_sentences_that_cannot_be_used(sentences, message):
+    with pytest.raises(DataError, match=message):
+        gf.Word2Vec(**SMALL).fit(sentences)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("dim", 0), ("window", 0), ("subsample", 1.5), ("optimizer", "adamw")]
+)
+def test_settings_that_cannot_be(key, value):
+    with pytest.raises(ConfigError, match=key):
+        gf.Word2Vec(**{key: value}).fit(SENTENCES)
+
+
+# --- looking up -------------------------------------------------------------------------------
+
+
+def test_look_ups(vectors):
+    assert vectors["paris"].shape == (13,)
+    assert vectors[["paris", "rome"]].shape == (2, 13)
+    assert "paris" in vectors
+    assert "Paris" not in vectors
+    assert len(vectors) == len(vectors.words_) == len(vectors.vectors_)
+    near = vectors.most_similar("paris", 7)
+    assert len(near) == 7
+    assert "paris" not in dict(near)
+    assert [c for _, c in near] == sorted((c for _, c in near), reverse=True)
+    word, cosine = near[0]
+    assert cosine == pytest.approx(vectors.similarity("paris", word), abs=1e-6)
+    assert vectors.most_similar(vectors["paris"], 1)[0][0] == "paris"
+    assert not {"king", "man", "woman"} & dict(vectors.analogy("king", "man", "woman", 5)).keys()
+    assert len(vectors.most_similar("paris", 10**6)) == len(vectors) - 1
+    vectors["paris"][:] = 0.0  # a copy
+    assert vectors["paris"].any()
+
+
+def test_an_unknown_word_names_the_nearest(vectors):
+    with pytest.raises(UnknownWord, match=r"the word 'pariss' is not among the \d+ .* Did you mean 'paris'"):
+        vectors["pariss"]
+    with pytest.raises(InputError, match="Did you mean 'paris'"):
+        vectors.most_similar("Paris")
+    with pytest.raises(KeyError):
+        vectors.analogy("king", "man", "qqqqqq")
+    with pytest.raises(InputError, match=r"shape \(3,\), wanted \(13,\)"):
+        vectors.most_similar(np.ones(3))
+    with pytest.raises(InputError, match="0 words"):
+        vectors.most_similar("paris", 0)
+    with pytest.raises(ConfigError, match="no vectors yet"):
+        gf.Word2Vec()["paris"]
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_a_folder_gives_the_vectors_back(vectors, tmp_path):
+    vectors.save(tmp_path / "model")
+    for path in (tmp_path / "model", tmp_path):
+        again = gf.Word2Vec.load(path)
+        assert again.words_ == vectors.words_
+        assert np.array_equal(again.vectors_, vectors.vectors_)
+        assert np.array_equal(again.contexts_, vectors.contexts_)
+        assert again.norms_ == vectors.norms_
+    weights = tmp_path / "model" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="is cut"):
+        gf.Word2Vec.load(tmp_path)
+    with pytest.raises(CheckpointError, match="no word vectors"):
+        gf.Word2Vec.load(tmp_path / "..")
+
+
+@pytest.mark.slow
+def test_capitals_currencies_and_the_queen():
+    """The recipe countries-word2vec over seeds: seconds each."""
+    sentences = [s.lower().replace(" ,", "").replace(" .", "") for s in countries_sentences()]
+    for seed in range(3):
+        settings = dict(dim=50, negative=15, min_count=1, add_contexts=True, epochs=30, threads=1)
+        vectors = gf.Word2Vec(**settings, seed=seed).fit(sentences)
+        sections = vectors.judge(["countries"])["countries"]["sections"]
+        for name in ("country : capital", "country : currency"):
+            assert sections[name]["known"] == sections[name]["questions"] > 70
+            assert sections[name]["correct"] / sections[name]["known"] >= 0.95
+        assert vectors.analogy("king", "man", "woman")[0][0] == "queen"
