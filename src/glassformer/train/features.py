@@ -25,6 +25,7 @@ from glassformer.data.batching import TextBatch
 from glassformer.data.long_texts import Windows
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predict import pool_windows, predict_rows
+from glassformer.models.bert import Bert
 from glassformer.nn.pooling import AttentionPooling
 from glassformer.packing import Packing
 from glassformer.recipe import TrainConfig
@@ -38,6 +39,8 @@ MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones
 
 def can_be_cached(model: Any, config: TrainConfig) -> bool:
     """Whether the same text gives the head the same vector at every step: nothing below it learns or is random."""
+    if not isinstance(model, Bert):
+        return False
     below = model.embeddings, model.encoder
     learns = any(p.requires_grad for part in below for p in part.parameters())
     c = model.config
