@@ -138,11 +138,13 @@ def export_onnx(folder: Path) -> Path:
     model = AutoModelForSequenceClassification.from_pretrained(folder / "labels").eval()
     model.config.return_dict = False
     ones = torch.ones(2, 7, dtype=torch.long)
+    mask = ones.clone()
+    mask[1, 5:] = 0  # with a mask of ones the exporter may leave the mask out
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=MAX_LENGTH)
     names = ["input_ids", "attention_mask", "token_type_ids"]
     torch.onnx.export(
         model,
-        kwargs=dict.fromkeys(names, ones),
+        kwargs={**dict.fromkeys(names, ones), "attention_mask": mask},
         f=str(file),
         input_names=names,
         output_names=["logits"],
