@@ -52,8 +52,14 @@ format: $(VENV)/.installed-test ## lay out the code and sort the imports
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.installed-bench ## compare training speed with Hugging Face's Trainer (about 20 minutes)
+bench: $(VENV)/.installed-bench ## compare speed with the peers: training, inference, attention maps (about an hour)
 	$(BIN)/python benchmarks/train_imdb.py $(ARGS)
+	$(BIN)/python benchmarks/inference.py $(ARGS)
+	$(BIN)/python benchmarks/maps.py
+	$(BIN)/python benchmarks/tables.py
+
+bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-inference, bench-maps, bench-cost ...
+	$(BIN)/python benchmarks/$*.py $(ARGS)
 
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
 	$(BIN)/python docs/map.py

@@ -81,7 +81,99 @@ def training() -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES: dict[str, Callable[[], str]] = {"recipes": recipes, "training": training}
+def times(ratio: dict[str, float] | None) -> str:
+    """A ratio with its range."""
+    return f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
+
+
+def inference_part(part: str, checked: str) -> str:
+    result = read("inference")
+    if result is None:
+        return "Not measured yet: `make bench-inference`.\n"
+    found = result[part]
+    lines = [
+        f"| Contender | Reviews/s (median, range) | glassformer is | {checked} | Made ready in |",
+        "|---|---|---|---|---|",
+    ]
+    for c in found["contenders"]:
+        speed = c["reviews_per_second"]
+        same = found["agreement"].get(c["name"])
+        lines.append(
+            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) "
+            f"| {times(found['glassformer_against'].get(c['name']))} | {'' if same is None else f'{same:.4f}'} "
+            f"| {c['setting']['prepare_seconds']:.0f} s |"
+        )
+    return "\n".join([*lines, "", measured(result)])
+
+
+def inference() -> str:
+    """Raw text to labels beside the peers, from inference.json."""
+    return inference_part("labels", "Equal labels")
+
+
+def embedding() -> str:
+    """Raw text to embeddings beside sentence-transformers, from inference.json."""
+    return inference_part("vectors", "Lowest cosine")
+
+
+def maps() -> str:
+    """What attention maps cost, from maps.json."""
+    result = read("maps")
+    if result is None:
+        return "Not measured yet: `make bench-maps`.\n"
+    lines = ["| Forward pass | Time, of the plain one | Against all maps of glassformer |", "|---|---|---|"]
+    for c in result["contenders"]:
+        share = result["time_against_plain"].get(c["name"])
+        share = f"{share['median']:.2f} ({share['min']:.2f} to {share['max']:.2f})" if share else ""
+        slower = result["all_maps_against"].get(c["name"])
+        lines.append(f"| {c['name']} | {share} | {times(slower) and times(slower) + ' the time'} |")
+    return "\n".join([*lines, "", measured(result)])
+
+
+def cost() -> str:
+    """Attention's variants against length, from cost-attention.json."""
+    result = read("cost-attention")
+    if result is None:
+        return "Not measured yet: `benchmarks/cost.py attention`.\n"
+    kinds = ("full", "local", "linear")
+    lines = ["| Length | " + " | ".join(f"{k}: ms, MB" for k in kinds) + " |", "|---|---|---|---|"]
+    for length, found in result["attention_forward_backward"].items():
+        cells = [f"{found[k]['median_ms']:,.0f}, {found[k]['added_mb']:,.0f}" for k in kinds]
+        lines.append(f"| {int(length):,} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", measured(result)])
+
+
+def texts() -> str:
+    """Prediction of many texts, from cost-texts.json."""
+    result = read("cost-texts")
+    if result is None:
+        return "Not measured yet: `benchmarks/cost.py texts`.\n"
+    lines = ["| Texts | Texts/s | Memory added, MB | The texts themselves, MB |", "|---|---|---|---|"]
+    for row in result["rows"]:
+        lines.append(
+            f"| {row['texts']:,} | {row['texts_per_second']:,.0f} | {row['added_mb']:,.0f} | {row['texts_mb']:,.0f} |"
+        )
+    return "\n".join([*lines, "", measured(result)])
+
+
+def measured(result: dict[str, Any]) -> str:
+    """On which machine, with how many threads, when."""
+    m = result["machine"]
+    return (
+        f"Measured on {m['cpu']}, {result['threads']} thread{'s' * (result['threads'] > 1)}, load before "
+        f"{m['load_before'][0]:.1f}; torch {result['versions']['torch']}, {result['date'][:10]}."
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "recipes": recipes,
+    "training": training,
+    "inference": inference,
+    "embedding": embedding,
+    "maps": maps,
+    "cost": cost,
+    "texts": texts,
+}
 
 
 def filled(text: str) -> str:

@@ -23,6 +23,7 @@ from glassformer.evaluate.predict import predict_windows, read_logits, read_pool
 from glassformer.models.bert import Bert
 from glassformer.pipeline import build_model, build_tokenizer, save_tokenizer
 from glassformer.recipe import FIT_SECTIONS, Recipe, TrainConfig, fit_parameters
+from glassformer.train.features import can_be_cached, on_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
 
@@ -179,6 +180,14 @@ class TextClassifier(Estimator):
             hide = (train.word_dropout, next(i for i in ids if i is not None))
         return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
 
+    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
+        if not can_be_cached(model, train):
+            return stream, objective, logits
+        return on_features(model, stream, objective, held, self._budget(), self.long_texts)
+
+    def _budget(self) -> int:
+        return max(self.batch_tokens, self.max_length) or 8192
+
     def _table_rows(
         self,
         model: Bert,
@@ -188,9 +197,14 @@ class TextClassifier(Estimator):
         progress: Callable | None = None,
     ) -> np.ndarray:
         read = {"logits": read_logits, "pooled": read_pooled}[what]
-        budget = max(self.batch_tokens, self.max_length) or 8192
         return predict_windows(
-            model, table, read, how=self.long_texts, batch_tokens=budget, device=device, progress=progress
+            model,
+            table,
+            read,
+            how=self.long_texts,
+            batch_tokens=self._budget(),
+            device=device,
+            progress=progress,
         )
 
     def _arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -25,7 +26,7 @@ from glassformer.data.checks import check_classes, check_pairs, check_weights, p
 from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
-from glassformer.evaluate.predict import softmax
+from glassformer.evaluate.predict import ahead, softmax
 from glassformer.nn.lora import adapter, merge
 from glassformer.pipeline import fingerprint
 from glassformer.recipe import FitConfig, load_recipe
@@ -149,7 +150,9 @@ class Estimator(ClassifierMixin, BaseEstimator):
         held = self._validation(validation)
         training.fingerprint = self._fingerprint(table, targets, weights, held)
         objective = self._objective(targets, self._weights(targets, weights), train)
-        judge = self._judge(*held, network, device) if held is not None else None
+        logits = held and partial(self._table_rows, network, held[0], "logits", device)
+        stream, objective, logits = self._shorten(network, train, stream, objective, held, logits)
+        judge = self._judge(logits, held[1]) if held and logits else None
         self._run(training, stream, objective, judge, callbacks, checkpoints, resume)
         weights_now = training.final_weights()
         network.set_compute_dtype(torch.float32)
@@ -198,11 +201,10 @@ class Estimator(ClassifierMixin, BaseEstimator):
         )
         return self._evaluation_table(examples), self._targets(labels, "validation labels")
 
-    def _judge(self, table: Any, targets: np.ndarray, network: Any, device: torch.device):
+    def _judge(self, logits: Callable[[], np.ndarray], targets: np.ndarray):
         def judge() -> dict[str, float]:
-            probabilities = softmax(self._table_rows(network, table, "logits", device))
             meter = ClassificationMeter(self.classes_.tolist())
-            meter.update(probabilities, targets)
+            meter.update(softmax(logits()), targets)
             out = meter.result(bootstrap=0)
             return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
@@ -248,9 +250,10 @@ class Estimator(ClassifierMixin, BaseEstimator):
         model = self._predictor()
         device = next(model.parameters()).device
         size = self._chunk()
+        chunks = [examples[i : i + size] for i in range(0, len(examples), size)]
         parts = [
-            self._table_rows(model, self._evaluation_table(examples[i : i + size]), what, device, progress)
-            for i in range(0, len(examples), size)
+            self._table_rows(model, table, what, device, progress)
+            for table in ahead(self._evaluation_table, chunks)
         ]
         return np.concatenate(parts)
 
@@ -356,6 +359,10 @@ class Estimator(ClassifierMixin, BaseEstimator):
 
     def _objective(self, targets: np.ndarray, weights: np.ndarray | None, train: FitConfig) -> Callable:
         raise NotImplementedError
+
+    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
+        """Batches, objective and held-out logits of the same training, without what every epoch would repeat."""
+        return stream, objective, logits
 
     def _table_rows(
         self, model: Any, table: Any, what: str, device: torch.device, progress: Callable | None = None

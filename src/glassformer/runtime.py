@@ -84,6 +84,11 @@ def keep_freed_memory() -> None:
     mallopt(top_pad, 2**26)
 
 
+def cache_folder() -> Path:
+    """The user's cache folder for what can be made again: ``$XDG_CACHE_HOME/glassformer``, or in ``~/.cache``."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
+
+
 def set_threads(threads: int) -> None:
     """Compute with this many threads; 0 leaves torch's own choice."""
     keep_freed_memory()

@@ -269,7 +269,7 @@ def test_dropout_zeroes_weights_and_scales_the_rest():
     [
         ((5, 3), (5, 3), 0.0, False, "grouped"),
         ((5, 3), (5, 3), 0.1, False, "explicit"),
-        ((5, 3), (5, 3), 0.0, True, "explicit"),
+        ((5, 3), (5, 3), 0.0, True, "grouped"),
         ((LONG - 1,), (LONG - 1,), 0.0, False, "grouped"),
         ((LONG,), (LONG,), 0.0, False, "fused"),
         ((3,), (LONG,), 0.0, False, "fused"),

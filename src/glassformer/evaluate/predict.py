@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,6 +46,20 @@ def predict_rows(
                 progress(len(index))
     assert out is not None, "a table has at least one text"
     return out
+
+
+def ahead(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+    """``prepare`` of each item in turn, the next one being prepared in a thread while this one is used."""
+    if len(items) < 2:
+        yield from map(prepare, items)
+        return
+    with ThreadPoolExecutor(1, "ahead") as thread:
+        coming = thread.submit(prepare, items[0])
+        for item in items[1:]:
+            ready = coming.result()
+            coming = thread.submit(prepare, item)
+            yield ready
+        yield coming.result()
 
 
 def predict_pictures(

@@ -16,7 +16,7 @@ from glassformer.models.output import ModelOutput
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead, MaskedLMHead
-from glassformer.nn.pooling import make_pooling
+from glassformer.nn.pooling import AttentionPooling, make_pooling
 from glassformer.nn.trace import Trace, TraceRecord
 from glassformer.packing import Packing
 from glassformer.types import HeadKind, PoolingKind
@@ -123,6 +123,26 @@ class Bert(nn.Module):
         if self.nsp is not None:
             out.seq_relationship_logits = self.nsp(out.pooler_output)
         return out
+
+    def features(self, ids: Tensor, packing: Packing, segments: Tensor | None = None) -> Tensor:
+        """``[B, D]``: what remains of each sequence where only the head still learns. ``classify`` goes on from it.
+
+        Raises:
+            ConfigError: the pooling weighs all rows anew and so has no such vector.
+        """
+        if isinstance(self.pooling, AttentionPooling) or self.pooling is None:
+            raise ConfigError("attention pooling reads every row", where="pooling", fix="Use another pooling")
+        few = self._reads_first_rows_only
+        x = self.encoder(
+            self.embeddings(ids, packing, segments), packing, rows=packing.first_rows if few else None
+        )
+        return x if few else self.pooling(x, packing)
+
+    def classify(self, features: Tensor) -> Tensor:
+        """``features`` ``[B, D]`` -> logits ``[B, C]``: pooling (of one row) and head."""
+        if self.pooling is None or self.head is None:
+            raise ConfigError("there is no classification head", where="classify")
+        return self.head(self.pooling(features, Packing.uniform(len(features), 1, features.device)))
 
     @property
     def _reads_first_rows_only(self) -> bool:

@@ -1,6 +1,6 @@
 """The blocks: readable, tested against each other and against other libraries; they know no data."""
 
-from glassformer.nn.attention import MultiHeadAttention, attend, attention_weights, causal_mask
+from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.nn.decoder import Decoder, DecoderCache, DecoderLayer
 from glassformer.nn.dropout import Dropout, dropout, stochastic_depth
@@ -9,6 +9,9 @@ from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
 from glassformer.nn.feedforward import FeedForward
 from glassformer.nn.groups import padding_share
 from glassformer.nn.heads import ClassificationHead, MaskedLMHead
+from glassformer.nn.linear_attention import attend_linear
+from glassformer.nn.local import attend_local
+from glassformer.nn.maps import attention_weights, causal_mask
 from glassformer.nn.patches import PatchConfig, PatchEmbedding, interpolate_positions, sinusoidal_2d
 from glassformer.nn.pooling import (
     AttentionPooling,
@@ -54,6 +57,8 @@ __all__ = [
     "Trace",
     "TraceRecord",
     "attend",
+    "attend_linear",
+    "attend_local",
     "attention_weights",
     "causal_mask",
     "dropout",

@@ -21,12 +21,19 @@ from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.groups import Group, groups_of
+from glassformer.nn.maps import (
+    attend_with_maps,
+    attention_weights,
+    causal_mask,
+    first_row_weights,
+    masked_softmax,
+    textbook_weights,
+)
 from glassformer.packing import Packing
 
 Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen"]
 BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen")
 LONG = 1024  # from here on the weights of one group would not fit a cache, let alone be kept
-NOWHERE = float("-inf")
 
 
 def attend(
@@ -101,8 +108,10 @@ def attend(
     elif branch == "fused":
         out = _fused(q, k, v, q_packing, kv_packing, causal, factor)
     else:
-        groups = groups_of(q_packing, kv_packing)
-        out = _Grouped.apply(q, k, v, groups, causal, factor)
+        if return_weights and not _needs_gradient(q, k, v):
+            out, weights = attend_with_maps(q, k, v, q_packing, kv_packing, causal, factor)
+        else:
+            out = _Grouped.apply(q, k, v, groups_of(q_packing, kv_packing), causal, factor)
     if return_weights and weights is None:
         weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=factor)
     out = out.squeeze(1) if one_head else out
@@ -120,8 +129,10 @@ def choose_branch(
     weights: bool,
 ) -> Branch:
     """The fastest branch that can do what is asked, as measured by ``benchmarks/attention.py``."""
-    if weights or dropout > 0.0:
+    if dropout > 0.0:
         return "explicit"
+    if weights:
+        return "explicit" if _needs_gradient(q, k, v) else "grouped"
     if q.is_cuda:
         half = q.dtype in (torch.bfloat16, torch.float16)
         return "varlen" if half and not causal and q.shape[-1] % 8 == 0 else "fused"
@@ -129,6 +140,10 @@ def choose_branch(
         return "kernel"
     longest = max(q_packing.max_length, kv_packing.max_length)
     return "fused" if longest >= LONG else "grouped"
+
+
+def _needs_gradient(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
 
 
 def _check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
@@ -178,20 +193,6 @@ def _attend_padded(
     return drop(weights, dropout, True) @ v, weights
 
 
-def causal_mask(rows: int, columns: int, device: torch.device | str = "cpu") -> Tensor:
-    """``[T, S]`` boolean, True where column <= row; with more columns than rows the rows are the last ones."""
-    places = torch.ones(rows, columns, dtype=torch.bool, device=device)
-    return places.tril(columns - rows)
-
-
-def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """softmax over the last axis among allowed places; a row that allows nothing is all 0."""
-    if allowed is None:
-        return scores.softmax(-1)
-    weights = scores.masked_fill(~allowed, NOWHERE).softmax(-1)
-    return weights.masked_fill(~allowed.any(-1, keepdim=True), 0.0)
-
-
 # --- the explicit branch -------------------------------------------------------------------------
 
 
@@ -206,31 +207,12 @@ def _explicit(
     p: float,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The textbook, one sequence after the other."""
-    weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=scale)
+    weights = textbook_weights(q, k, q_packing, kv_packing, causal, scale)
     outs = [
         (drop(w, p, True) @ v_i.transpose(0, 1)).transpose(0, 1)  # [H, T, S] @ [H, S, K] -> [T, H, K]
         for w, v_i in zip(weights, kv_packing.split(v), strict=True)
     ]
     return torch.cat(outs), weights
-
-
-def attention_weights(
-    q: Tensor,  # [N, H, K]
-    k: Tensor,  # [M, H, K]
-    q_packing: Packing,
-    kv_packing: Packing,
-    causal: bool = False,
-    *,
-    scale: float | None = None,
-) -> tuple[Tensor, ...]:
-    """softmax(Q K^T * scale) of every sequence: a tuple of ``[H, T_i, S_i]`` whose rows sum to 1."""
-    factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
-    weights = []
-    for q_i, k_i in zip(q_packing.split(q), kv_packing.split(k), strict=True):
-        scores = factor * (q_i.transpose(0, 1) @ k_i.permute(1, 2, 0))  # [H, T, S]
-        allowed = causal_mask(scores.shape[-2], scores.shape[-1], scores.device) if causal else None
-        weights.append(masked_softmax(scores, allowed))
-    return tuple(weights)
 
 
 # --- the faster branches -------------------------------------------------------------------------
@@ -396,5 +378,5 @@ class MultiHeadAttention(nn.Module):
             )
         elif record is not None and record.rows == "first":  # beside whichever branch was taken
             first = q if rows is not None else q[packing.first_rows]
-            record.weights = attention_weights(first, k, packing.one_row_each, kv_packing or packing)
+            record.weights = first_row_weights(first, k, kv_packing or packing)
         return self.out(out.flatten(1))

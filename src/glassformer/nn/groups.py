@@ -92,10 +92,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Group:
-    """The same sequences on both sides of an attention."""
+    """The same sequences on both sides of an attention; ``members`` are their numbers in the packing."""
 
     q: Side
     k: Side
+    members: tuple[int, ...]
 
     def take_q(self, x: Tensor, scale: float, zero_padding: bool = False) -> Tensor:
         return self.q.take(x, scale, zero_padding)
@@ -141,7 +142,7 @@ def groups_of(q_packing: Packing, kv_packing: Packing) -> tuple[Group, ...]:
         if not groups or kv_packing.lengths[i] < longest * (1 - TOLERANCE):
             groups.append([])
         groups[-1].append(i)
-    return tuple(Group(_side(q_packing, g), _side(kv_packing, g)) for g in groups)
+    return tuple(Group(_side(q_packing, g), _side(kv_packing, g), tuple(g)) for g in groups)
 
 
 def _side(packing: Packing, members: list[int]) -> Side:

@@ -45,6 +45,16 @@ class Classification:
     protect_first: bool = False  # never hide the first token of a text ([CLS])
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
+        logits = self.logits(model, batch).float()  # [B, C]
+        targets = torch.from_numpy(self.targets[batch.index]).to(logits.device)
+        losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
+        if self.weights is not None:
+            losses = losses * torch.from_numpy(self.weights[batch.index]).to(losses)
+        correct = int((logits.detach().argmax(1) == targets).sum())
+        return StepLoss(losses.sum(), correct, len(targets))
+
+    def logits(self, model: nn.Module, batch: TextBatch) -> Tensor:
+        """``[B, C]``, some of the words hidden where that was asked for."""
         ids = batch.ids
         if self.hide is not None:
             share, replacement = self.hide
@@ -52,13 +62,7 @@ class Classification:
             if self.protect_first:
                 hidden[batch.packing.first_rows] = False
             ids = ids.masked_fill(hidden, replacement)
-        logits = model(ids, token_type_ids=batch.segments, packing=batch.packing).logits.float()  # [B, C]
-        targets = torch.from_numpy(self.targets[batch.index]).to(logits.device)
-        losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
-        if self.weights is not None:
-            losses = losses * torch.from_numpy(self.weights[batch.index]).to(losses)
-        correct = int((logits.detach().argmax(1) == targets).sum())
-        return StepLoss(losses.sum(), correct, len(targets))
+        return model(ids, token_type_ids=batch.segments, packing=batch.packing).logits
 
 
 @dataclass

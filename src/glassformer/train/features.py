@@ -1,0 +1,164 @@
+"""Training a head on a frozen encoder: what the head reads is computed once, and kept for the next run.
+
+The features of a text are one vector, the same in every epoch, as long as nothing below the head learns or is drawn at
+random. They lie in the user's cache under the SHA-256 of the weights and of the tokens that they were made from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glassformer.checkpoints.files import verify_folder, write_folder
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.batching import TextBatch
+from glassformer.data.long_texts import Windows
+from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.evaluate.predict import pool_windows, predict_rows
+from glassformer.models.bert import Bert
+from glassformer.nn.pooling import AttentionPooling
+from glassformer.packing import Packing
+from glassformer.recipe import TrainConfig
+from glassformer.runtime import cache_folder
+from glassformer.train.loop import TextStream
+from glassformer.train.objectives import Classification
+
+FORMAT = 1  # of a cached matrix; another one is computed anew
+MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones go first
+
+
+def can_be_cached(model: Any, config: TrainConfig) -> bool:
+    """Whether the same text gives the head the same vector at every step: nothing below it learns or is random."""
+    if not isinstance(model, Bert):
+        return False
+    below = model.embeddings, model.encoder
+    learns = any(p.requires_grad for part in below for p in part.parameters())
+    c = model.config
+    rates = (c.embedding.dropout, c.encoder.dropout, c.encoder.attention_dropout, c.encoder.stochastic_depth)
+    random = any(rates) or config.word_dropout > 0
+    return not (learns or random or isinstance(model.pooling, AttentionPooling))
+
+
+def features_of(
+    model: Any, table: Any, *, batch_tokens: int, device: torch.device, home: Path | None = None
+) -> Tensor:
+    """The features of every text of a ``TokenTable``, ``[n, D]`` in the model's number format; from the cache if there.
+
+    A cached matrix that is damaged is computed anew; a cache that cannot be written is done without.
+    """
+    folder = (home or cache_folder() / "features") / _key(model, table)
+    with suppress(CheckpointError):
+        verify_folder(folder)
+        found = read_tensors(folder, "features")["features"]
+        with suppress(OSError):
+            os.utime(folder)  # used: kept longest
+        return found.to(device)
+    rows = predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
+    out = torch.from_numpy(rows).to(next(model.encoder.parameters()).dtype)
+
+    def write(path: Path) -> None:
+        write_tensors(path, {"features": out}, name="features")
+
+    with suppress(GlassformerError, OSError):
+        write_folder(folder, write, overwrite=True)
+        _prune(folder.parent, MOST_BYTES)
+    return out.to(device)
+
+
+def _read_features(model: Any, batch: TextBatch) -> Tensor:
+    return model.features(batch.ids, batch.packing, batch.segments)
+
+
+def _key(model: nn.Module, table: Any) -> str:
+    """SHA-256 of all that decides the features: weights, their format, the way to read them, and the tokens."""
+    digest = hashlib.sha256()
+    c: Any = model.config  # of which the head has no part in the features
+    device = next(model.parameters()).device.type
+    digest.update(f"{FORMAT} {torch.__version__} {device} {c.embedding} {c.encoder} {c.pooling}".encode())
+    for name, x in model.state_dict().items():
+        if name.startswith(("embeddings.", "encoder.")):
+            digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
+            digest.update(x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    for array in (table.ids, table.starts, table.segments):
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _prune(home: Path, most: int) -> None:
+    """Remove what was not used for longest until no more than ``most`` bytes are left."""
+    folders = [path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    total = 0
+    for folder in sorted(folders, key=lambda path: -path.stat().st_mtime):
+        total += sum(file.stat().st_size for file in folder.iterdir())
+        if total > most:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class FeatureBatch:
+    """Features ``[B, D]``, the packing of the texts that they stand for, and which examples they are ``[B]``."""
+
+    features: Tensor
+    packing: Packing
+    index: np.ndarray
+
+
+@dataclass(frozen=True)
+class FeatureStream(TextStream):
+    """The batches of a ``TextStream``, with features in the place of tokens."""
+
+    features: Tensor
+
+    def pack(self, index: np.ndarray) -> FeatureBatch:  # type: ignore[override]
+        lengths = tuple(self.table.lengths[index].tolist())
+        return FeatureBatch(self.features[torch.from_numpy(index)], Packing(lengths, self.device), index)
+
+
+@dataclass
+class HeadClassification(Classification):
+    """``Classification`` from features: the same loss, pooling and head alone being computed."""
+
+    def logits(self, model: nn.Module, batch: FeatureBatch) -> Tensor:  # type: ignore[override]
+        return model.classify(batch.features)  # type: ignore[operator]
+
+
+def on_features(
+    model: Any,
+    stream: TextStream,
+    objective: Classification,
+    held: tuple[Windows, np.ndarray] | None,
+    batch_tokens: int,
+    how: str = "mean",
+) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
+    """The same training on features: its batches, its loss, and the logits of the held-out texts (None: no such).
+
+    ``how``: the logits of a text in several windows are their "mean" or their "max".
+    """
+
+    def prepare(table: Any) -> Tensor:
+        return features_of(model, table, batch_tokens=batch_tokens, device=stream.device)
+
+    s, o = stream, objective
+    train = FeatureStream(s.table, s.settings, s.accumulate, s.seed, s.device, prepare(s.table))
+    head = HeadClassification(o.targets, o.weights, o.label_smoothing)
+    if held is None:
+        return train, head, None
+    windows = held[0]
+    judged = prepare(windows.table)
+
+    @torch.inference_mode()
+    def logits() -> np.ndarray:
+        rows = model.classify(judged).float().cpu().numpy()
+        return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.texts, how)
+
+    return train, head, logits
