@@ -83,8 +83,9 @@ def test_berts_own_numbers():
 
 
 def test_catalogue_builds_what_its_names_say():
-    assert set(TEXT_ARCHITECTURES) == {"encoder-mini", "encoder-small", "encoder-base"}
-    for name, preset in TEXT_ARCHITECTURES.items():
+    ours = {name: preset for name, preset in TEXT_ARCHITECTURES.items() if name.startswith("encoder")}
+    assert set(ours) == {"encoder-mini", "encoder-small", "encoder-base"}
+    for name, preset in ours.items():
         assert preset(V) == getattr(presets, name.replace("-", "_"))(V)
 
 

@@ -153,7 +153,9 @@ def test_auto_takes_it_where_it_can():
     assert choice(q[..., :24], q[..., :24], q[..., :24]) == "grouped"
     assert choice(q, q, q[..., :16]) == "grouped"
     assert choice(q, q, q, dropout=0.1) == "explicit"
-    assert choice(q, q, q, weights=True) == "explicit"
+    assert choice(q, q, q, weights=True) == "grouped"
+    learned = q.clone().requires_grad_()
+    assert choice(learned, q, q, weights=True) == "explicit"
 
 
 def test_what_it_cannot_do_is_refused():
