@@ -18,6 +18,9 @@ from common import RESULTS, write_result
 from rich.console import Console
 
 from glassformer.recipe import load_recipe
+from glassformer.saving import load
+from glassformer.study.experiment import baselines, load_splits
+from glassformer.study.run_folder import read_run_recipe, write_json
 from glassformer.study.tasks import run_task
 
 KEPT = ("n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss")
@@ -45,6 +48,14 @@ def figures(folder: Path) -> dict[str, Any]:
     }
 
 
+def judge_baselines(folder: Path) -> None:
+    """The baselines of a finished run anew, on the same split, into its metrics.json."""
+    recipe = read_run_recipe(folder)
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    metrics["baselines"] = baselines(load(folder / "model"), recipe, load_splits(recipe))
+    write_json(folder / "metrics.json", metrics)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -53,8 +64,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--baselines", action="store_true", help="of a finished first run, judge these again")
     args = parser.parse_args()
     console = Console(stderr=True)
+    if args.baselines:
+        judge_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
     results = []
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.

@@ -60,7 +60,8 @@ def tfidf_logistic(
         raise DataError(f"no words to count ({error})", where="TF-IDF baseline") from None
 
     def fit(rows: np.ndarray | slice, strength: float) -> LogisticRegression:
-        return LogisticRegression(C=strength, max_iter=2000, tol=1e-3).fit(train[rows], y[rows])
+        # A tolerance of 1e-3 stopped after ten steps and cost up to five points of accuracy.
+        return LogisticRegression(C=strength, max_iter=2000, tol=1e-5).fit(train[rows], y[rows])
 
     best = strengths[len(strengths) // 2]
     if len(y) >= 10 * num_classes and np.bincount(y)[np.unique(y)].min() >= 2:
