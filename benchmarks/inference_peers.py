@@ -137,14 +137,15 @@ def export_onnx(folder: Path) -> Path:
 
     model = AutoModelForSequenceClassification.from_pretrained(folder / "labels").eval()
     model.config.return_dict = False
-    ones = torch.ones(2, 7, dtype=torch.long)
-    mask = ones.clone()
-    mask[1, 5:] = 0  # with a mask of ones the exporter may leave the mask out
-    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=MAX_LENGTH)
     names = ["input_ids", "attention_mask", "token_type_ids"]
+    # A tensor of its own for each input: of one tensor given twice the exporter makes one input. And with a mask of
+    # ones it may leave the mask out.
+    example = {name: torch.ones(2, 7, dtype=torch.long) for name in names}
+    example["attention_mask"][1, 5:] = 0
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", max=MAX_LENGTH)
     torch.onnx.export(
         model,
-        kwargs={**dict.fromkeys(names, ones), "attention_mask": mask},
+        kwargs=example,
         f=str(file),
         input_names=names,
         output_names=["logits"],

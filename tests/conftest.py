@@ -6,6 +6,7 @@ import atexit
 import os
 import runpy
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,14 @@ def _prepare_environment() -> None:
     runpy.run_path(str(OFFLINE / "sitecustomize.py"))
 
 
+def _hear_ctrl_c() -> None:
+    """A run in a shell's background inherits a deaf SIGINT, and so would every process that a test interrupts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 _prepare_environment()
+_hear_ctrl_c()
 
 
 def _network_attempts() -> list[str]:

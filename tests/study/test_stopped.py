@@ -16,7 +16,7 @@ LONG = 200  # seconds that nothing here takes, however busy the machine is
 STUDY = """\
 recipe = {recipe!r}
 [set]
-epochs = 120
+epochs = 40
 batch_size = 4
 checkpoint_every = 40
 early_stopping = 0
@@ -78,7 +78,7 @@ def test_stopped_and_given_again(base: Path, tmp_path: Path, by: signal.Signals)
         assert pipe is not None
         pipe.close()
     done = steps(tmp_path)
-    assert done < 120 * 16
+    assert done < 40 * 16
     again = start(tmp_path)
     out, err = again.communicate(timeout=LONG)
     assert again.returncode == 0, err
