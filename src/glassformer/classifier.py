@@ -181,7 +181,7 @@ class TextClassifier(Estimator):
         return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
 
     def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
-        if not can_be_cached(model, train):
+        if not can_be_cached(model, train.word_dropout):
             return stream, objective, logits
         return on_features(model, stream, objective, held, self._budget(), self.long_texts)
 

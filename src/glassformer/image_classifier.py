@@ -22,6 +22,7 @@ from glassformer.image_pipeline import build_transform, build_vit, load_transfor
 from glassformer.models.vit import ViT
 from glassformer.recipe import FitConfig
 from glassformer.recipe_image import IMAGE_SECTIONS, ImageConfig, ImageRecipe, image_parameters
+from glassformer.train.features import can_be_cached, on_picture_features
 from glassformer.train.objectives import ImageClassification
 
 CHUNK = 1024  # pictures decoded at a time in prediction
@@ -153,6 +154,13 @@ class ImageClassifier(Estimator):
         self, targets: np.ndarray, weights: np.ndarray | None, train: FitConfig
     ) -> ImageClassification:
         return ImageClassification(targets, weights, train.label_smoothing)
+
+    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
+        c = self._configs()["image"]
+        changed = c.augment != "none" or c.mix != "none"
+        if not can_be_cached(model, changed, model.config.embedding.patch_dropout):
+            return stream, objective, logits
+        return on_picture_features(model, stream, objective, held, max(self.batch_size, 64))
 
     def _table_rows(
         self, model: ViT, table: PixelTable, what: str, device: torch.device, progress: Callable | None = None

@@ -72,15 +72,18 @@ def predict_pictures(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """``"logits"`` ``[n, C]`` or ``"pooled"`` ``[n, D]`` of a ``PixelTable``, fp32, in order."""
+    """``"logits"`` ``[n, C]``, ``"pooled"`` or ``"features"`` ``[n, D]`` of a ``PixelTable``, fp32, in order."""
     model.eval()
     parts = []
     with torch.inference_mode():
         for start in range(0, len(table), batch_size):
-            out = model(
-                evaluation_pixels(table, start, batch_size, transform, torch.device(device)), packed=True
-            )
-            parts.append((out.logits if what == "logits" else out.pooler_output).float().cpu().numpy())
+            pixels = evaluation_pixels(table, start, batch_size, transform, torch.device(device))
+            if what == "features":
+                rows = model.features(pixels)  # type: ignore[operator]
+            else:
+                out = model(pixels, packed=True)
+                rows = out.logits if what == "logits" else out.pooler_output
+            parts.append(rows.float().cpu().numpy())
             if progress is not None:
                 progress(len(parts[-1]))
     return np.concatenate(parts)

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.models.output import ModelOutput
+from glassformer.models.pooled import PooledHead
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead, MaskedLMHead
-from glassformer.nn.pooling import AttentionPooling, make_pooling
+from glassformer.nn.pooling import make_pooling
 from glassformer.nn.trace import Trace, TraceRecord
 from glassformer.packing import Packing
 from glassformer.types import HeadKind, PoolingKind
@@ -48,7 +49,7 @@ class BertConfig:
             raise ConfigError("next-sentence prediction reads the pooler", where="head")
 
 
-class Bert(nn.Module):
+class Bert(PooledHead, nn.Module):
     """A text encoder with an optional pooling and head."""
 
     def __init__(self, config: BertConfig):
@@ -125,28 +126,8 @@ class Bert(nn.Module):
         return out
 
     def features(self, ids: Tensor, packing: Packing, segments: Tensor | None = None) -> Tensor:
-        """``[B, D]``: what remains of each sequence where only the head still learns. ``classify`` goes on from it.
-
-        Raises:
-            ConfigError: the pooling weighs all rows anew and so has no such vector.
-        """
-        if isinstance(self.pooling, AttentionPooling) or self.pooling is None:
-            raise ConfigError("attention pooling reads every row", where="pooling", fix="Use another pooling")
-        few = self._reads_first_rows_only
-        x = self.encoder(
-            self.embeddings(ids, packing, segments), packing, rows=packing.first_rows if few else None
-        )
-        return x if few else self.pooling(x, packing)
-
-    def classify(self, features: Tensor) -> Tensor:
-        """``features`` ``[B, D]`` -> logits ``[B, C]``: pooling (of one row) and head."""
-        if self.pooling is None or self.head is None:
-            raise ConfigError("there is no classification head", where="classify")
-        return self.head(self.pooling(features, Packing.uniform(len(features), 1, features.device)))
-
-    @property
-    def _reads_first_rows_only(self) -> bool:
-        return self.head is not None and bool(getattr(self.pooling, "reads_first_row_only", False))
+        """Of packed ids ``[N]``, ``[B, D]``: see ``remains``."""
+        return self.remains(self.embeddings(ids, packing, segments), packing)
 
     def set_compute_dtype(self, dtype: torch.dtype) -> Bert:
         """Compute the encoder in ``dtype``; tables, pooling and head stay in fp32 (see ``TextEmbedding``)."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
 from glassformer.models.output import ModelOutput
+from glassformer.models.pooled import PooledHead
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.patches import PatchConfig, PatchEmbedding, Pictures
@@ -47,7 +48,7 @@ class ViTConfig:
             raise ConfigError("a classification head needs a pooling", where="head")
 
 
-class ViT(nn.Module):
+class ViT(PooledHead, nn.Module):
     """A picture encoder with an optional pooling and head."""
 
     def __init__(self, config: ViTConfig):
@@ -89,9 +90,9 @@ class ViT(nn.Module):
             out.logits = self.head(out.pooler_output)  # [B, C]
         return out if packed or not isinstance(pixel_values, Tensor) else _unpack(out)
 
-    @property
-    def _reads_first_rows_only(self) -> bool:
-        return self.head is not None and bool(getattr(self.pooling, "reads_first_row_only", False))
+    def features(self, pixel_values: Pictures) -> Tensor:
+        """Of normalised pictures ``[B, C, H, W]``, ``[B, D]``: see ``remains``."""
+        return self.remains(*self.embeddings(pixel_values))
 
     def set_compute_dtype(self, dtype: torch.dtype) -> ViT:
         """Compute patches and encoder in ``dtype``; positions, [CLS], pooling and head stay in fp32."""

@@ -1,7 +1,8 @@
 """Training a head on a frozen encoder: what the head reads is computed once, and kept for the next run.
 
-The features of a text are one vector, the same in every epoch, as long as nothing below the head learns or is drawn at
-random. They lie in the user's cache under the SHA-256 of the weights and of the tokens that they were made from.
+The features of a text or of a picture are one vector, the same in every epoch, as long as nothing below the head learns
+or is drawn at random. They lie in the user's cache under the SHA-256 of the weights and of the tokens or pixels that
+they were made from.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,49 +23,61 @@ from torch import Tensor, nn
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.batching import TextBatch
+from glassformer.data.image_batching import Draw, ImageStream
 from glassformer.data.long_texts import Windows
+from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, GlassformerError
-from glassformer.evaluate.predict import pool_windows, predict_rows
+from glassformer.evaluate.predict import pool_windows, predict_pictures, predict_rows
 from glassformer.models.bert import Bert
+from glassformer.models.vit import ViT
 from glassformer.nn.pooling import AttentionPooling
 from glassformer.packing import Packing
-from glassformer.recipe import TrainConfig
 from glassformer.runtime import cache_folder
 from glassformer.train.loop import TextStream
-from glassformer.train.objectives import Classification
+from glassformer.train.objectives import Classification, ImageClassification
 
 FORMAT = 1  # of a cached matrix; another one is computed anew
 MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones go first
 
 
-def can_be_cached(model: Any, config: TrainConfig) -> bool:
-    """Whether the same text gives the head the same vector at every step: nothing below it learns or is random."""
-    if not isinstance(model, Bert):
+def can_be_cached(model: Any, *changes: float) -> bool:
+    """Whether the same input gives the head the same vector at every step: nothing below it learns or is random.
+
+    Args:
+        changes: rates of what changes the input at random; each must be 0.
+    """
+    if not isinstance(model, (Bert, ViT)) or isinstance(model.pooling, AttentionPooling):
         return False
     below = model.embeddings, model.encoder
     learns = any(p.requires_grad for part in below for p in part.parameters())
     c = model.config
     rates = (c.embedding.dropout, c.encoder.dropout, c.encoder.attention_dropout, c.encoder.stochastic_depth)
-    random = any(rates) or config.word_dropout > 0
-    return not (learns or random or isinstance(model.pooling, AttentionPooling))
+    return not (learns or any(rates) or any(changes))
 
 
 def features_of(
-    model: Any, table: Any, *, batch_tokens: int, device: torch.device, home: Path | None = None
+    model: Any,
+    inputs: Sequence[np.ndarray | None],
+    setting: str,
+    compute: Callable[[], np.ndarray],
+    device: torch.device,
+    home: Path | None = None,
 ) -> Tensor:
-    """The features of every text of a ``TokenTable``, ``[n, D]`` in the model's number format; from the cache if there.
+    """What ``compute`` gives, ``[n, D]`` in the model's number format; from the cache if it was computed before.
 
     A cached matrix that is damaged is computed anew; a cache that cannot be written is done without.
+
+    Args:
+        inputs: the arrays that the features are made from, and ``setting`` how; another byte is another matrix.
     """
-    folder = (home or cache_folder() / "features") / _key(model, table)
+    folder = (home or cache_folder() / "features") / _key(model, inputs, setting)
     with suppress(CheckpointError):
         verify_folder(folder)
         found = read_tensors(folder, "features")["features"]
         with suppress(OSError):
             os.utime(folder)  # used: kept longest
         return found.to(device)
-    rows = predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
-    out = torch.from_numpy(rows).to(next(model.encoder.parameters()).dtype)
+    out = torch.from_numpy(compute()).to(next(model.encoder.parameters()).dtype)
 
     def write(path: Path) -> None:
         write_tensors(path, {"features": out}, name="features")
@@ -79,18 +92,20 @@ def _read_features(model: Any, batch: TextBatch) -> Tensor:
     return model.features(batch.ids, batch.packing, batch.segments)
 
 
-def _key(model: nn.Module, table: Any) -> str:
-    """SHA-256 of all that decides the features: weights, their format, the way to read them, and the tokens."""
+def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) -> str:
+    """SHA-256 of all that decides the features: weights, their format, the way to read them, and the inputs."""
     digest = hashlib.sha256()
     c: Any = model.config  # of which the head has no part in the features
     device = next(model.parameters()).device.type
-    digest.update(f"{FORMAT} {torch.__version__} {device} {c.embedding} {c.encoder} {c.pooling}".encode())
+    digest.update(
+        f"{FORMAT} {torch.__version__} {device} {c.embedding} {c.encoder} {c.pooling} {setting}".encode()
+    )
     for name, x in model.state_dict().items():
         if name.startswith(("embeddings.", "encoder.")):
             digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
             digest.update(x.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    for array in (table.ids, table.starts, table.segments):
-        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    for array in inputs:
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 
@@ -106,7 +121,7 @@ def _prune(home: Path, most: int) -> None:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Features ``[B, D]``, the packing of the texts that they stand for, and which examples they are ``[B]``."""
+    """Features ``[B, D]``, the packing of the inputs that they stand for, and which examples they are ``[B]``."""
 
     features: Tensor
     packing: Packing
@@ -122,6 +137,17 @@ class FeatureStream(TextStream):
     def pack(self, index: np.ndarray) -> FeatureBatch:  # type: ignore[override]
         lengths = tuple(self.table.lengths[index].tolist())
         return FeatureBatch(self.features[torch.from_numpy(index)], Packing(lengths, self.device), index)
+
+
+@dataclass(frozen=True)
+class PictureFeatureStream(ImageStream):
+    """The batches of an ``ImageStream``, with features in the place of pixels."""
+
+    features: Tensor
+
+    def pack(self, index: Draw) -> FeatureBatch:  # type: ignore[override]
+        packing = Packing.uniform(len(index.index), self.tokens, self.device)
+        return FeatureBatch(self.features[torch.from_numpy(index.index)], packing, index.index)
 
 
 @dataclass
@@ -146,7 +172,10 @@ def on_features(
     """
 
     def prepare(table: Any) -> Tensor:
-        return features_of(model, table, batch_tokens=batch_tokens, device=stream.device)
+        def compute() -> np.ndarray:
+            return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=stream.device)
+
+        return features_of(model, (table.ids, table.starts, table.segments), "", compute, stream.device)
 
     s, o = stream, objective
     train = FeatureStream(s.table, s.settings, s.accumulate, s.seed, s.device, prepare(s.table))
@@ -156,9 +185,51 @@ def on_features(
     windows = held[0]
     judged = prepare(windows.table)
 
-    @torch.inference_mode()
     def logits() -> np.ndarray:
-        rows = model.classify(judged).float().cpu().numpy()
+        rows = _classify(model, judged)
         return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.texts, how)
 
     return train, head, logits
+
+
+def on_picture_features(
+    model: Any,
+    stream: ImageStream,
+    objective: ImageClassification,
+    held: tuple[PixelTable, np.ndarray] | None,
+    batch_size: int,
+) -> tuple[PictureFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
+    """As ``on_features``, for pictures that are not changed at random."""
+    s, o = stream, objective
+
+    def prepare(table: PixelTable) -> Tensor:
+        def compute() -> np.ndarray:
+            return predict_pictures(
+                model, table, s.transform, "features", batch_size=batch_size, device=s.device
+            )
+
+        return features_of(model, (table.pixels,), str(s.transform), compute, s.device)
+
+    train = PictureFeatureStream(
+        s.table,
+        s.transform,
+        s.changes,
+        s.tokens,
+        s.batch_size,
+        s.accumulate,
+        s.seed,
+        s.device,
+        prepare(s.table),
+    )
+    head = HeadClassification(o.targets, o.weights, o.label_smoothing)
+    if held is None:
+        return train, head, None
+    judged = prepare(held[0])
+    return train, head, lambda: _classify(model, judged)
+
+
+@torch.inference_mode()
+def _classify(model: Any, features: Tensor) -> np.ndarray:
+    """The logits ``[n, C]`` of cached features."""
+    model.eval()
+    return model.classify(features).float().cpu().numpy()
