@@ -32,7 +32,9 @@ torch.manual_seed(0)  # change me
 words = ["the", "cat", "sleeps"]
 q = torch.tensor([[1.0, 0.0], [0.0, 2.0], [2.0, 2.0]])  # change me
 k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-v = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])  # with these, the output shows the weights
+v = torch.tensor(
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+)  # with these, the output shows the weights
 
 by_hand = []
 for i in range(3):
@@ -90,8 +92,12 @@ figure, axes = plt.subplots(1, 2, figsize=(8, 3))
 for name, line in found.items():
     axes[0].plot(widths, [e for e, _ in line], "o-", label=name)
     axes[1].plot(widths, [g for _, g in line], "o-", label=name)
-axes[0].set(xscale="log", xlabel="width d_k", ylabel="entropy / ln T", ylim=(0, 1.05), title="how even the look is")
-axes[1].set(xscale="log", xlabel="width d_k", ylabel="mean |gradient|", title="what training can still change")
+axes[0].set(
+    xscale="log", xlabel="width d_k", ylabel="entropy / ln T", ylim=(0, 1.05), title="how even the look is"
+)
+axes[1].set(
+    xscale="log", xlabel="width d_k", ylabel="mean |gradient|", title="what training can still change"
+)
 axes[0].legend(frameon=False)
 plt.show()
 (e1, g1), (e0, g0) = found["divided by √d_k"][-1], found["not divided"][-1]
@@ -232,7 +238,9 @@ def convolution_as_attention(kernel: Tensor, beta: float = 60.0) -> gf.nn.MultiH
         beta: how sharply a head looks; from about 20 on exact in fp32.
     """
     heads, width = 9, 3
-    layer = gf.nn.MultiHeadAttention(heads * width, heads)  # rows of 27: 3 colours, row, column, row²+column², 1, zeros
+    layer = gf.nn.MultiHeadAttention(
+        heads * width, heads
+    )  # rows of 27: 3 colours, row, column, row²+column², 1, zeros
     weight, out = torch.zeros(3, heads, width, heads * width), torch.zeros(heads * width, heads, width)
     for head in range(heads):
         down, right = head // 3 - 1, head % 3 - 1

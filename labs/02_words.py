@@ -23,7 +23,9 @@ from glassformer.models.skipgram import SkipGram, SkipGramBatch, noise_distribut
 
 count = budget(2_000, 20_000)  # change me: sentences
 sentences = [s.lower().strip(" .").split() for s in countries_sentences(count)]
-print(f"{count} sentences, {len({tuple(s) for s in sentences})} distinct, {len({w for s in sentences for w in s})} words")
+print(
+    f"{count} sentences, {len({tuple(s) for s in sentences})} distinct, {len({w for s in sentences for w in s})} words"
+)
 print(*(" ".join(s) for s in sentences[:3]), sep="\n")
 
 # %% [markdown]
@@ -49,7 +51,9 @@ capital = {name.lower(): facts[0].lower() for name, facts in COUNTRIES.items() i
 rows = {}
 for window in (1, 2, 5, 10):  # change me
     pairs = pairs_of(sentences[:2000], window)
-    kinds = Counter("function word" if b in {"the", "of", "in", "is", "a", "and", "from"} else "other" for _, b in pairs)
+    kinds = Counter(
+        "function word" if b in {"the", "of", "in", "is", "a", "and", "from"} else "other" for _, b in pairs
+    )
     known = sum(capital.get(a) == b for a, b in pairs)
     rows[window] = (len(pairs) / sum(map(len, sentences[:2000])), kinds["function word"] / len(pairs), known)
     print(f"window {window:2d}: {rows[window][0]:.1f} pairs a word, {rows[window][1]:.0%} with a function word, "
@@ -136,7 +140,9 @@ for k in (1, 5, 20):
     spread[k] = float((stack - stack.mean(0)).norm(dim=(1, 2)).mean()) / size[k]
 figure, axes = plt.subplots(1, 2, figsize=(8, 2.4))
 bars(axes[0], collapse, title="mean cosine of all pairs of words")
-bars(axes[1], {f"k = {k}": s for k, s in spread.items()}, colour=RED, title="noise of the gradient / its size")
+bars(
+    axes[1], {f"k = {k}": s for k, s in spread.items()}, colour=RED, title="noise of the gradient / its size"
+)
 plt.show()
 answer(
     "negatives",
@@ -186,7 +192,10 @@ def reached(line: np.ndarray) -> str:
     return f"after {there[0]} of {len(line)} steps" if len(there) else f"not within {len(line)} steps"
 
 
-answer("rates", f"90 % of the fall (loss {goal:.2f}): lr {fast} {reached(curves[fast])}, lr {slow} {reached(curves[slow])}.")
+answer(
+    "rates",
+    f"90 % of the fall (loss {goal:.2f}): lr {fast} {reached(curves[fast])}, lr {slow} {reached(curves[slow])}.",
+)
 
 # %% [markdown]
 # ## Over-fitting, and a simple regulariser
@@ -225,11 +234,18 @@ answer(
 epochs = budget(6, 30)
 judged = {}
 for name, added in (("centre vectors", False), ("centre + context", True)):  # change me
-    vectors = gf.Word2Vec(dim=50, window=5, negative=15, min_count=1, add_contexts=added, epochs=epochs, seed=0, threads=1)
+    vectors = gf.Word2Vec(
+        dim=50, window=5, negative=15, min_count=1, add_contexts=added, epochs=epochs, seed=0, threads=1
+    )
     vectors.fit(texts)
     found = judge_vectors(vectors.words_, vectors.vectors_, ["countries"], None)["countries"]["sections"]
     judged[name] = {s: r["correct"] / r["known"] for s, r in found.items()}, vectors.history_[-1]["loss"]
-    print(name, "loss", round(judged[name][1], 4), {s: f"{r['correct']} of {r['known']}" for s, r in found.items()})
+    print(
+        name,
+        "loss",
+        round(judged[name][1], 4),
+        {s: f"{r['correct']} of {r['known']}" for s, r in found.items()},
+    )
 print("king - man + woman:", vectors.analogy("king", "man", "woman", 3))
 print("paris:", vectors.most_similar("paris", 3))
 figure, axes = plt.subplots(1, 2, figsize=(9, 2.4), sharex=True)
@@ -285,7 +301,9 @@ def trade() -> tuple[str, str]:
     a, b = rng.choice(europe), rng.choice(others)
     first = bool(rng.integers(2))
     seller, buyer = (a, b) if first else (b, a)
-    goods = " and ".join(rng.choice(["tea", "salt", "wine", "wool", "rice", "toys"], rng.integers(1, 4), replace=False))
+    goods = " and ".join(
+        rng.choice(["tea", "salt", "wine", "wool", "rice", "toys"], rng.integers(1, 4), replace=False)
+    )
     return f"{seller} sells {goods} to {buyer}", "europe" if first else "other"
 
 

@@ -69,7 +69,9 @@ def real_data(name: str) -> bool:
     return found
 
 
-def maps(weights: Any, names: list[str] | None = None, titles: list[str] | None = None, *, across: Any = None):
+def maps(
+    weights: Any, names: list[str] | None = None, titles: list[str] | None = None, *, across: Any = None
+):
     """A row of attention maps ``[T, S]``, dark where much is read; ``names`` on the sides."""
     figure, axes = plt.subplots(1, len(weights), figsize=(2.6 * len(weights) + 0.5, 2.9), squeeze=False)
     for i, (ax, w) in enumerate(zip(axes[0], weights, strict=True)):
@@ -82,7 +84,9 @@ def maps(weights: Any, names: list[str] | None = None, titles: list[str] | None 
     return figure
 
 
-def bars(ax: Any, found: dict[str, float], *, form: str = "{:.2f}", colour: str = BLUE, title: str = "") -> None:
+def bars(
+    ax: Any, found: dict[str, float], *, form: str = "{:.2f}", colour: str = BLUE, title: str = ""
+) -> None:
     """Named values as lying bars, the first on top, each with its figure."""
     names = list(found)[::-1]
     ax.barh(names, [found[n] for n in names], color=colour, height=0.6)

@@ -70,7 +70,9 @@ def questions_of(path: Path) -> dict[str, str]:
     return found
 
 
-def execute(path: Path, figures: Path | None = None) -> tuple[list[tuple[Cell, str, list[str]]], dict[str, str]]:
+def execute(
+    path: Path, figures: Path | None = None
+) -> tuple[list[tuple[Cell, str, list[str]]], dict[str, str]]:
     """Run a lab.
 
     Args:
@@ -154,7 +156,9 @@ def readme() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("numbers", type=int, nargs="*", help="which labs; none: all")
     parser.add_argument("--again", action="store_true", help="those with an up-to-date page too")
     args = parser.parse_args()

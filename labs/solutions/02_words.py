@@ -31,7 +31,13 @@ def test() -> None:
     assert shares[0] == 0.8
     assert shares[0] > shares[1] > shares[2] == 1 / 3
     rows = np.eye(3)
-    vectors = {"paris": rows[0] + rows[1], "france": rows[0], "japan": rows[2], "tokyo": rows[1] + rows[2], "tea": -rows[1]}
+    vectors = {
+        "paris": rows[0] + rows[1],
+        "france": rows[0],
+        "japan": rows[2],
+        "tokyo": rows[1] + rows[2],
+        "tea": -rows[1],
+    }
     assert analogy(vectors, "paris", "france", "japan") == "tokyo"
     assert names_city("Paris is not the capital of Chile .")
     assert not names_city("The parish is in Chile .")
