@@ -18,11 +18,9 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-myst_dmath_double_inline = True
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_use_legacy_class_based = False
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
@@ -38,3 +36,27 @@ html_theme_options = {
     "head_font_family": "system-ui, sans-serif",
 }
 html_show_copyright = False
+
+
+def show_formulas_as_they_are(app, what, name, thing, options, lines):
+    """Indented paragraphs of a module's docstring are formulas and pictures: literal, not reStructuredText."""
+    if what != "module":
+        return
+    out = []
+    for i, line in enumerate(lines):
+        indented = line.startswith("    ")
+        if indented and (i == 0 or not lines[i - 1].strip()) and "::" not in "".join(out[-3:]):
+            out += ["::", ""]
+        out.append(line)
+    lines[:] = out
+
+
+def leave_out(app, what, name, thing, skip, options):
+    """scikit-learn's own methods, which link into its documentation."""
+    return True if name.startswith("set_") and name.endswith("_request") else None
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", leave_out)
+    # before napoleon, which reads the same lines
+    app.connect("autodoc-process-docstring", show_formulas_as_they_are, priority=100)

@@ -52,7 +52,7 @@ def main() -> None:
 
     texts, labels = reviews(3000)
     settings = dict(
-        tokenizer="word", min_count=1, max_length=48, pooling="mean", epochs=10, lr=2e-3, batch_size=64
+        tokenizer="word", min_count=1, max_length=48, num_layers=2, epochs=16, lr=3e-3, batch_size=64
     )
     clf = gf.TextClassifier("encoder-mini", **settings, seed=0, threads=1)
     clf.fit(texts, labels)

@@ -22,9 +22,12 @@ from glassformer.data.corpus import COUNTRIES, TEN, countries_sentences, europe_
 from glassformer.data.masking import MaskSettings, mask_tokens
 
 torch.set_num_threads(1)
-texts = list(dict.fromkeys(countries_sentences(budget(600, 8_000))))
-cut = len(texts) * 9 // 10
-print(f"{len(texts)} distinct sentences; {texts[0]}")
+texts = countries_sentences(budget(600, 8_000))
+distinct = list(dict.fromkeys(texts))
+held = distinct[len(distinct) * 9 // 10 :]
+unseen = set(held)
+train = [text for text in texts if text not in unseen]  # repeated ones stay: what is said often is learned
+print(f"{len(texts)} sentences, {len(distinct)} distinct, {len(held)} of these held out; {texts[0]}")
 
 # %% [markdown]
 # ## What becomes of the 15 %
@@ -64,17 +67,20 @@ answer("masking", f"{len(rows) / eligible:.1%} of {eligible:,} words are chosen;
 # %%
 settings = dict(tokenizer="word", min_count=1, max_length=48, d_model=64, num_layers=2, num_heads=2, d_ff=128, max_positions=64,
                 lr=3e-3, batch_tokens=1024, keep_best=False, seed=0, threads=1)  # fmt: skip
-learner = gf.MaskedLM(epochs=budget(2, 30), **settings)
-learner.fit(texts[:cut], validation=texts[cut:])
-held = [r for r in learner.history_ if r["kind"] == "evaluation"]
+learner = gf.MaskedLM(epochs=budget(2, 20), **settings)
+learner.fit(train, validation=held)
+seen = [r for r in learner.history_ if r["kind"] == "evaluation"]
 counts = np.bincount(table.ids[table.ids >= 5]).astype(float)
 frequent = counts.max() / counts.sum()
-capitals = [learner.fill(f"{COUNTRIES[c][0]} is the capital of [MASK] .", top=1)[0] for c in TEN]
-known = sum(word == country.lower() for (word, _), country in zip(capitals, TEN))
+known = {}
+for form in ("{} is the capital of [MASK] .", "{} in [MASK] has a famous park ."):  # change me
+    said = [learner.fill(form.format(COUNTRIES[c][0]), top=1)[0][0] for c in TEN]
+    known[form] = sum(word == country.lower() for word, country in zip(said, TEN))
+    print(form, said)
 figure, ax = plt.subplots(figsize=(6, 2.6))
 ax.plot(
-    [r["epoch"] + 1 for r in held],
-    [r["accuracy"] for r in held],
+    [r["epoch"] + 1 for r in seen],
+    [r["accuracy"] for r in seen],
     color=BLUE,
     label="guessed right, unseen sentences",
 )
@@ -86,14 +92,18 @@ for text in ("[MASK] is the capital of France .", "The king and the [MASK] of An
     print(text, [(w, round(p, 2)) for w, p in learner.fill(text, top=3)])
 answer(
     "learned",
-    f"Masked words of unseen sentences: {held[0]['accuracy']:.0%} right after the first epoch, {held[-1]['accuracy']:.0%} after {len(held)} "
-    f"(the most frequent word alone: {frequent:.0%}). It names the country of {known} of {len(TEN)} capitals.",
+    f"Masked words of unseen sentences: {seen[0]['accuracy']:.0%} right after the first epoch, {seen[-1]['accuracy']:.0%} after {len(seen)} "
+    f"(the most frequent word alone: {frequent:.0%}). Of {len(TEN)} capitals it names the country of "
+    + " and of ".join(f"{n} in “{form.format('Paris')}”" for form, n in known.items())
+    + ".",
 )
 
 # %% [markdown]
 # ## Next sentence
 #
 # BERT's second task: does this segment follow that one? Here two sentences belong together when they speak of one country.
+# Compare the loss with that of guessing. A model of this size may well learn the words and not the task; later
+# models dropped it (Liu et al., 2019).
 
 # %%
 rng = np.random.default_rng(0)
@@ -107,7 +117,7 @@ for country, (capital, city, currency, _) in COUNTRIES.items():
             [f"people in {country} pay with the {currency} .", f"the train to {city} leaves {capital} ."]
         )
         together.append(f"{first} {second}")
-pairs = gf.MaskedLM(next_sentence=True, epochs=budget(1, 30), **settings)
+pairs = gf.MaskedLM(next_sentence=True, epochs=budget(1, 12), **settings)
 pairs.fit(together)
 judged = pairs.judge(together)
 print(
@@ -123,7 +133,7 @@ print(
 # %%
 folder = Path(tempfile.mkdtemp()) / "bert"
 plain = europe_splits(budget(600, 8_000))
-pretrained = gf.MaskedLM(epochs=budget(2, 20), **settings).fit(plain["train"][0])
+pretrained = gf.MaskedLM(epochs=budget(2, 15), **settings).fit(plain["train"][0])
 pretrained.save(folder)
 start = dict(tokenizer="word", min_count=1, d_model=64, num_layers=2, num_heads=2, d_ff=128)
 few = budget((20,), (20, 60, 200, 600))  # change me
@@ -141,14 +151,8 @@ for (name, line), colour in zip(lines.items(), (GREY, RED)):
 ax.set(xscale="log", xlabel="labelled sentences", ylabel="test accuracy")
 ax.legend(frameon=False)
 plt.show()
-answer(
-    "transfer",
-    "; ".join(
-        f"{n} labels: {a:.0%} from nothing, {b:.0%} pre-trained on the unlabelled sentences"
-        for n, a, b in zip(few, *lines.values())
-    )
-    + ".",
-)
+told = [f"{n} labels: {a:.0%} from nothing, {b:.0%} pre-trained" for n, a, b in zip(few, *lines.values())]
+answer("transfer", "; ".join(told) + " on the unlabelled sentences (one seed, about as many steps each).")
 for name in ("recipe-imdb-mlm", "recipe-imdb-from-mlm", "recipe-imdb-mlm-minilm"):
     recorded(name)
 

@@ -24,7 +24,7 @@ mpl.rcParams.update({
     "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 10, "axes.edgecolor": GREY,
     "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK, "axes.titlesize": 10.5,
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "figure.facecolor": "white",
-    "axes.prop_cycle": mpl.cycler(color=[BLUE, RED, GREEN, INK, GREY]), "text.parse_math": False,
+    "axes.prop_cycle": mpl.cycler(color=[BLUE, RED, GREEN, INK, GREY]),
     "image.cmap": "Blues", "figure.constrained_layout.use": True, "savefig.facecolor": "white",
 })  # fmt: skip
 

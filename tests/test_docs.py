@@ -40,7 +40,15 @@ def program(page: Path) -> str:
     return "\n".join(parts)
 
 
-@pytest.mark.parametrize("page", [p for p in RUN if program(p)], ids=lambda path: path.stem)
+QUICK = {"extend", "own-pictures", "compare-fairly"}  # the others train for tens of seconds
+RUNNABLE = [
+    pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
+    for page in RUN
+    if program(page)
+]
+
+
+@pytest.mark.parametrize("page", RUNNABLE)
 def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path):
     code = program(page)
     for sign, package in NEEDS.items():
