@@ -70,9 +70,9 @@ class ModelConfig:
     num_layers: int | None = None  # encoder layers
     num_heads: int | None = None  # attention heads of a layer; divides d_model
     d_ff: int | None = None  # hidden units of the feed-forward network
-    norm: Literal["pre", "post"] | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh"] | None = None
-    positions: Literal["learned", "sinusoidal", "none"] | None = None
+    norm: Literal["pre", "post"] | None = None  # before each sub-layer, or after its residual sum
+    activation: Literal["relu", "gelu", "gelu_tanh"] | None = None  # of the feed-forward network
+    positions: Literal["learned", "sinusoidal", "none"] | None = None  # what says where a token stands
     final_norm: bool | None = None  # a norm after the last layer
     embedding_norm: bool | None = None  # a norm after the embeddings
     zero_init: bool | None = None  # residual branches start at 0: the encoder starts as the identity

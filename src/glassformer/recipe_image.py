@@ -80,8 +80,8 @@ class ImageModelConfig:
     num_layers: int | None = None  # encoder layers
     num_heads: int | None = None  # attention heads of a layer; divides d_model
     d_ff: int | None = None  # hidden units of the feed-forward network
-    norm: Literal["pre", "post"] | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh"] | None = None
+    norm: Literal["pre", "post"] | None = None  # before each sub-layer, or after its residual sum
+    activation: Literal["relu", "gelu", "gelu_tanh"] | None = None  # of the feed-forward network
     positions: Literal["learned", "sinusoidal", "none"] | None = None  # sinusoidal: of row and column
     class_token: bool | None = None  # [CLS] before the patches
     final_norm: bool | None = None  # a norm after the last layer

@@ -124,7 +124,9 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     unit = scores[0][1]
     values = [value for value, _ in scores]
     mean = unit.format(statistics.mean(values))
-    spread = f" ({unit.format(min(values))} to {unit.format(max(values))})" if len(values) > 1 else ""
+    spread = (
+        f" ({unit.format(min(values))} to {unit.format(max(values))})" if min(values) < max(values) else ""
+    )
     machine, last = records[0].get("machine", {}), records[-1]
     where = f"{machine.get('cpu', 'unknown')}, {machine.get('threads', '?')} threads"
     if machine.get("gpu"):
