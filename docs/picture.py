@@ -22,12 +22,12 @@ def draw(rows: list[tuple[str, list[tuple[str, float]]]], label: str, probabilit
     """Words on tinted grounds, a row a method: blue speaks for the answer, red against it."""
     height = 78 + LINE * len(rows)
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 800 {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 640 {height}" '
         'font-family="ui-sans-serif, system-ui, sans-serif">',
-        f'<rect width="800" height="{height}" rx="10" fill="#fbfcfe" stroke="#d7dee7"/>',
+        f'<rect width="640" height="{height}" rx="10" fill="#fbfcfe" stroke="#d7dee7"/>',
         f'<text x="{LEFT}" y="38" font-size="17" fill="{INK}">'
         f'The model says <tspan font-weight="700">{escape(label)}</tspan>, '
-        f"{probability:.0%} sure. Why?</text>",
+        f"{min(probability, 0.999):.1%} sure. Why?</text>",
     ]
     for i, (title, words) in enumerate(rows):
         y, x = 72 + LINE * i, float(LEFT)
