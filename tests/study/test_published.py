@@ -25,7 +25,7 @@ def test_a_result_file_counts(tmp_path):
     found = measured("imdb-bert", tmp_path, tmp_path / "runs")
     assert found is not None
     assert (found.score, found.seeds, found.seconds) == ("91.00% (90.00% to 92.00%)", 3, 120.0)
-    assert (found.machine, found.date, found.overrides) == ("X, 2 threads", "2026-01-02", ("threads=1",))
+    assert (found.machine, found.date, found.overrides) == ("X, threads: 2", "2026-01-02", ("threads=1",))
 
 
 def test_run_folders_count_where_there_is_no_file(tmp_path):
@@ -38,7 +38,7 @@ def test_run_folders_count_where_there_is_no_file(tmp_path):
     (other / "metrics.json").write_text(json.dumps({"masked": {"accuracy": 0.9}}), encoding="utf-8")
     found = measured("imdb-mlm", tmp_path, tmp_path / "runs")
     assert found is not None
-    assert found.score == "50.0% of masked words (25.0% of masked words to 75.0% of masked words)"
+    assert found.score == "50.0% of masked words (25.0% to 75.0%)"
     assert measured("imdb-bert", tmp_path, tmp_path / "runs") is None
 
 

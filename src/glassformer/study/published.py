@@ -116,7 +116,6 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
             if f.parent.name in (recipe, *(f"{recipe}-seed{i}" for i in range(100)))
         )
         records = [json.loads(f.read_text(encoding="utf-8")) for f in files]
-        records = [r | {"score": headline(r)} for r in records]
         source = f"{recipe}*/metrics.json"
     scores = [score for r in records if (score := headline(r)) is not None]
     if not scores or len(scores) < len(records):
@@ -124,11 +123,11 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     unit = scores[0][1]
     values = [value for value, _ in scores]
     mean = unit.format(statistics.mean(values))
-    spread = (
-        f" ({unit.format(min(values))} to {unit.format(max(values))})" if min(values) < max(values) else ""
-    )
+    number = unit[: unit.index("}") + 1]  # without the words behind it
+    low, high = (number.format(f(values)) for f in (min, max))
+    spread = f" ({low} to {high})" if low != high else ""
     machine, last = records[0].get("machine", {}), records[-1]
-    where = f"{machine.get('cpu', 'unknown')}, {machine.get('threads', '?')} threads"
+    where = f"{machine.get('cpu', 'unknown')}, threads: {machine.get('threads', '?')}"
     if machine.get("gpu"):
         where = str(machine["gpu"])
     seconds = statistics.mean(r.get("seconds", {}).get("train", 0.0) for r in records)
