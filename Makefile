@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full lint format bench map docs clean
+.PHONY: help setup demo test test-full lint format bench labs results map docs clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -60,6 +60,12 @@ bench: $(VENV)/.installed-bench ## compare speed with the peers: training, infer
 
 bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-inference, bench-maps, bench-cost ...
 	$(BIN)/python benchmarks/$*.py $(ARGS)
+
+labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (a quarter of an hour; goes on where it stopped)
+	$(BIN)/python labs/run.py $(ARGS)
+
+results: $(VENV)/.installed ## write docs/results.md from the run folders and result files
+	$(BIN)/glassformer reproduce --table --out docs/results.md
 
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
 	$(BIN)/python docs/map.py

@@ -20,6 +20,7 @@ from rich.console import Console
 from glassformer.recipe import load_recipe
 from glassformer.saving import load
 from glassformer.study.experiment import baselines, load_splits
+from glassformer.study.published import headline
 from glassformer.study.run_folder import read_run_recipe, write_json
 from glassformer.study.tasks import run_task
 
@@ -31,21 +32,26 @@ def figures(folder: Path) -> dict[str, Any]:
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
-        "peak_memory_mb", "sentences", "machine", "versions", "date",
+        "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "greedy",
+        "beam",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     return {
         **{key: metrics[key] for key in keys if key in metrics},
-        "test": {key: metrics["test"][key] for key in KEPT},
-        "validation": metrics["validation"] and {key: metrics["validation"][key] for key in KEPT},
+        **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
         "baselines": {
             name: {key: b[key] for key in ("accuracy", "accuracy_interval", "seconds")}
-            for name, b in metrics["baselines"].items()
+            for name, b in metrics.get("baselines", {}).items()
         },
         "evaluations": [r for r in records if r["kind"] == "evaluation"],
     }
+
+
+def kept(scores: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a split that stay."""
+    return {key: scores[key] for key in KEPT if key in scores}
 
 
 def judge_baselines(folder: Path) -> None:
@@ -72,19 +78,23 @@ def main() -> None:
     results = []
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.
-        once = [] if seed == args.seeds[0] else ["baselines=false"]
-        recipe = load_recipe(args.recipe, [*args.overrides, *once, f"seed={seed}", "verbose=1"])
+        classifies = load_recipe(args.recipe).task.endswith("classification")
+        once = ["baselines=false"] if classifies and seed != args.seeds[0] else []
+        loud = ["verbose=1"] if classifies else []
+        recipe = load_recipe(args.recipe, [*args.overrides, *once, f"seed={seed}", *loud])
         folder = args.runs / f"{args.recipe}-seed{seed}"
         console.print(f"== {folder}")
         if not (folder / "metrics.json").is_file():
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
         results.append(figures(folder))
-    scores = [r["test"]["accuracy"] for r in results]
+    name, scores = "accuracy", [r["test"]["accuracy"] for r in results if "test" in r]
+    if not scores:  # a task that is judged by something else
+        name, scores = "score", [found[0] for r in results if (found := headline(r))]
     summary = {
         "recipe": args.recipe,
         "overrides": args.overrides,
         "seeds": args.seeds,
-        "accuracy": {
+        name: {
             "mean": round(statistics.mean(scores), 5),
             "min": min(scores),
             "max": max(scores),
@@ -93,7 +103,7 @@ def main() -> None:
         "runs": results,
     }
     write_result(RESULTS / f"recipe-{args.recipe}.json", summary)
-    console.print(json.dumps(summary["accuracy"]))
+    console.print(json.dumps(summary[name]))
 
 
 if __name__ == "__main__":

@@ -72,19 +72,19 @@ class ImageModelConfig:
     head_dropout: float = 0.0  # before the last linear layer
     dropout: float | None = None  # on embeddings and on each sub-layer's output
     attention_dropout: float | None = None  # on attention weights (needs the explicit branch)
-    stochastic_depth: float = 0.0
+    stochastic_depth: float = 0.0  # share of the layers skipped in training, growing towards the last
     patch_dropout: float = 0.0  # share of the patches left out of each picture in training
     patch_size: int | None = None  # this and all below: from-scratch architectures only
     stem: int | None = None  # channels of a two-layer convolution stem before the patches; 0: none
-    d_model: int | None = None
-    num_layers: int | None = None
-    num_heads: int | None = None
-    d_ff: int | None = None
-    norm: Literal["pre", "post"] | None = None
-    activation: Literal["relu", "gelu", "gelu_tanh"] | None = None
+    d_model: int | None = None  # width of the rows
+    num_layers: int | None = None  # encoder layers
+    num_heads: int | None = None  # attention heads of a layer; divides d_model
+    d_ff: int | None = None  # hidden units of the feed-forward network
+    norm: Literal["pre", "post"] | None = None  # before each sub-layer, or after its residual sum
+    activation: Literal["relu", "gelu", "gelu_tanh"] | None = None  # of the feed-forward network
     positions: Literal["learned", "sinusoidal", "none"] | None = None  # sinusoidal: of row and column
-    class_token: bool | None = None
-    final_norm: bool | None = None
+    class_token: bool | None = None  # [CLS] before the patches
+    final_norm: bool | None = None  # a norm after the last layer
     zero_init: bool | None = None  # residual branches start at 0: the encoder starts as the identity
 
     def __post_init__(self) -> None:

@@ -60,10 +60,10 @@ class PretrainModelConfig:
 
     model: str = "bert"  # bert: from scratch, in the sizes below; else a checkpoint (name, folder, Hub id)
     revision: str | None = None  # commit of a Hub checkpoint
-    d_model: int = 256  # this and below: from scratch only
-    num_layers: int = 4
-    num_heads: int = 4
-    d_ff: int = 1024
+    d_model: int = 256  # width of the rows; this and below: from scratch only
+    num_layers: int = 4  # encoder layers
+    num_heads: int = 4  # attention heads of a layer; divides d_model
+    d_ff: int = 1024  # hidden units of the feed-forward network
     dropout: float = 0.0  # on embeddings and on each sub-layer's output
     attention_dropout: float = 0.0  # on attention weights (needs the explicit branch)
     max_positions: int = 512  # of learned positions

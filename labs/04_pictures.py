@@ -1,0 +1,348 @@
+# %% [markdown]
+# # 4. Pictures as sequences
+#
+# What you will see: a picture cut into tokens; heads on a frozen backbone; when a small ViT over-fits, and what
+# augmentation, Mixup and CutMix do about it; the same data under a small CNN; and where the ViT looks.
+#
+# ImageNet's weights cannot be had offline, so the backbone here is trained first on the digits 0 to 4 and then meets 5 to 9.
+# The data is scikit-learn's handwriting, 8×8 pixels: the figures are about the mechanism and not about photographs.
+#
+# Where the library does this: [nn/patches.py](../src/glassformer/nn/patches.py), [models/vit.py](../src/glassformer/models/vit.py),
+# [data/augment.py](../src/glassformer/data/augment.py), [image_classifier.py](../src/glassformer/image_classifier.py).
+
+# %%
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import torch
+from lab import BLUE, GREEN, GREY, RED, accuracy_curve, answer, bars, budget, loss_curve, plt, recorded
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn import functional as F
+
+import glassformer as gf
+from glassformer.data.augment import augment, mix_pairs
+from glassformer.errors import ShapeError
+from glassformer.explain.methods import explain_input
+from glassformer.nn import ClassificationHead, PatchConfig, PatchEmbedding
+from glassformer.nn.patches import cut_patches
+
+torch.set_num_threads(1)
+digits = load_digits()
+pictures = (digits.images * 15).astype("uint8")[..., None]  # [1797, 8, 8, 1]
+names = np.array([str(d) for d in digits.target])
+order = np.random.default_rng(0).permutation(len(pictures))
+held = order[-budget(100, 500) :]
+SMALL_DATA = budget(80, 300)  # change me
+few = order[:SMALL_DATA]
+base = dict(image_size=8, patch_size=2, channels=1, d_model=64, num_layers=2, num_heads=4, d_ff=128, lr=2e-3, batch_size=32,
+            epochs=budget(2, 30), flip=False, keep_best=False, seed=0, threads=1)  # fmt: skip
+
+
+def fit(rows=few, judged=held, **changes):
+    clf = (
+        gf.ImageClassifier("vit-tiny", **(base | changes))
+        if "model" not in changes
+        else gf.ImageClassifier(**changes)
+    )
+    return clf.fit(
+        pictures[rows], names[rows].tolist(), validation=(pictures[judged], names[judged].tolist())
+    )
+
+
+# %% [markdown]
+# ## Where 197 comes from
+#
+# A patch of P×P pixels is flattened and multiplied by one matrix: a convolution with kernel = stride = P. ⌊H/P⌋·⌊W/P⌋ patches
+# and one [CLS] are the sequence.
+
+# %%
+config = PatchConfig(768, (224, 224), (16, 16))  # change me
+layer = PatchEmbedding(config)
+rows, packing = layer(torch.zeros(2, 3, 224, 224))
+patch = cut_patches(torch.from_numpy(pictures[:1]).permute(0, 3, 1, 2).float(), (2, 2))
+figure, axes = plt.subplots(1, 2, figsize=(6, 2.4), width_ratios=(1, 3))
+axes[0].imshow(pictures[0][..., 0], cmap="Greys")
+axes[1].imshow(patch.reshape(16, -1).T, cmap="Greys")
+axes[0].set(title="a picture", xticks=[], yticks=[])
+axes[1].set(title="16 patches of 2×2: its sequence", xticks=[], yticks=[])
+plt.show()
+answer("tokens-197", f"(224 / 16)² = {(224 // 16) ** 2} patches and 1 [CLS]: the layer makes {packing.lengths[0]} rows of {rows.shape[1]} for each "
+       f"picture, {config.num_tokens} by its config.")  # fmt: skip
+
+# %% [markdown]
+# ## Pooler output or raw [CLS]
+#
+# BERT's pooler is one more layer with tanh on [CLS]. Decided by experiment, over seeds.
+
+# %%
+seeds = budget((0,), (0, 1, 2))  # change me
+found = {p: [fit(pooling=p, seed=s, epochs=budget(1, 20)).score(pictures[held], names[held].tolist()) for s in seeds]
+         for p in ("first", "pooler", "mean")}  # fmt: skip
+figure, ax = plt.subplots(figsize=(5, 1.8))
+bars(
+    ax,
+    {n: float(np.mean(a)) for n, a in found.items()},
+    form="{:.1%}",
+    title=f"accuracy, {SMALL_DATA} digits",
+)
+plt.show()
+answer("pooler", "; ".join(f"{n} {np.mean(a):.1%} ({min(a):.1%} to {max(a):.1%})" for n, a in found.items()) + f", {len(seeds)} seeds: raw [CLS] "
+       f"and pooler differ by {abs(np.mean(found['first']) - np.mean(found['pooler'])):.1%}.")  # fmt: skip
+
+# %%
+head = ClassificationHead(64, 10)
+try:
+    head(torch.randn(2, 48))
+    caught = "nothing was said about 64 and 48"
+except ShapeError as error:
+    caught = str(error)
+answer("wrong-head", f"Yes, with both sizes named: “{caught}”")
+
+# %% [markdown]
+# ## Heads on a frozen backbone
+#
+# The backbone learns 0 to 4. Then it is frozen, and a head learns 5 to 9: linear, or an MLP with H hidden units.
+
+# %%
+first = [i for i in order[:-300] if digits.target[i] < 5]
+second = [i for i in order[:-300] if digits.target[i] >= 5]
+new, judged = (
+    np.array(second[: budget(40, 120)]),
+    np.array([i for i in order[-300:] if digits.target[i] >= 5]),
+)
+backbone = fit(
+    np.array(first[: budget(60, 700)]),
+    np.array([i for i in order[-300:] if digits.target[i] < 5]),
+    epochs=budget(2, 15),
+)
+folder = Path(tempfile.mkdtemp()) / "backbone"
+backbone.save(folder)
+print(f"the backbone knows 0 to 4: {accuracy_curve(backbone)[1][-1]:.1%}")
+
+
+def fit_head(**changes):
+    settings = dict(
+        model=str(folder),
+        train_layers=0,
+        epochs=budget(2, 40),
+        lr=3e-3,
+        batch_size=32,
+        seed=0,
+        threads=1,
+        keep_best=False,
+    )
+    return fit(new, judged, **(settings | changes))
+
+
+heads = {"linear": dict(head="linear")} | {
+    f"MLP, H = {h}": dict(head="mlp", head_hidden=h) for h in (16, 32, 64)
+}  # change me
+curves = {
+    name: (accuracy_curve(clf), loss_curve(clf))
+    for name, clf in ((n, fit_head(**s)) for n, s in heads.items())
+}
+figure, axes = plt.subplots(1, 2, figsize=(9, 3))
+for (name, (accuracy, loss)), colour in zip(curves.items(), (BLUE, GREY, GREEN, RED)):
+    axes[0].plot(accuracy[1], color=colour, label=name)
+    axes[1].plot(loss[1], color=colour, label=name)
+    axes[1].plot(loss[0], color=colour, linestyle=":", linewidth=1)
+axes[0].set(xlabel="epoch", ylabel="accuracy on unseen digits")
+axes[1].set(xlabel="epoch", ylabel="loss (dotted: training)")
+axes[0].legend(frameon=False)
+plt.show()
+
+
+def there(line, share=0.95):
+    """The first epoch that reaches this share of the line's best."""
+    return next(i + 1 for i, a in enumerate(line) if a >= share * max(line))
+
+
+answer(
+    "head",
+    "; ".join(
+        f"{n}: {a[1][-1]:.1%}, 95 % of its best in epoch {there(a[1])}, loss {loss[0][-1]:.2f} in training and {loss[1][-1]:.2f} unseen"
+        for n, (a, loss) in curves.items()
+    )
+    + f" ({len(new)} training digits, {len(judged)} unseen).",
+)
+
+# %%
+drops = (0.0, 0.2, 0.5)  # change me
+grid = {
+    name: [
+        accuracy_curve(
+            fit_head(head="mlp", head_hidden=64, head_dropout=d, train_layers=n, epochs=budget(1, 25))
+        )[1][-1]
+        for d in drops
+    ]
+    for name, n in (("frozen", 0), ("last block learns", 1))
+}
+figure, ax = plt.subplots(figsize=(5, 2.6))
+for name, line in grid.items():
+    ax.plot(drops, line, "o-", label=name)
+ax.set(xlabel="dropout in the head", ylabel="accuracy")
+ax.legend(frameon=False)
+plt.show()
+answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {a:.1%}" for d, a in zip(drops, line)) for n, line in grid.items())
+       + f" (one seed; ± {1.96 * (0.09 / len(judged)) ** 0.5:.1%} at 90 %).")  # fmt: skip
+
+# %% [markdown]
+# ## When over-fitting begins
+#
+# The loss on unseen digits turns while that of training goes on falling.
+
+# %%
+clf = fit(epochs=budget(3, 60))
+training, unseen = loss_curve(clf)
+turn = int(np.argmin(unseen)) + 1
+figure, ax = plt.subplots(figsize=(6, 2.8))
+ax.plot(range(1, len(training) + 1), training, label="training")
+ax.plot(range(1, len(unseen) + 1), unseen, label="unseen")
+ax.axvline(turn, color=GREY, linewidth=0.8)
+ax.set(xlabel="epoch", ylabel="loss")
+ax.legend(frameon=False)
+plt.show()
+answer(
+    "overfitting",
+    f"With {SMALL_DATA} digits in epoch {turn} of {len(unseen)}: the unseen loss is lowest there ({unseen[turn - 1]:.2f}) and "
+    f"{unseen[-1]:.2f} at the end, that of training {training[-1]:.3f}. The unseen accuracy is "
+    f"{accuracy_curve(clf)[1][turn - 1]:.1%} there and {accuracy_curve(clf)[1][-1]:.1%} at the end.",
+)
+
+# %% [markdown]
+# ## The augmentation ladder, and a small CNN
+#
+# none; light: a random part; medium: colours and erasing too; strong: two operations of RandAugment besides. Nothing is mirrored:
+# a mirrored 2 is no 2. The CNN sees the same pictures; locality and shared weights are built into it, a ViT must learn them.
+
+
+# %%
+class SmallCNN(nn.Module):
+    """Two convolutions, a pool, a linear layer: as many parameters as a small ViT has in one layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(256, 10),
+        )  # fmt: skip
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+pixels = torch.from_numpy(pictures).permute(0, 3, 1, 2)
+classes = torch.from_numpy(digits.target)
+
+
+def fit_cnn(level, epochs):
+    torch.manual_seed(0)
+    generator, model = torch.Generator().manual_seed(0), SmallCNN()
+    optimizer = torch.optim.AdamW(model.parameters(), 2e-3)
+    for _ in range(epochs):
+        for rows in torch.from_numpy(few)[torch.randperm(len(few), generator=generator)].split(32):
+            x = augment(pixels[rows], (8, 8), level, generator, flip=False)
+            x = x.float() / 255 if x.dtype == torch.uint8 else x
+            F.cross_entropy(model(x - 0.5), classes[rows]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    with torch.no_grad():
+        return float((model(pixels[held] / 255 - 0.5).argmax(1) == classes[held]).float().mean())
+
+
+levels = ("none", "light", "medium", "strong")  # change me
+epochs = budget(2, 60)
+vit = {
+    level: fit(augment=level, epochs=epochs).score(pictures[held], names[held].tolist()) for level in levels
+}
+cnn = {level: fit_cnn(level, epochs) for level in levels}
+figure, ax = plt.subplots(figsize=(6, 2.8))
+for i, (name, line) in enumerate((("ViT", vit), ("small CNN", cnn))):
+    ax.bar(np.arange(4) + 0.38 * i, list(line.values()), width=0.36, label=name)
+ax.set_xticks(np.arange(4) + 0.19, levels)
+ax.set(ylabel="accuracy", ylim=(min(*vit.values(), *cnn.values()) - 0.1, 1))
+ax.legend(frameon=False)
+plt.show()
+best = max(vit, key=vit.get)
+falls = [b for a, b in pairwise(levels) if vit[b] < vit[a]]
+wide = 1.96 * (vit[best] * (1 - vit[best]) / len(held)) ** 0.5  # half of the 95 % interval
+answer(
+    "ladder",
+    ", ".join(f"{n} {a:.1%}" for n, a in vit.items())
+    + f" (± {wide:.1%}): highest at {best}, the first step down is at {falls[0] if falls else 'none of the 4'}.",
+)
+
+# %% [markdown]
+# ## Soft labels: Mixup and CutMix
+#
+# Two pictures become one, and so do their labels. The training loss cannot reach 0 any more, and training accuracy loses its
+# meaning; only unseen pictures tell.
+
+# %%
+x, mixed = mix_pairs(pixels[few[:4]].float() / 255, "cutmix", 1.0, 1.0, torch.Generator().manual_seed(1))
+y, _ = mix_pairs(pixels[few[:4]].float() / 255, "mixup", 1.0, 1.0, torch.Generator().manual_seed(1))
+soft = mixed.soften(classes[few[:4]], 10)
+figure, axes = plt.subplots(1, 8, figsize=(9, 1.6))
+for i in range(4):
+    for ax, image in ((axes[i], x[i, 0]), (axes[4 + i], y[i, 0])):
+        ax.imshow(image, cmap="Greys", vmin=0, vmax=1)
+        ax.set(xticks=[], yticks=[])
+    axes[i].set_title(
+        ", ".join(f"{int(c)}: {float(soft[i, c]):.2f}" for c in soft[i].nonzero().flatten()), fontsize=8
+    )
+    axes[4 + i].set_title("mixup", fontsize=8)
+plt.show()
+mixes = {kind: fit(mix=kind, epochs=epochs) for kind in ("none", "mixup", "cutmix")}  # change me
+ends = {
+    kind: (loss_curve(c)[0][-1], loss_curve(c)[1][-1], accuracy_curve(c)[1][-1]) for kind, c in mixes.items()
+}
+entropy = float(-(soft.clamp(min=1e-9).log() * soft).sum(1).mean())
+answer(
+    "soft-labels",
+    "; ".join(
+        f"{k}: training loss {t:.2f}, unseen {u:.2f}, unseen accuracy {a:.1%}"
+        for k, (t, u, a) in ends.items()
+    )
+    + f". The four soft labels above have an entropy of {entropy:.2f} nats, below which their loss cannot fall.",
+)
+with_mix = max(ends["mixup"][2], ends["cutmix"][2])
+answer(
+    "bias",
+    f"On {SMALL_DATA} digits the small CNN is ahead by {cnn['none'] - vit['none']:+.1%} without augmentation ({cnn['none']:.1%} against "
+    f"{vit['none']:.1%}), by {max(cnn.values()) - max(vit.values()):+.1%} at the best rung of each, and by "
+    f"{max(cnn.values()) - with_mix:+.1%} when the ViT gets the better of Mixup and CutMix (± {wide:.1%} each). The ViT gains "
+    f"{max(*vit.values(), with_mix) - vit['none']:.1%} in all, the CNN {max(cnn.values()) - cnn['none']:.1%} by the ladder: locality and "
+    "shared weights are built into the one, and must be shown to the other.",
+)
+recorded("recipe-digits")
+
+# %% [markdown]
+# ## Where the ViT looks, before and after augmentation
+#
+# Rollout of [CLS], and occlusion: how far the logit falls when a patch is hidden.
+
+# %%
+pair = {"none": mixes["none"], "cutmix": mixes["cutmix"]}
+figure, axes = plt.subplots(2, 5, figsize=(9, 3.8))
+for row, (name, clf) in enumerate(pair.items()):
+    axes[row, 0].imshow(pictures[held[0]][..., 0], cmap="Greys")
+    axes[row, 0].set(title=f"{name}: it says {clf.predict(pictures[held[:1]])[0]}", xticks=[], yticks=[])
+    for column, method in enumerate(("attention", "rollout", "gradient_x_input", "occlusion")):
+        scores = explain_input(clf, pictures[held[0]], method=method).scores
+        most = np.abs(scores).max()
+        axes[row, 1 + column].imshow(scores, cmap="RdBu", vmin=-most, vmax=most)
+        axes[row, 1 + column].set(title=method, xticks=[], yticks=[])
+plt.show()
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. Cut a picture into patches with `reshape` and `permute` alone. *(`patches`)*
+# 2. Show that patch embedding is a convolution with kernel = stride. *(`as_convolution`)*
+# 3. CutMix's label says how much of each picture is left. Compute it from the rectangle. *(`share_left`)*
+#
+# Where the library does this: [data/robustness.py](../src/glassformer/data/robustness.py) (crops and lighting that training did not
+# see), [explain/attention.py](../src/glassformer/explain/attention.py), [explain/occlusion.py](../src/glassformer/explain/occlusion.py).

@@ -1,0 +1,167 @@
+# %% [markdown]
+# # 6. Pre-training BERT
+#
+# What you will see: how words are masked, what a small BERT learns from plain sentences about countries, whether it notices
+# which sentence follows, and what its weights are worth to a classifier with few labels.
+#
+# Where the library does this: [data/masking.py](../src/glassformer/data/masking.py), [masked_lm.py](../src/glassformer/masked_lm.py),
+# [nn/heads.py](../src/glassformer/nn/heads.py).
+
+# %%
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import torch
+from lab import BLUE, GREY, RED, answer, bars, budget, plt, recorded
+
+import glassformer as gf
+from glassformer.data import encode, word_tokenizer
+from glassformer.data.corpus import COUNTRIES, TEN, countries_sentences, europe_splits
+from glassformer.data.masking import MaskSettings, mask_tokens
+
+torch.set_num_threads(1)
+texts = countries_sentences(budget(600, 8_000))
+distinct = list(dict.fromkeys(texts))
+held = distinct[len(distinct) * 9 // 10 :]
+unseen = set(held)
+train = [text for text in texts if text not in unseen]  # repeated ones stay: what is said often is learned
+print(f"{len(texts)} sentences, {len(distinct)} distinct, {len(held)} of these held out; {texts[0]}")
+
+# %% [markdown]
+# ## What becomes of the 15 %
+#
+# 15 % of the tokens are to be guessed. 80 % of them become [MASK], 10 % a random word, 10 % stay: the model cannot know which of
+# the words it reads are true, so it must form an opinion about all.
+
+# %%
+tokenizer = word_tokenizer(texts, min_count=1)
+table = encode(tokenizer, texts, max_length=64)
+read, rows = mask_tokens(
+    table.ids, MaskSettings.of(tokenizer, share=0.15), np.random.default_rng(0)
+)  # change me
+before, after = table.ids[rows], read[rows]
+fates = Counter(
+    np.where(
+        after == tokenizer.token_to_id("[MASK]"),
+        "[MASK]",
+        np.where(after == before, "as it was", "a random word"),
+    )
+)
+share = {name: n / len(rows) for name, n in fates.items()}
+shown = " ".join(tokenizer.id_to_token(int(i)) for i in read[: table.starts[1]])
+print(shown)
+figure, ax = plt.subplots(figsize=(5, 1.6))
+bars(ax, share, form="{:.1%}", title="of the chosen tokens")
+plt.show()
+eligible = int((table.ids >= 5).sum())
+answer("masking", f"{len(rows) / eligible:.1%} of {eligible:,} words are chosen; " + ", ".join(f"{s:.1%} {n}" for n, s in share.items())
+       + ". The last includes random draws that hit the word itself.")  # fmt: skip
+
+# %% [markdown]
+# ## What it learns
+#
+# A BERT of two layers, from nothing. Knowing how often words come is worth little; knowing sentences is worth much.
+
+# %%
+settings = dict(tokenizer="word", min_count=1, max_length=48, d_model=64, num_layers=2, num_heads=2, d_ff=128, max_positions=64,
+                lr=3e-3, batch_tokens=1024, keep_best=False, seed=0, threads=1)  # fmt: skip
+learner = gf.MaskedLM(epochs=budget(2, 20), **settings)
+learner.fit(train, validation=held)
+seen = [r for r in learner.history_ if r["kind"] == "evaluation"]
+counts = np.bincount(table.ids[table.ids >= 5]).astype(float)
+frequent = counts.max() / counts.sum()
+known = {}
+for form in ("{} is the capital of [MASK] .", "{} in [MASK] has a famous park ."):  # change me
+    said = [learner.fill(form.format(COUNTRIES[c][0]), top=1)[0][0] for c in TEN]
+    known[form] = sum(word == country.lower() for word, country in zip(said, TEN))
+    print(form, said)
+figure, ax = plt.subplots(figsize=(6, 2.6))
+ax.plot(
+    [r["epoch"] + 1 for r in seen],
+    [r["accuracy"] for r in seen],
+    color=BLUE,
+    label="guessed right, unseen sentences",
+)
+ax.axhline(frequent, color=GREY, label="always the most frequent word")
+ax.set(xlabel="epoch", ylabel="share")
+ax.legend(frameon=False)
+plt.show()
+for text in ("[MASK] is the capital of France .", "The king and the [MASK] of Ana are wise ."):  # change me
+    print(text, [(w, round(p, 2)) for w, p in learner.fill(text, top=3)])
+answer(
+    "learned",
+    f"Masked words of unseen sentences: {seen[0]['accuracy']:.0%} right after the first epoch, {seen[-1]['accuracy']:.0%} after {len(seen)} "
+    f"(the most frequent word alone: {frequent:.0%}). Of {len(TEN)} capitals it names the country of "
+    + " and of ".join(f"{n} in “{form.format('Paris')}”" for form, n in known.items())
+    + ".",
+)
+
+# %% [markdown]
+# ## Next sentence
+#
+# BERT's second task: does this segment follow that one? Here two sentences belong together when they speak of one country.
+# Compare the loss with that of guessing. A model of this size may well learn the words and not the task; later
+# models dropped it (Liu et al., 2019).
+
+# %%
+rng = np.random.default_rng(0)
+together = []
+for country, (capital, city, currency, _) in COUNTRIES.items():
+    for _ in range(budget(3, 60)):
+        first = rng.choice(
+            [f"{capital} is the capital of {country} .", f"{city} in {country} has a famous park ."]
+        )
+        second = rng.choice(
+            [f"people in {country} pay with the {currency} .", f"the train to {city} leaves {capital} ."]
+        )
+        together.append(f"{first} {second}")
+pairs = gf.MaskedLM(next_sentence=True, epochs=budget(1, 12), **settings)
+pairs.fit(together)
+judged = pairs.judge(together)
+print(
+    f"next sentence: loss {judged['next_sentence_loss']:.3f} (chance {np.log(2):.3f}), masked words {judged['accuracy']:.0%}"
+)
+
+# %% [markdown]
+# ## Does it help when labels are few?
+#
+# The same encoder learns a classification from a few labels: from random weights, and from those above. The text is of the same
+# kind, the labels are new.
+
+# %%
+folder = Path(tempfile.mkdtemp()) / "bert"
+plain = europe_splits(budget(600, 8_000))
+pretrained = gf.MaskedLM(epochs=budget(2, 15), **settings).fit(plain["train"][0])
+pretrained.save(folder)
+start = dict(tokenizer="word", min_count=1, d_model=64, num_layers=2, num_heads=2, d_ff=128)
+few = budget((20,), (20, 60, 200, 600))  # change me
+lines = {"from nothing": [], "pre-trained": []}
+for n in few:
+    fit = dict(epochs=max(3, budget(3, 3_000 // n)), lr=1e-3, batch_size=16, max_length=48, seed=0, threads=1)
+    x, y = plain["train"][0][:n], plain["train"][1][:n]
+    lines["from nothing"].append(
+        gf.TextClassifier("encoder-small", **start, **fit).fit(x, y).score(*plain["test"])
+    )
+    lines["pre-trained"].append(gf.TextClassifier(str(folder), **fit).fit(x, y).score(*plain["test"]))
+figure, ax = plt.subplots(figsize=(6, 2.8))
+for (name, line), colour in zip(lines.items(), (GREY, RED)):
+    ax.plot(few, line, "o-", color=colour, label=name)
+ax.set(xscale="log", xlabel="labelled sentences", ylabel="test accuracy")
+ax.legend(frameon=False)
+plt.show()
+told = [f"{n} labels: {a:.0%} from nothing, {b:.0%} pre-trained" for n, a, b in zip(few, *lines.values())]
+answer("transfer", "; ".join(told) + " on the unlabelled sentences (one seed, about as many steps each).")
+for name in ("recipe-imdb-mlm", "recipe-imdb-from-mlm", "recipe-imdb-mlm-minilm"):
+    recorded(name)
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. Write BERT's masking for a list of words. *(`masked`)*
+# 2. Why not [MASK] for all chosen words? Measure with `mask_tokens` how many of the words a model reads are false in either case.
+#    *(`false_share`)*
+# 3. Perplexity is e to the loss. Which accuracy and perplexity has a model that knows word frequencies only? *(`unigram`)*
+#
+# Where the library does this: [study/pretraining.py](../src/glassformer/study/pretraining.py), [train/objectives.py](../src/glassformer/train/objectives.py).

@@ -1,0 +1,254 @@
+# %% [markdown]
+# # 7. Text against images, and the price of attention
+#
+# What you will see: sentences and pictures in front of the same encoder, what attention does with each, what its cost
+# is as the sequence grows, what brings the cost down, and how many examples either needs. All on embedded data.
+#
+# Where the library does this: [nn/encoder.py](../src/glassformer/nn/encoder.py), the one encoder;
+# [nn/embed.py](../src/glassformer/nn/embed.py) and [nn/patches.py](../src/glassformer/nn/patches.py), the two doors to it.
+
+# %%
+import time
+
+import numpy as np
+import torch
+from lab import BLUE, GREEN, GREY, RED, answer, budget, plt, recorded
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+import glassformer as gf
+from glassformer.data.corpus import europe_splits
+from glassformer.evaluate.baselines import tfidf_logistic
+from glassformer.explain.heads import head_figures
+from glassformer.explain.subject import attention_maps, subject_of
+from glassformer.nn import attend, attend_linear, attend_local
+from glassformer.packing import Packing
+
+torch.set_num_threads(1)
+splits = europe_splits(budget(600, 4_000))
+digits = load_digits()
+pictures = (digits.images * 15).astype("uint8")[..., None]  # [1797, 8, 8, 1]
+names = [str(d) for d in digits.target]
+order = np.random.default_rng(0).permutation(len(pictures))
+train_p, test_p = order[: budget(200, 1_200)], order[1_400:]
+
+
+def text_classifier(**changes):
+    settings = dict(
+        max_length=64, tokenizer="word", min_count=1, epochs=budget(2, 4), lr=2e-3, batch_size=64, threads=1
+    )
+    return gf.TextClassifier("encoder-mini", **(settings | changes))
+
+
+def image_classifier(**changes):
+    settings = dict(image_size=8, patch_size=2, channels=1, d_model=64, num_layers=2, num_heads=2, epochs=budget(2, 12),
+                    lr=2e-3, batch_size=64, threads=1)  # fmt: skip
+    return gf.ImageClassifier("vit-tiny", **(settings | changes))
+
+
+# %% [markdown]
+# ## What reaches the encoder
+#
+# A sentence is looked up, a picture is multiplied: from there on both are rows [N, D] and a note of where each sequence
+# lies. Sentences differ in length, pictures do not.
+
+# %%
+text = text_classifier().fit(*splits["train"])
+image = image_classifier().fit(pictures[train_p], [names[i] for i in train_p])
+texts = splits["test"][0][: budget(20, 100)]
+lengths = [len(text.explain(t, method="attention").tokens) for t in texts[:50]]
+patches = [len(subject_of(image, p)) for p in pictures[:20]]
+parameters = {
+    n: sum(p.numel() for p in c.model_.embeddings.parameters())
+    / sum(p.numel() for p in c.model_.parameters())
+    for n, c in (("text", text), ("image", image))
+}
+assert type(text.model_.encoder) is type(image.model_.encoder)
+figure, ax = plt.subplots(figsize=(6, 2.6))
+ax.hist(
+    [lengths, patches],
+    bins=np.arange(0, 32, 2),
+    label=["tokens of a sentence", "patches of a picture, and [CLS]"],
+)
+ax.set(xlabel="length of the sequence", ylabel="examples")
+ax.legend(frameon=False)
+plt.show()
+answer(
+    "modalities",
+    f"Rows of one width, and lengths: {min(lengths)} to {max(lengths)} tokens for sentences, always {patches[0]} for pictures. The "
+    f"encoder's class is the same; the embedding holds {parameters['text']:.0%} of the text model's parameters (a table of "
+    f"{text.tokenizer_.get_vocab_size()} words) and {parameters['image']:.0%} of the image model's (one matrix for all patches).",
+)
+
+# %% [markdown]
+# ## What attention does with each
+#
+# Entropy 1 is an even look over the sequence, 0 one token. Distance is in places, as a share of an even look's distance.
+
+# %%
+found = {}
+for name, clf, examples in (("text", text, texts[:20]), ("image", image, [pictures[i] for i in test_p[:20]])):
+    subjects = [subject_of(clf, x) for x in examples]
+    figures = head_figures(subjects)
+    maps_of = [attention_maps(s)[0].mean((0, 1)) for s in subjects]
+    places = [np.abs(np.subtract.outer(np.arange(len(m)), np.arange(len(m)))) for m in maps_of]
+    far = np.mean([(m * p).sum(-1).mean() / p.mean() for m, p in zip(maps_of, places)])
+    short = min(
+        len(m) for m in maps_of
+    )  # how much of the map is the same for every input: position, not content
+    stack = np.stack([m[:short, :short] / m[:short, :short].sum(-1, keepdims=True) for m in maps_of])
+    differ = float(np.abs(stack - stack.mean(0)).sum(-1).mean() / 2)
+    found[name] = {
+        "entropy": float(figures["entropy"].mean()),
+        "distance": float(far),
+        "moves with the input": differ,
+    }
+figure, ax = plt.subplots(figsize=(6, 2.6))
+for i, (name, line) in enumerate(found.items()):
+    ax.bar(np.arange(3) + 0.36 * i, list(line.values()), width=0.34, label=name)
+ax.set_xticks(np.arange(3) + 0.18, list(line))
+ax.legend(frameon=False)
+plt.show()
+answer(
+    "adaptation",
+    "; ".join(
+        f"{name}: entropy {f['entropy']:.2f}, distance {f['distance']:.2f} of an even look's, {f['moves with the input']:.0%} of the "
+        "weight moves from input to input"
+        for name, f in found.items()
+    )
+    + " (means over heads and 20 inputs).",
+)
+
+# %% [markdown]
+# ## The price of length
+#
+# Every token meets every other: T² scores. Each line below handles the same number of tokens, in longer and longer sequences.
+# *Local* attention sees 64 places on either side, *linear* attention never makes a map.
+
+# %%
+total = budget(1_024, 8_192)  # change me
+heads, width = 4, 32
+lengths = [n for n in (64, 128, 256, 512, 1024, 2048, 4096, 8192) if n <= total]
+
+
+def seconds(run):
+    run()
+    spent = []
+    for _ in range(budget(1, 3)):
+        started = time.perf_counter()
+        run()
+        spent.append(time.perf_counter() - started)
+    return min(spent)
+
+
+cost = {
+    "every pair, as in the textbook": [],
+    "every pair, the branch chosen here": [],
+    "local (64)": [],
+    "linear": [],
+}
+for length in lengths:
+    packing = Packing.uniform(total // length, length)
+    q, k, v = torch.randn(3, total, heads, width)
+    with torch.inference_mode():
+        for name, run in zip(
+            cost,
+            (
+                lambda q=q, k=k, v=v, p=packing: attend(q, k, v, p, p, branch="explicit"),
+                lambda q=q, k=k, v=v, p=packing: attend(q, k, v, p, p),
+                lambda q=q, k=k, v=v, p=packing: attend_local(q, k, v, p, 64),
+                lambda q=q, k=k, v=v, p=packing: attend_linear(q, k, v, p),
+            ),
+        ):
+            cost[name].append(seconds(run) * 1e6 / total)
+figure, ax = plt.subplots(figsize=(6, 3.2))
+for (name, line), colour in zip(cost.items(), (RED, BLUE, GREEN, GREY)):
+    ax.plot(lengths, line, "o-", color=colour, label=name)
+ax.set(
+    xscale="log",
+    yscale="log",
+    xlabel="length of a sequence",
+    ylabel="µs a token",
+    title=f"{total} tokens, one thread",
+)
+ax.legend(frameon=False)
+plt.show()
+full = cost["every pair, as in the textbook"]
+per_sequence = np.log(np.array(full) * np.array(lengths))
+early, late = (
+    np.polyfit(np.log(lengths)[part], per_sequence[part], 1)[0] for part in (slice(0, 4), slice(-3, None))
+)
+answer(
+    "cost",
+    f"From length {lengths[0]} to {lengths[-1]} the price of a token goes from {full[0]:.2f} to {full[-1]:.2f} µs. The price of a "
+    f"sequence grows with the length to the power {early:.1f} over the first lengths and {late:.1f} over the last three: the "
+    f"arithmetic alone comes to at most 2, the rest is memory, for the map of one head at {lengths[-1]} has {lengths[-1] ** 2:,} numbers.",
+)
+last = {name: line[-1] for name, line in cost.items()}
+answer(
+    "cheaper",
+    f"At length {lengths[-1]}, in µs a token: "
+    + ", ".join(f"{n} {v:.2f}" for n, v in last.items())
+    + ". Local and linear "
+    "attention compute something else than full attention; what that costs in accuracy must be measured for the task.",
+)
+recorded("cost-attention")
+
+# %% [markdown]
+# ## Data hunger
+#
+# The same models on more and more examples, beside a plain baseline that learns no features.
+
+# %%
+held_x, held_y = splits["test"]
+test_names = [names[i] for i in test_p]
+steps_t, steps_p = budget(([60, 400], [60, 200]), ([50, 200, 800, 2400], [50, 150, 450, 1200]))  # change me
+lines: dict[str, list[float]] = {
+    "Transformer, text": [],
+    "TF-IDF, text": [],
+    "ViT, digits": [],
+    "pixels, digits": [],
+}
+for n in steps_t:
+    x, y = splits["train"][0][:n], splits["train"][1][:n]
+    epochs = budget(1, max(3, 9_600 // n if n > 400 else 24))
+    lines["Transformer, text"].append(text_classifier(epochs=epochs).fit(x, y).score(held_x, held_y))
+    chance = tfidf_logistic(x, [int(label == "other") for label in y], held_x)  # [m, 2]
+    lines["TF-IDF, text"].append(
+        float(np.mean(chance.argmax(1) == [int(label == "other") for label in held_y]))
+    )
+for n in steps_p:
+    x, y = pictures[train_p[:n]], [names[i] for i in train_p[:n]]
+    clf = image_classifier(epochs=budget(1, max(12, min(60, 12_000 // n)))).fit(x, y)
+    lines["ViT, digits"].append(clf.score(pictures[test_p], test_names))
+    plain = LogisticRegression(C=0.01, max_iter=1000).fit(x.reshape(n, -1), y)
+    lines["pixels, digits"].append(float(plain.score(pictures[test_p].reshape(len(test_p), -1), test_names)))
+figure, axes = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
+for ax, steps, pair in ((axes[0], steps_t, ("Transformer, text", "TF-IDF, text")),
+                        (axes[1], steps_p, ("ViT, digits", "pixels, digits"))):  # fmt: skip
+    for name, colour in zip(pair, (BLUE, GREY)):
+        ax.plot(steps, lines[name], "o-", color=colour, label=name)
+    ax.set(xscale="log", xlabel="training examples", ylabel="test accuracy")
+    ax.legend(frameon=False)
+plt.show()
+answer(
+    "hunger",
+    f"With {steps_t[0]} sentences {lines['Transformer, text'][0]:.0%} (TF-IDF {lines['TF-IDF, text'][0]:.0%}), with {steps_t[-1]} "
+    f"{lines['Transformer, text'][-1]:.0%} ({lines['TF-IDF, text'][-1]:.0%}); with {steps_p[0]} digits {lines['ViT, digits'][0]:.0%} "
+    f"(logistic regression on pixels {lines['pixels, digits'][0]:.0%}), with {steps_p[-1]} {lines['ViT, digits'][-1]:.0%} "
+    f"({lines['pixels, digits'][-1]:.0%}).",
+)
+
+# %% [markdown]
+# ## Exercises
+#
+# 1. How many scores does full attention compute for a 224 px picture at patch 16, 8 and 4, in 12 heads and 12 layers?
+#    *(`scores_of`)*
+# 2. Count the (query, key) pairs of local attention with window w in a sequence of T. When is it half of full attention?
+#    *(`local_pairs`)*
+# 3. Linear attention is φ(Q)(φ(K)ᵀV) up to a division. Show that the brackets may be moved, and count the products either
+#    way. *(`both_orders`)*
+#
+# Where the library does this: [nn/local.py](../src/glassformer/nn/local.py),
+# [nn/linear_attention.py](../src/glassformer/nn/linear_attention.py), [nn/attention.py](../src/glassformer/nn/attention.py)
+# (`choose_branch`), [explain/heads.py](../src/glassformer/explain/heads.py).

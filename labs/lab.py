@@ -1,0 +1,108 @@
+"""What every lab uses: its budget, its answers, its figures, and the result files of long trainings.
+
+GLASSFORMER_LAB_BUDGET=small shrinks every training to seconds: everything runs, the figures mean little.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import matplotlib as mpl
+from matplotlib import pyplot as plt
+from questions import QUESTIONS
+
+ROOT = Path(__file__).resolve().parents[1]
+SMALL = os.environ.get("GLASSFORMER_LAB_BUDGET", "full") == "small"
+INK, BLUE, RED, GREEN, GREY = "#23303d", "#2f6db5", "#c8553d", "#4f8a5b", "#9aa5b1"
+ANSWERS: dict[str, str] = {}  # question -> the answer, of the lab that runs
+T = TypeVar("T")
+
+mpl.rcParams.update({
+    "svg.fonttype": "none", "svg.hashsalt": "glassformer", "font.size": 10, "axes.edgecolor": GREY,
+    "axes.labelcolor": INK, "text.color": INK, "xtick.color": INK, "ytick.color": INK, "axes.titlesize": 10.5,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "figure.facecolor": "white",
+    "axes.prop_cycle": mpl.cycler(color=[BLUE, RED, GREEN, INK, GREY]),
+    "image.cmap": "Blues", "figure.constrained_layout.use": True, "savefig.facecolor": "white",
+})  # fmt: skip
+
+
+def budget(small: T, full: T) -> T:
+    """The first on the small budget, the second otherwise."""
+    return small if SMALL else full
+
+
+def answer(question: str, text: str) -> None:
+    """Print the answer to a question of ``questions.py``; the text holds figures that the cell computed.
+
+    Raises:
+        ValueError: no figure in it, or no such question.
+    """
+    if question not in QUESTIONS:
+        raise ValueError(f"no question {question!r}")
+    if not any(c.isdigit() for c in text):
+        raise ValueError(f"the answer to {question!r} has no figure: {text}")
+    ANSWERS[question] = text
+    print(f"Q  {QUESTIONS[question]}\nA  {text}")
+
+
+def recorded(name: str) -> dict[str, Any] | None:
+    """A result file of a long training, which is read here and not repeated; None where it has not been made."""
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    if not path.is_file():
+        print(f"{name}: not measured yet; its file would be benchmarks/results/{name}.json")
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    run = (found.get("runs") or [found])[0]
+    machine = run.get("machine", {}).get("cpu", "")
+    print(f"{name}: read from benchmarks/results/{name}.json ({machine}, {str(run.get('date', ''))[:10]})")
+    return found
+
+
+def real_data(name: str) -> bool:
+    """Whether this data set lies under GLASSFORMER_DATA and the budget is the full one; says what is used."""
+    root = os.environ.get("GLASSFORMER_DATA")
+    found = not SMALL and root is not None and (Path(root) / name).is_dir()
+    print(f"{name}: {'the real data' if found else 'not used; the embedded data takes its place'}")
+    return found
+
+
+def maps(
+    weights: Any, names: list[str] | None = None, titles: list[str] | None = None, *, across: Any = None
+):
+    """A row of attention maps ``[T, S]``, dark where much is read; ``names`` on the sides."""
+    figure, axes = plt.subplots(1, len(weights), figsize=(2.6 * len(weights) + 0.5, 2.9), squeeze=False)
+    for i, (ax, w) in enumerate(zip(axes[0], weights, strict=True)):
+        ax.imshow(w, vmin=0, vmax=max(float(w.max()), 1e-9))
+        ax.set(title=titles[i] if titles else "", xticks=[], yticks=[])
+        if names and len(names) <= 16:
+            above = across or names
+            ax.set_xticks(range(len(above)), above, rotation=60, ha="right", fontsize=8)
+            ax.set_yticks(range(len(names)), names if i == 0 else [""] * len(names), fontsize=8)
+    return figure
+
+
+def bars(
+    ax: Any, found: dict[str, float], *, form: str = "{:.2f}", colour: str = BLUE, title: str = ""
+) -> None:
+    """Named values as lying bars, the first on top, each with its figure."""
+    names = list(found)[::-1]
+    ax.barh(names, [found[n] for n in names], color=colour, height=0.6)
+    for i, name in enumerate(names):
+        ax.text(found[name], i, " " + form.format(found[name]), va="center", fontsize=9)
+    ax.set(title=title)
+    ax.margins(x=0.18)
+
+
+def accuracy_curve(clf: Any) -> tuple[list[float], list[float]]:
+    """(training, validation) accuracy after each epoch of a fitted classifier."""
+    found = [r for r in clf.history_ if r["kind"] == "evaluation"]
+    return [r["train_accuracy"] for r in found], [r["accuracy"] for r in found]
+
+
+def loss_curve(clf: Any) -> tuple[list[float], list[float]]:
+    """(training, validation) loss after each epoch of a fitted classifier."""
+    found = [r for r in clf.history_ if r["kind"] == "evaluation"]
+    return [r["train_loss"] for r in found], [r["loss"] for r in found]

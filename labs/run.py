@@ -1,0 +1,195 @@
+"""Run the labs, cell by cell, and write what they show into the documentation.
+
+    python labs/run.py [1 2 ...] [--again]      pages go to docs/labs/, the table of answers to labs/README.md
+
+A lab is a Python file in percent format: ``# %% [markdown]`` opens text, ``# %%`` opens code. A lab whose code has
+not changed since its page was written is left out, so a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import hashlib
+import io
+import json
+import re
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+HERE = Path(__file__).resolve().parent
+PAGES = HERE.parent / "docs" / "labs"
+START, END = "<!-- answers: written by labs/run.py -->", "<!-- end of answers -->"
+sys.path.insert(0, str(HERE))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a lab: text, or code under the heading that came last."""
+
+    kind: str  # "markdown" or "code"
+    source: str
+    heading: str
+    line: int  # of its first line in the file
+
+
+def labs() -> list[Path]:
+    """The labs, in order."""
+    return sorted(HERE.glob("[0-9]*.py"))
+
+
+def cells(path: Path) -> list[Cell]:
+    """The cells of a file in percent format."""
+    found, heading = [], ""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith("# %%")]
+    for start, stop in zip(starts, [*starts[1:], len(lines)], strict=True):
+        kind = "markdown" if "[markdown]" in lines[start] else "code"
+        body = lines[start + 1 : stop]
+        if kind == "markdown":
+            body = [re.sub(r"^# ?", "", line) for line in body]
+            heading = next((line.lstrip("# ") for line in body if line.startswith("#")), heading)
+        if source := "\n".join(body).strip():
+            found.append(Cell(kind, source, heading, start + 2))
+    return found
+
+
+def questions_of(path: Path) -> dict[str, str]:
+    """Question -> heading of the cell that answers it, read from the code."""
+    found = {}
+    for cell in cells(path):
+        for node in ast.walk(ast.parse(cell.source)) if cell.kind == "code" else ():
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "answer":
+                found[ast.literal_eval(node.args[0])] = cell.heading
+    return found
+
+
+def execute(
+    path: Path, figures: Path | None = None
+) -> tuple[list[tuple[Cell, str, list[str]]], dict[str, str]]:
+    """Run a lab.
+
+    Args:
+        figures: the folder that takes its figures; None: they are drawn and dropped.
+
+    Returns:
+        cell, what it printed and the names of its figures, for each cell; and question -> answer.
+    """
+    mpl.use("Agg")
+    import lab
+    from matplotlib import pyplot as plt
+
+    lab.ANSWERS.clear()
+    space: dict[str, Any] = {"__name__": "__lab__", "__file__": str(path)}
+    shown = []
+    for cell in cells(path):
+        out, names = io.StringIO(), []
+        if cell.kind == "code":
+            with contextlib.redirect_stdout(out):
+                exec(compile("\n" * (cell.line - 1) + cell.source, str(path), "exec"), space)
+            for number in plt.get_fignums():
+                name = f"{path.stem}-{sum(len(n) for _, _, n in shown) + len(names) + 1}.svg"
+                target: Any = io.StringIO() if figures is None else figures / name
+                plt.figure(number).savefig(target, format="svg", metadata={"Date": None})
+                names.append(name)
+            plt.close("all")
+        shown.append((cell, out.getvalue(), names))
+    return shown, dict(lab.ANSWERS)
+
+
+def digest(path: Path) -> str:
+    """Of the code that a page was made from."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def solutions(path: Path) -> str:
+    file = HERE / "solutions" / f"{path.stem}.py"
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def page(path: Path, shown: list[tuple[Cell, str, list[str]]], seconds: float, machine: str) -> str:
+    """A lab with its outputs, as Markdown for the documentation."""
+    parts = [f"<!-- {path.name} {digest(path)}: written by labs/run.py -->"]
+    for cell, printed, names in shown:
+        if cell.kind == "markdown":
+            parts.append(cell.source.replace("](../", "](../../"))
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        if printed.strip():
+            parts.append(f"```text\n{printed.rstrip()}\n```")
+        parts += [f"![{cell.heading}](figures/{name})" for name in names]
+    if text := solutions(path):
+        parts.append(
+            "## Solutions\n\n<details><summary>Show them</summary>\n\n"
+            f"```python\n{text.strip()}\n```\n\n</details>"
+        )
+    parts.append(f"---\n\n[{path.name}](../../labs/{path.name}) ran in {seconds:.0f} s on {machine}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def table() -> str:
+    """Question, lab, cell and the answer of the last full run, as Markdown."""
+    from questions import QUESTIONS
+
+    file = PAGES / "answers.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    where = {q: (path, heading) for path in labs() for q, heading in questions_of(path).items()}
+    lines = ["| Question | Lab | Cell | Measured |", "|---|---|---|---|"]
+    for name, question in QUESTIONS.items():
+        path, heading = where[name]
+        said = known.get(name, "").replace("|", "\\|")
+        lines.append(f"| {question} | [{path.stem}]({path.name}) | {heading} | {said} |")
+    return "\n".join(lines)
+
+
+def readme() -> str:
+    """labs/README.md with the table of now."""
+    text = (HERE / "README.md").read_text(encoding="utf-8")
+    head, _, rest = text.partition(START)
+    return f"{head}{START}\n{table()}\n{END}{rest.partition(END)[2]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("numbers", type=int, nargs="*", help="which labs; none: all")
+    parser.add_argument("--again", action="store_true", help="those with an up-to-date page too")
+    args = parser.parse_args()
+    import lab
+
+    if lab.SMALL:
+        raise SystemExit("pages come from full runs: unset GLASSFORMER_LAB_BUDGET")
+    from glassformer.runtime import machine_facts
+
+    facts = machine_facts()
+    machine = f"{facts['threads']} thread{'s' * (facts['threads'] != 1)} of {facts['cpu']}"
+
+    (PAGES / "figures").mkdir(parents=True, exist_ok=True)
+    for path in labs():
+        target = PAGES / f"{path.stem}.md"
+        if args.numbers and int(path.name.split("_")[0]) not in args.numbers:
+            continue
+        fresh = target.is_file() and digest(path) in target.read_text(encoding="utf-8")[:200]
+        if fresh and not args.again:
+            print(f"{path.name}: up to date", flush=True)
+            continue
+        started = time.perf_counter()
+        shown, answers = execute(path, PAGES / "figures")
+        seconds = time.perf_counter() - started
+        target.write_text(page(path, shown, seconds, machine), encoding="utf-8")
+        file = PAGES / "answers.json"
+        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        file.write_text(json.dumps(known | answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"{path.name}: {seconds:.0f} s, {len(answers)} answers", flush=True)
+    (HERE / "README.md").write_text(readme(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The published systems, the recipes that stand for them, and what run folders and result files say these reach."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import ConfigError
+from glassformer.recipe import recipe_names
+
+HUB = "needs {} from the Hub, which could not be had where this was measured"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published system."""
+
+    number: int
+    system: str
+    data: str
+    published: str
+    given: tuple[str, ...] = ()  # recipes as the document sets it; the first one is what ``reproduce`` runs
+    best: tuple[str, ...] = ()  # ours for the same task
+    hours: str = ""  # of the first recipe, on two cores; an estimate until it has been measured
+    missing: str = ""  # what could not be had
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        return self.given + self.best
+
+
+ROWS = (
+    Row(1, "BERT fine-tuning for sentiment", "IMDb", "test accuracy 0.8941", ("imdb-bert",),
+        ("imdb-minilm", "imdb-minilm-best"), "5 h", HUB.format("bert-base-uncased")),
+    Row(2, "ViT fine-tuning", "CIFAR-10 at 224 px", "0.9740, 0.9780, 0.9796 after each epoch", ("cifar10-vit-base",),
+        ("cifar10-vit", "cifar10-vit-stem"), "9 h", HUB.format("vit-base-patch16-224")),
+    Row(3, "text classification table", "NTC-SCV", "encoder 82.55, BERT 85.52, RNN 80.92, TextCNN 88.78",
+        ("ntc-encoder", "ntc-lstm", "ntc-textcnn"), (), "30 min",
+        "its BERT " + HUB.format("multilingual weights") + "; no split or settings are stated there"),
+    Row(4, "BERT pre-training", "any text", "the objective itself", ("europe-mlm",),
+        ("imdb-mlm", "imdb-mlm-minilm"), "1 min"),
+    Row(5, "ViT from scratch and pre-trained", "Flowers", "none", ("flowers-vit",), ("flowers-best",), "1 h",
+        "the pre-trained half " + HUB.format("vit-base-patch16-224-in21k")),
+    Row(6, "sequence to sequence", "Multi30k", "none; the literature 35 to 38 BLEU", ("multi30k-transformer",),
+        ("multi30k-rnn", "multi30k-rnn-dot", "multi30k-rnn-multiplicative", "multi30k-rnn-additive"), "1 h"),
+    Row(7, "Word2Vec", "countries and capitals", "analogies and neighbours", ("countries-word2vec-adam",),
+        ("countries-word2vec",), "1 min"),
+    Row(8, "mini-Transformer classifier", "countries and capitals", "curves and maps", ("europe-frozen",),
+        ("europe-trained", "europe-frozen-learned", "europe"), "1 min"),
+    Row(9, "ViT head study", "Hotdog", "curves, confusion matrix, macro-F1", ("hotdog-head",), (), "10 min",
+        HUB.format("vit-base-patch16-224") + "; lab 4 does the study on embedded data"),
+    Row(10, "augmentation ladder", "Hotdog", "accuracy, macro-F1, seconds an epoch, robustness",
+        ("hotdog-baseline", "hotdog-light", "hotdog-medium", "hotdog-strong", "hotdog-mix"), (), "30 min a rung",
+        HUB.format("vit-base-patch16-224") + "; lab 4 does the ladder on embedded data"),
+    Row(11, "explaining a ViT", "Hotdog", "figures", missing="figures, not a score: lab 4 draws rollout and "
+        "occlusion before and after augmentation; `glassformer explain` does it for any run"),
+    Row(12, "encoder from scratch, small", "IMDb", "left blank", ("imdb-encoder-small",), ("imdb-encoder-small-best",),
+        "15 min"),
+    Row(13, "encoder from scratch, base width", "IMDb, 15k/10k", "62.38 %; pre-trained 82.66 %",
+        ("imdb-encoder-base",), ("imdb-encoder-base-best",), "30 min"),
+)  # fmt: skip
+
+
+def find_row(text: str) -> Row:
+    """The row of that number.
+
+    Raises:
+        ConfigError: there is none, or it is figures rather than a run.
+    """
+    row = next((row for row in ROWS if str(row.number) == text.strip()), None)
+    if row is None:
+        raise ConfigError(
+            f"no row {text!r}", where="reproduce", fix=f"Rows are 1 to {len(ROWS)}: see --table"
+        )
+    if not recipes_of(row):
+        raise ConfigError(
+            f"row {row.number} ({row.system}) has no recipe", where="reproduce", fix=f"{row.missing}"
+        )
+    return row
+
+
+def recipes_of(row: Row) -> list[str]:
+    """The row's recipes that this version has."""
+    return [name for name in row.recipes if name in recipe_names()]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a recipe reached: the finished runs of one recipe."""
+
+    recipe: str
+    score: str  # in words: 78.15 % (76.56 to 79.75)
+    seeds: int
+    seconds: float  # of training, mean over seeds
+    machine: str
+    date: str
+    overrides: tuple[str, ...]
+    source: str  # the file or folder pattern that it was read from
+
+
+def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
+    """From the result file of the recipe, else from its run folders; None: it has not been run to its end."""
+    file = results / f"recipe-{recipe}.json"
+    overrides: Sequence[str] = ()
+    if file.is_file():
+        found = json.loads(file.read_text(encoding="utf-8"))
+        records, overrides, source = found["runs"], found.get("overrides", ()), str(file.name)
+    else:
+        files = sorted(
+            f
+            for f in runs.glob(f"{recipe}*/metrics.json")
+            if f.parent.name in (recipe, *(f"{recipe}-seed{i}" for i in range(100)))
+        )
+        records = [json.loads(f.read_text(encoding="utf-8")) for f in files]
+        source = f"{recipe}*/metrics.json"
+    scores = [score for r in records if (score := headline(r)) is not None]
+    if not scores or len(scores) < len(records):
+        return None
+    unit = scores[0][1]
+    values = [value for value, _ in scores]
+    mean = unit.format(statistics.mean(values))
+    number = unit[: unit.index("}") + 1]  # without the words behind it
+    low, high = (number.format(f(values)) for f in (min, max))
+    spread = f" ({low} to {high})" if low != high else ""
+    machine, last = records[0].get("machine", {}), records[-1]
+    where = f"{machine.get('cpu', 'unknown')}, threads: {machine.get('threads', '?')}"
+    if machine.get("gpu"):
+        where = str(machine["gpu"])
+    seconds = statistics.mean(r.get("seconds", {}).get("train", 0.0) for r in records)
+    return Measured(
+        recipe, mean + spread, len(values), seconds, where, str(last.get("date", ""))[:10], tuple(overrides), source
+    )  # fmt: skip
+
+
+def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
+    """The figure that a task is judged by, and how it is written; None: there is none in it."""
+    if accuracy := (metrics.get("test") or {}).get("accuracy"):
+        return accuracy, "{:.2%}"
+    for search in ("beam", "greedy"):
+        if bleu := (metrics.get(search) or {}).get("bleu"):
+            return bleu, "{:.1f} BLEU"
+    if tests := metrics.get("tests"):
+        judged = next((t for t in tests.values() if t and t.get("accuracy") is not None), None)
+        return None if judged is None else (judged["accuracy"], "{:.1%} of analogies")
+    if masked := metrics.get("masked"):
+        return masked["accuracy"], "{:.1%} of masked words"
+    if accuracy := (metrics.get("validation") or {}).get("accuracy"):
+        return accuracy, "{:.2%} (validation)"
+    return None
+
+
+def duration(seconds: float) -> str:
+    """1 h 18 min, 12 min or 23 s."""
+    if seconds >= 5400:
+        return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

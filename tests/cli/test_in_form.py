@@ -1,0 +1,96 @@
+"""Rows whose weights only the Hub has, run in form: their own recipe on a tiny checkpoint and few examples.
+
+Nothing is learned here. What is held to: every other key of the recipe, from the picture's size to the optimiser, makes
+a run that ends with a report, and the run says which weights it took.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glassformer import ImageClassifier, TextClassifier, save_pretrained
+from glassformer.models.bert import Bert, bert
+
+from .tiny import sentences, write_csv
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """A folder of 24 pictures of two colours, of several sizes."""
+    rng = np.random.default_rng(0)
+    for i in range(24):
+        label, level = (("hot", 200), ("cold", 60))[i % 2]
+        file = tmp_path / "pictures" / label / f"{i}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pixels = rng.normal(level, 20, (40 + i, 56, 3)).clip(0, 255).astype("uint8")
+        Image.fromarray(pixels).save(file)
+    return tmp_path / "pictures"
+
+
+@pytest.fixture
+def tiny_bert(tmp_path: Path) -> Path:
+    """A BERT folder with a vocabulary and random weights."""
+    texts, labels = zip(*sentences(20), strict=True)
+    settings = {
+        "d_model": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "d_ff": 16,
+        "min_count": 1,
+        "epochs": 1,
+        "threads": 1,
+    }
+    clf = TextClassifier("encoder-mini", tokenizer="wordpiece", max_length=16, **settings).fit(texts, labels)
+    size = clf.tokenizer_.get_vocab_size()
+    folder = tmp_path / "tiny-bert"
+    folder.mkdir()
+    save_pretrained(Bert(bert(size, 32, 1, 2, 64)), folder)
+    clf.tokenizer_.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture
+def tiny_vit(tmp_path: Path) -> Path:
+    """A ViT folder for 224 px with random weights."""
+    folder = tmp_path / "tiny-vit"
+    settings = {
+        "patch_size": 56,
+        "d_model": 16,
+        "num_layers": 1,
+        "num_heads": 2,
+        "d_ff": 16,
+        "epochs": 1,
+        "threads": 1,
+    }
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 255, (32, 32, 3), dtype=np.uint8) for _ in range(4)]
+    ImageClassifier("vit-tiny", image_size=224, **settings).fit(images, ["a", "b", "a", "b"]).save(folder)
+    return folder
+
+
+def run(call, row: str, folder: Path, *changes: str) -> dict:
+    words = ("epochs=1", "threads=1", "precision=fp32", "bootstrap=20", "baselines=false", *changes)
+    result = call("reproduce", row, "--out", folder, *(w for c in words for w in ("--set", c)))
+    assert result.code == 0, result.err
+    assert "with settings of your own" in result.out
+    assert (folder / "report.html").is_file()
+    return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+
+
+def test_fine_tuning_bert(gf, tmp_path, tiny_bert):
+    data = write_csv(tmp_path / "reviews.csv", sentences(40))
+    metrics = run(gf, "1", tmp_path / "r", f"model={tiny_bert}", f"source={data}", "test_size=8", "maps=1")
+    assert str(tiny_bert) in metrics["weights_source"]
+
+
+@pytest.mark.parametrize("row", ["2", "9", "10"])
+def test_fine_tuning_vit(gf, tmp_path, pictures, tiny_vit, row):
+    metrics = run(
+        gf, row, tmp_path / "r", f"model={tiny_vit}", f"source={pictures}", "validation_size=6", "test_size=6"
+    )
+    assert str(tiny_vit) in metrics["weights_source"]

@@ -1,0 +1,81 @@
+"""The table of published systems: what is read from result files and run folders, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from glassformer.errors import ConfigError
+from glassformer.report.published import page
+from glassformer.study.published import ROWS, duration, find_row, headline, measured
+
+
+def write_result(folder, name, accuracies, **more):
+    runs = [
+        {"test": {"accuracy": a}, "seconds": {"train": 60.0 * (i + 1)}, "machine": {"cpu": "X", "threads": 2},
+         "date": "2026-01-02T03:04:05"}
+        for i, a in enumerate(accuracies)
+    ]  # fmt: skip
+    (folder / f"recipe-{name}.json").write_text(json.dumps({"runs": runs} | more), encoding="utf-8")
+
+
+def test_a_result_file_counts(tmp_path):
+    write_result(tmp_path, "imdb-bert", [0.9, 0.91, 0.92], overrides=["threads=1"])
+    found = measured("imdb-bert", tmp_path, tmp_path / "runs")
+    assert found is not None
+    assert (found.score, found.seeds, found.seconds) == ("91.00% (90.00% to 92.00%)", 3, 120.0)
+    assert (found.machine, found.date, found.overrides) == ("X, threads: 2", "2026-01-02", ("threads=1",))
+
+
+def test_run_folders_count_where_there_is_no_file(tmp_path):
+    for seed, value in ((0, 0.25), (1, 0.75)):
+        folder = tmp_path / "runs" / f"imdb-mlm-seed{seed}"
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text(json.dumps({"masked": {"accuracy": value}}), encoding="utf-8")
+    other = tmp_path / "runs" / "imdb-mlm-minilm"  # begins like it and is another recipe
+    other.mkdir()
+    (other / "metrics.json").write_text(json.dumps({"masked": {"accuracy": 0.9}}), encoding="utf-8")
+    found = measured("imdb-mlm", tmp_path, tmp_path / "runs")
+    assert found is not None
+    assert found.score == "50.0% of masked words (25.0% to 75.0%)"
+    assert measured("imdb-bert", tmp_path, tmp_path / "runs") is None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        ({"test": {"accuracy": 0.5}, "validation": {"accuracy": 0.9}}, "50.00%"),
+        ({"test": None, "validation": {"accuracy": 0.9}}, "90.00% (validation)"),
+        ({"greedy": {"bleu": 30.0}, "beam": {"bleu": 31.25}}, "31.2 BLEU"),
+        ({"tests": {"countries": {"accuracy": 0.125}}}, "12.5% of analogies"),
+    ],
+)
+def test_each_task_has_its_figure(metrics, told):
+    value, form = headline(metrics)
+    assert form.format(value) == told
+
+
+def test_nothing_measured_is_said_plainly():
+    text = page(lambda name: None)
+    rows = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
+    assert len([line for line in rows if line.count("|") == 7]) == len(ROWS) == 13
+    assert text.count("not measured") == 2 * sum(len(row.recipes) for row in ROWS)
+    assert "0 of 35 recipes" in text.replace(str(sum(len(r.recipes) for r in ROWS)), "35")
+    assert headline({}) is None
+
+
+def test_the_page_has_what_was_measured(tmp_path):
+    write_result(tmp_path, "imdb-bert", [0.9])
+    text = page(lambda name: measured(name, tmp_path, tmp_path))
+    assert "`imdb-bert` **90.00%** (1 seed, 60 s)" in text
+    assert "`recipe-imdb-bert.json`" in text
+
+
+def test_a_row_that_is_figures_says_where_they_are():
+    with pytest.raises(ConfigError, match="lab 4"):
+        find_row("11")
+
+
+def test_durations():
+    assert [duration(s) for s in (5, 95, 3600, 7260)] == ["5 s", "2 min", "60 min", "2 h 1 min"]

@@ -1,0 +1,77 @@
+"""The labs: they run, every question has an answer with a figure, solutions hold, the table is that of the labs."""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LABS = ROOT / "labs"
+FILES = sorted(LABS.glob("[0-9]*.py"))
+
+
+@pytest.fixture(autouse=True)
+def on_the_small_budget(monkeypatch):
+    """As a student starts them, made small; what a lab sets for the whole process is put back."""
+    import torch
+
+    monkeypatch.setenv("GLASSFORMER_LAB_BUDGET", "small")
+    monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
+    monkeypatch.syspath_prepend(str(LABS))
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_rng_state(state)
+    for name in ("lab", "questions", "reviews", "run"):
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def run(on_the_small_budget):
+    return importlib.import_module("run")
+
+
+def test_there_are_seven(run):
+    assert [path.name for path in FILES] == [path.name for path in run.labs()]
+    assert len(FILES) == 7
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_lab_runs_and_answers_its_questions(run, path: Path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.filters", [])  # a lab is run as a student does, not with warnings as errors
+        shown, answers = run.execute(path)
+    assert set(answers) == set(run.questions_of(path))
+    assert len(answers) >= 3
+    assert all(any(c.isdigit() for c in text) for text in answers.values())
+    assert sum(len(figures) for _, _, figures in shown) >= 3
+
+
+def test_every_question_is_answered_by_one_cell(run):
+    questions = importlib.import_module("questions").QUESTIONS
+    asked = [question for path in FILES for question in run.questions_of(path)]
+    assert sorted(asked) == sorted(questions)
+
+
+def test_the_table_is_that_of_the_labs(run):
+    assert (LABS / "README.md").read_text(encoding="utf-8") == run.readme(), "run `make labs`"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_page_shows_the_lab_of_now(run, path: Path):
+    page = (run.PAGES / f"{path.stem}.md").read_text(encoding="utf-8")
+    assert run.digest(path) in page.splitlines()[0], f"{path.name} changed: run `make labs`"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_exercises_have_solutions_that_hold(path: Path):
+    text = path.read_text(encoding="utf-8")
+    found = runpy.run_path(str(LABS / "solutions" / path.name))
+    named = {line.split("*(`")[1].split("`")[0] for line in text.splitlines() if "*(`" in line}
+    assert len(named) >= 3
+    assert named <= found.keys()
+    found["test"]()
