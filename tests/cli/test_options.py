@@ -36,6 +36,7 @@ OPTIONS = {
     "predict": ["--data", "--out", "--text-column", "[given...]", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
     "explain": ["--method", "--out", "--set", "--target", "--trust", "given...", "run"],
+    "export": ["--check", "--int8", "--out", "--to", "run"],
     "data": [],
     "data list": [],
     "data show": ["--json", "--label-column", "--text-column", "name"],
