@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full lint format bench map docs clean
+.PHONY: help setup demo test test-full lint format bench map docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -60,6 +60,10 @@ bench: $(VENV)/.installed-bench ## compare speed with the peers: training, infer
 
 bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-inference, bench-maps, bench-cost ...
 	$(BIN)/python benchmarks/$*.py $(ARGS)
+
+fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up requests against a server
+	@$(INSTALL) $(PIP_ARGS) schemathesis
+	GLASSFORMER_FUZZ=6500 $(PYTEST) -n 0 tests/serve/test_fuzz.py $(ARGS)
 
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
 	$(BIN)/python docs/map.py

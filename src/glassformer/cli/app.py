@@ -29,6 +29,7 @@ from glassformer.cli import (
     report,
     reproduce,
     review_labels,
+    serve,
     train,
     translate,
     vectors,
@@ -60,6 +61,7 @@ app.command("translate")(translate.translate_command)
 app.command("fill")(fill.fill_command)
 app.command("explain")(explain.explain_command)
 app.command("export")(export.export_command)
+app.command("serve")(serve.serve_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 
