@@ -128,7 +128,7 @@ def load_of(server: Server, reviews: Reviews, clients: int, **options: Any) -> L
 # --- the parts ------------------------------------------------------------------------------------
 
 
-def speed(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def speed(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     reviews = Reviews(folder, texts[:256], "fp32", 0.05)
     with (
         running(*ours(folder, options.threads), threads=options.threads) as us,
@@ -136,6 +136,7 @@ def speed(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> di
     ):
         servers = {"glassformer": us, "FastAPI + pipeline": peer}
         rounds: list[dict[str, Any]] = []
+        done: dict[str, Any] = {"window_seconds": options.window, "rounds": rounds}
         peer.pause(True)
         for turn in range(-1, options.rounds):
             found = {}
@@ -148,21 +149,21 @@ def speed(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> di
                     for clients in (8, 32)
                 }
                 server.pause(True)
-            if turn >= 0:
-                rounds.append(found)
-                print(json.dumps(found))
+            if turn < 0:
+                continue
+            rounds.append(found)
+            rates = {name: [r[name][32]["requests_per_second"] for r in rounds] for name in servers}
+            tails = [r["glassformer"][8]["p99_ms"] / r["glassformer"][8]["p50_ms"] for r in rounds]
+            yield done | {
+                "requests_per_second_32_clients": {name: spread(values) for name, values in rates.items()},
+                "times_the_peer": spread([a / b for a, b in zip(*rates.values(), strict=True)]),
+                "p99_over_p50_8_clients": spread(tails),
+            }
         for server in servers.values():
             server.pause(False)
-    rates = {name: [r[name][32]["requests_per_second"] for r in rounds] for name in servers}
-    tails = [r["glassformer"][8]["p99_ms"] / r["glassformer"][8]["p50_ms"] for r in rounds]
-    return {
-        "requests_per_second_32_clients": {name: spread(values) for name, values in rates.items()},
-        "times_the_peer": spread([a / b for a, b in zip(*rates.values(), strict=True)]),
-        "p99_over_p50_8_clients": spread(tails), "window_seconds": options.window, "rounds": rounds,
-    }  # fmt: skip
 
 
-def answers(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def answers(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     out = {}
     for precision, tolerance in (("fp32", 1e-5), ("auto", 2e-2)):
         reviews = Reviews(folder, mixed(texts, 200, options.seed), "fp32", tolerance)
@@ -172,18 +173,17 @@ def answers(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> 
                 count = min(options.requests, 100 * clients)
                 load = load_of(server, reviews, clients, requests=count)
                 out[f"{precision}, {clients} clients"] = load.summary()
-                print(precision, clients, json.dumps(load.summary()))
-    return out
+                yield out
 
 
-def overload(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def overload(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     reviews = Reviews(folder, texts[:64], "fp32", 2e-2)
     serve = ours(folder, options.threads, "--queue-tokens", "2000")
     with running(*serve, threads=options.threads) as server:
-        return load_of(server, reviews, 64, seconds=options.window).summary()
+        yield load_of(server, reviews, 64, seconds=options.window).summary()
 
 
-def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     reviews = Reviews(folder, texts[:16], "fp32", 2e-2)
     server, seconds, wrong = Server(*ours(folder, options.threads), threads=options.threads), [], 0
     server.start()
@@ -193,11 +193,11 @@ def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) ->
         seconds.append(server.start())
         after = load_of(server, reviews, 1, requests=2)
         wrong += after.wrong + after.broken
+        yield {"kills": len(seconds), "seconds_to_ready": spread(seconds), "wrong_or_broken_after": wrong}
     server.stop()
-    return {"kills": options.kills, "seconds_to_ready": spread(seconds), "wrong_or_broken_after": wrong}
 
 
-def soak(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
+def soak(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     reviews = Reviews(folder, mixed(texts, 2000, options.seed), "fp32", 2e-2)
     with running(*ours(folder, options.threads), threads=options.threads) as server:
         process, memory, done = psutil.Process(server.process.pid), [], Load()
@@ -209,9 +209,8 @@ def soak(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> dic
                 done.wrong, done.broken = done.wrong + load.wrong, done.broken + load.broken
                 done.times += load.times
                 done.seconds += load.seconds
-        print(memory)
-    growth = memory[-1] / memory[0] - 1
-    return {**done.summary(), "memory_mib": memory, "growth": round(growth, 4)}
+                growth = memory[-1] / memory[0] - 1
+                yield {**done.summary(), "memory_mib": list(memory), "growth": round(growth, 4)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -246,16 +245,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = clf.fit(split.texts[chosen], (split.labels or [])[chosen]).save(Path(scratch) / "labels")
         for part in options.parts:
             facts = environment("transformers", "fastapi", "uvicorn")
-            found = globals()[part](folder, split.texts, options)
-            name = (
-                f"MiniLM, fitted to {options.training} reviews"
-                if options.model is None
-                else options.model.name
-            )
+            name = options.model.name if options.model else f"MiniLM, fitted to {options.training} reviews"
             old = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
-            entry = {**facts, "model": name, "threads": options.threads, **found}
-            write_result(options.out, {"benchmark": "glassformer serve", **old, part: entry})
-            print(part, json.dumps({k: v for k, v in found.items() if k != "rounds"}))
+            for found in globals()[part](
+                folder, split.texts, options
+            ):  # kept as it comes: a stop loses little
+                entry = {**facts, "model": name, "threads": options.threads, **found}
+                write_result(options.out, {"benchmark": "glassformer serve", **old, part: entry})
+                print(part, json.dumps({k: v for k, v in found.items() if k != "rounds"}), flush=True)
     return 0
 
 

@@ -58,7 +58,7 @@ def until(page: Any, what: str) -> None:
 
 
 def caption_begins(page: Any, words: str) -> None:
-    until(page, f"document.querySelector('.caption').textContent.startsWith({words!r})")
+    until(page, f"document.querySelector('.caption')?.textContent.startsWith({words!r})")
 
 
 def test_text_and_explanations(page, classifiers):
@@ -101,7 +101,7 @@ def test_pictures(page, classifiers):
     assert page.text_content(".answer .label") == classifiers[2].predict(PICTURES[:1])[0]
     box = page.locator("canvas").bounding_box()
     page.click(".clear")
-    assert page.is_hidden(".answer")
+    until(page, "document.querySelector('.answer').hidden")
     page.mouse.move(box["x"] + 20, box["y"] + 20)
     page.mouse.down()
     page.mouse.move(box["x"] + 90, box["y"] + 90, steps=4)

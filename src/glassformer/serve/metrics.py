@@ -15,28 +15,25 @@ class Metrics:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        common = {"registry": self.registry}
+        self.registry = r = CollectorRegistry()
+        ProcessCollector(registry=r)
         self.requests = Counter(
-            "glassformer_requests_total", "Requests by route and status", ["route", "status"], **common
+            "glassformer_requests_total", "Requests by route and status", ["route", "status"], registry=r
         )
         self.seconds = Histogram(
-            "glassformer_request_seconds",
-            "From the headers to the answer",
-            ["route"],
-            buckets=SECONDS,
-            **common,
+            "glassformer_request_seconds", "From headers to answer", ["route"], buckets=SECONDS, registry=r
         )
-        self.inputs = Counter("glassformer_inputs_total", "Texts and pictures answered", ["model"], **common)
-        self.tokens = Counter("glassformer_tokens_total", "Tokens computed", ["model"], **common)
+        self.inputs = Counter(
+            "glassformer_inputs_total", "Texts and pictures answered", ["model"], registry=r
+        )
+        self.tokens = Counter("glassformer_tokens_total", "Tokens computed", ["model"], registry=r)
         self.batch = Histogram(
-            "glassformer_batch_tokens", "Tokens of a batch", ["model"], buckets=TOKENS, **common
+            "glassformer_batch_tokens", "Tokens of a batch", ["model"], buckets=TOKENS, registry=r
         )
-        self.queue = Gauge(
-            "glassformer_queue_tokens", "Tokens waiting or being computed", ["model"], **common
+        self.queue = Gauge("glassformer_queue_tokens", "Tokens waiting or in work", ["model"], registry=r)
+        self.refused = Counter(
+            "glassformer_refused_total", "Requests refused for load", ["reason"], registry=r
         )
-        self.refused = Counter("glassformer_refused_total", "Requests refused for load", ["reason"], **common)
 
     def text(self) -> bytes:
         """The exposition format."""
