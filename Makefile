@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full lint format bench labs results map docs clean
+.PHONY: help setup demo test test-full lint format bench labs results map docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -66,6 +66,10 @@ labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (a
 
 results: $(VENV)/.installed ## write docs/results.md from the run folders and result files
 	$(BIN)/glassformer reproduce --table --out docs/results.md
+
+fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up requests against a server
+	@$(INSTALL) $(PIP_ARGS) schemathesis
+	GLASSFORMER_FUZZ=6500 $(PYTEST) -n 0 tests/serve/test_fuzz.py $(ARGS)
 
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
 	$(BIN)/python docs/map.py

@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
-PAGES = ("README.md", "docs/benchmarks.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md")
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -169,7 +169,58 @@ def measured(result: dict[str, Any]) -> str:
     )
 
 
+def serve() -> str:
+    """What the server does under load, one line a finding; parts that were not run are left out."""
+    result = read("serve")
+    if result is None:
+        return "Not measured yet: `make bench-serve`."
+    lines = ["| Under load | Measured | Machine had been busy |", "|---|---|---|"]
+    for part, say in SERVED.items():
+        if part in result:
+            load = result[part]["machine"]["load_before"][0]
+            lines.append(
+                f"| {say(result[part])} | {result[part]['threads']} thread, load {load:.1f} before |"
+            )
+    return "\n".join(lines)
+
+
+def _answers(r: dict[str, Any]) -> str:
+    counts = [v for k, v in r.items() if k.endswith("clients")]
+    asked = sum(sum(c["statuses"].values()) for c in counts)
+    wrong, broken = (sum(c[key] for c in counts) for key in ("wrong", "broken"))
+    failed = sum(n for c in counts for status, n in c["statuses"].items() if status >= "500")
+    return (
+        f"1, 8, 64 and 256 clients, fp32 within 1e-5 and bf16 within 0.02 | {asked:,} requests: {wrong} wrong, "
+        f"{failed} answered 5xx, {broken} broken"
+    )
+
+
+SERVED: dict[str, Callable[[dict[str, Any]], str]] = {
+    "speed": lambda r: (
+        "requests a second beside FastAPI and a pipeline, 32 clients | "
+        f"{r['requests_per_second_32_clients']['glassformer']['median']:.0f} to "
+        f"{r['requests_per_second_32_clients']['FastAPI + pipeline']['median']:.0f}: {times(r['times_the_peer'])}; "
+        f"at 8 clients the 99th percentile is {r['p99_over_p50_8_clients']['median']:.1f} times the median"
+    ),
+    "answers": _answers,
+    "overload": lambda r: (
+        "a queue of 2,000 tokens, 64 clients | "
+        + ", ".join(f"{n:,} answered {status}" for status, n in r["statuses"].items())
+        + f"; refusals took {r['refused_p99_ms']} ms (99th percentile)"
+    ),
+    "restarts": lambda r: (
+        f"{r['kills']} times `kill -9` under load | ready after {r['seconds_to_ready']['median']:.1f} s "
+        f"({r['seconds_to_ready']['min']:.1f} to {r['seconds_to_ready']['max']:.1f}), "
+        f"{r['wrong_or_broken_after']} wrong or broken answers after"
+    ),
+    "soak": lambda r: (
+        f"{sum(r['statuses'].values()):,} requests ({r['model']}) | memory {r['memory_mib'][0]:,.0f} MiB, at the end "
+        f"{r['memory_mib'][-1]:,.0f} ({r['growth']:+.1%}); {r['wrong']} wrong, {r['broken']} broken"
+    ),
+}
+
 TABLES: dict[str, Callable[[], str]] = {
+    "serve": serve,
     "recipes": recipes,
     "training": training,
     "inference": inference,

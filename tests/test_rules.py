@@ -26,7 +26,10 @@ MAP = runpy.run_path(str(ROOT / "docs" / "map.py"))
 LEVELS, ARROWS = MAP["read_levels"](PAGE)
 
 # What few places may import, and what none may.
-WEB_PLOTTING_HUB = {"fastapi", "starlette", "uvicorn", "matplotlib", "jinja2", "huggingface_hub", "requests"}
+WEB_PLOTTING_HUB = {
+    "fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client",
+    "matplotlib", "jinja2", "huggingface_hub", "requests",
+}  # fmt: skip
 THEIR_PLACES = ("serve/", "report/", "explain/render.py", "checkpoints/", "data/sources.py")
 NEVER = {
     "transformers", "sentence_transformers", "torchvision", "timm", "accelerate", "datasets",  # not needed

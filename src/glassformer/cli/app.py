@@ -23,11 +23,13 @@ from glassformer.cli import (
     doctor,
     evaluate,
     explain,
+    export,
     fill,
     predict,
     report,
     reproduce,
     review_labels,
+    serve,
     train,
     translate,
     vectors,
@@ -58,6 +60,8 @@ app.command("vectors")(vectors.vectors_command)
 app.command("translate")(translate.translate_command)
 app.command("fill")(fill.fill_command)
 app.command("explain")(explain.explain_command)
+app.command("export")(export.export_command)
+app.command("serve")(serve.serve_command)
 app.add_typer(data.app, name="data")
 app.command("doctor")(doctor.doctor_command)
 

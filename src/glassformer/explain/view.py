@@ -151,8 +151,6 @@ def text_view(
 
 
 def _image_view(e: Explanation, common: dict[str, Any], numbers: dict[str, Any]) -> View:
-    from PIL import Image
-
     assert e.image is not None
     gh, gw = e.scores.shape
     height, width = e.image.shape[:2]
@@ -171,14 +169,21 @@ def _image_view(e: Explanation, common: dict[str, Any], numbers: dict[str, Any])
     shades = _shades(first)
     h, w = height / gh, width / gw
     patches = [Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)]
-    file = io.BytesIO()
-    Image.fromarray(e.image).save(file, "PNG", optimize=True)
     pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
-    url = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    url = picture_url(e.image)
     return View(
         "", common["predicted"], common["probability"], pieces, "", _caption(first, special, data["scores"]), data,
         patches, url, (width, height),
     )  # fmt: skip
+
+
+def picture_url(image: np.ndarray) -> str:
+    """Pixels ``[height, width, 3]`` uint8 as a ``data:`` URL."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
 def _data(

@@ -1,0 +1,84 @@
+"""``glassformer export``: a trained classifier as a folder that other programs run, checked before it is kept."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.output import note, say
+from glassformer.errors import ConfigError
+
+CHECKED = 200  # inputs of the gate
+
+
+class Target(StrEnum):
+    hf = "hf"
+    onnx = "onnx"
+
+
+def export(
+    run: str | Path, to: str, out: str | Path | None = None, *, int8: bool = False, check: int = CHECKED
+) -> tuple[Path, dict[str, Any]]:
+    """Write the export beside the run's model, or to ``out``; its folder and what the check found.
+
+    Raises:
+        InputError: no such run, a model that the format cannot hold, or a folder that is there already.
+        GlassformerError: the exported files answer differently from the model; nothing is left behind.
+    """
+    from glassformer.export.hf_folder import export_hf
+    from glassformer.export.onnx_folder import export_onnx
+    from glassformer.export.samples import samples_of
+    from glassformer.saving import load
+
+    if not Path(run).is_dir():
+        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
+    if int8 and to != "onnx":
+        raise ConfigError("int8 weights are for ONNX", where="--int8", fix="Use --to onnx")
+    if check < 1:
+        raise ConfigError(f"{check} inputs check nothing", where="--check", fix="Use 1 or more")
+    clf = load(run)
+    if not hasattr(clf, "predict_proba"):
+        raise ConfigError(f"holds a {type(clf).__name__}; classifiers are exported", where=str(run))
+    folder = Path(out) if out is not None else Path(run) / to
+    if folder.exists():
+        raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
+    samples, labels = samples_of(clf, run, check)
+    if to == "hf":
+        return folder, export_hf(clf, folder, samples)
+    return folder, export_onnx(clf, folder, samples, labels=labels, int8=int8)
+
+
+def export_command(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
+    to: Annotated[Target, typer.Option("--to", help="hf: transformers; onnx: ONNX Runtime and its like.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="By default RUN/hf or RUN/onnx.")] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="With onnx: int8 weights too, and what they cost.")
+    ] = False,
+    check: Annotated[
+        int, typer.Option(metavar="N", help="Inputs on which model and export must agree.")
+    ] = CHECKED,
+) -> None:
+    """Write the classifier for other programs; refused where their answers would differ."""
+    folder, found = export(run, to.value, out, int8=int8, check=check)
+    say(f"{folder}: {found['inputs']} inputs, same labels, logits within {found['largest_difference']:.1e}")
+    if to is Target.hf:
+        if found["whole"]:
+            say(f"transformers opens it as {found['opens_as']}")
+        else:
+            note(f"transformers opens the encoder ({found['opens_as']}); run.py there adds pooling and head")
+        if found["clean"] != "none":
+            note(f"texts were cleaned (clean = {found['clean']}) in training; transformers does not do that")
+        return
+    say(f"python {folder / 'run.py'} runs it without glassformer")
+    if int8:
+        e = found["int8"]
+        line = (
+            f"int8: {e['labels_changed']} labels differ, logits move by up to {e['largest_difference']:.2f}"
+        )
+        if "accuracy_int8" in e:
+            line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%}"
+        note(line)

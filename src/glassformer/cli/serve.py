@@ -1,0 +1,73 @@
+"""``glassformer serve``: trained classifiers over HTTP, with a page to try them on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glassformer.cli.output import note, say
+from glassformer.errors import ConfigError
+
+KEY = "GLASSFORMER_API_KEY"
+
+
+def serve_command(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of saved classifiers.")
+    ],
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; by default only locally.")
+    ] = ("127.0.0.1"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="A host name that clients may use; several times."),
+    ] = None,
+    threads: Annotated[int, typer.Option(min=0, help="To compute with; 0: as many as torch takes.")] = 0,
+    precision: Annotated[str, typer.Option(help="auto (bf16 where the processor has it), fp32 or bf16.")] = (
+        "auto"
+    ),
+    body_bytes: Annotated[int, typer.Option(help="Bytes of one request.")] = 8 << 20,
+    all_bytes: Annotated[int, typer.Option(help="Bytes of all requests held at once.")] = 256 << 20,
+    inputs: Annotated[int, typer.Option(help="Texts or pictures of one request.")] = 64,
+    characters: Annotated[int, typer.Option(help="Characters of one text.")] = 100_000,
+    pixels: Annotated[int, typer.Option(help="Pixels of one picture.")] = 16_000_000,
+    queue_tokens: Annotated[
+        int, typer.Option(help="Tokens waiting for one model; more is refused.")
+    ] = 65_536,
+    batch_tokens: Annotated[int, typer.Option(help="Tokens computed at once.")] = 4096,
+    explain_tokens: Annotated[int, typer.Option(help="Tokens of one input to explain.")] = 256,
+    explain_queue: Annotated[int, typer.Option(help="Explanations waiting; more are refused.")] = 4,
+    wait_ms: Annotated[float, typer.Option(help="How long a request waits for company in its batch.")] = 3.0,
+    seconds: Annotated[float, typer.Option(help="From a request to its answer.")] = 30.0,
+    body_seconds: Annotated[float, typer.Option(help="For a client to send its request.")] = 10.0,
+    connections: Annotated[int, typer.Option(help="Open at once.")] = 1000,
+) -> None:
+    """Serve classifiers: a page at /, labels at /v1/predict, /openapi.json says the rest.
+
+    With GLASSFORMER_API_KEY in the environment, clients must send it as a bearer token.
+    """
+    for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+        if find_spec(package) is None:
+            raise ConfigError(
+                f"{package} is not installed", where="serve", fix="pip install 'glassformer[serve]'"
+            )
+    from glassformer.serve.guard import LOCAL
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.run import run_server
+
+    given = locals()
+    limits = Limits(**{name: given[name] for name in Limits.__dataclass_fields__})
+    key = os.environ.get(KEY) or None
+    if host not in LOCAL and key is None:
+        note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
+    run_server(
+        runs, limits, host=host, port=port, key=key, hosts=allow_host or (), threads=threads,
+        precision=precision, said=lambda address: (say(f"serving on {address}"), sys.stdout.flush())[0],
+    )  # fmt: skip
+    say("stopped")

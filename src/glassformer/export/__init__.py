@@ -1,0 +1,1 @@
+"""Trained classifiers as folders for other programs: checked, or not written"""

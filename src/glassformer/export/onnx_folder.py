@@ -1,0 +1,182 @@
+"""``glassformer export --to onnx``: a graph, its tokenizer or picture sizes, and a script that runs it without us.
+
+The folder is written only if it agrees: the texts (or pictures) go through the exported files alone, and every label
+must be the classifier's and no logit may move by more than ``TOLERANCE``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from glassformer.checkpoints.files import write_folder
+from glassformer.data.text import clean_text
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.evaluate.predict import softmax
+from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantise, run_graph
+from glassformer.export.padded import PaddedPictures, PaddedText
+from glassformer.export.samples import judge_in_fp32
+
+TOLERANCE = 1e-4
+BATCH = 16
+SCRIPTS = Path(__file__).parent / "scripts"
+
+
+def export_onnx(
+    clf: Any,
+    path: str | Path,
+    samples: Sequence[Any],
+    *,
+    labels: Sequence[Any] | None = None,
+    int8: bool = False,
+    tolerance: float = TOLERANCE,
+) -> dict[str, Any]:
+    """Write a classifier as an ONNX folder: ``model.onnx``, ``onnx.json``, ``tokenizer.json``, ``run.py``.
+
+    The graph takes any batch, texts of any length up to ``max_length``, and gives ``logits`` and ``probabilities``
+    (temperature included).
+
+    Args:
+        samples: texts or pictures that the agreement is checked on.
+        labels: their true labels, for int8's accuracy; None where they are not known.
+        int8: also write ``model-int8.onnx``. It is judged and not refused: ``checked`` says what it costs.
+        tolerance: how far a logit may move.
+
+    Returns:
+        ``checked`` of ``onnx.json``: inputs, largest difference, and the same for int8.
+
+    Raises:
+        ConfigError: the extra is missing, or a model without attention.
+        GlassformerError: the graph does not agree; nothing is written.
+    """
+    need_onnx()
+    checked: dict[str, Any] = {}
+
+    def write(folder: Path) -> None:
+        about = _write_text(clf, folder) if clf.NOUN == "texts" else _write_pictures(clf, folder)
+        logits = judge_in_fp32(clf, samples)
+        checked.update(_check(clf, folder, about, samples, logits, tolerance))
+        if int8:
+            quantise(folder / "model.onnx", folder / "model-int8.onnx")
+            checked["int8"] = _judge_int8(clf, folder, about, samples, logits, labels)
+        text = json.dumps({**about, "checked": checked}, indent=2, ensure_ascii=False) + "\n"
+        (folder / "onnx.json").write_text(text, encoding="utf-8")
+
+    write_folder(path, write)
+    return checked
+
+
+def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
+    longest = clf.max_length
+    module = PaddedText(clf.model_.eval(), longest, clf.temperature_)
+    if longest < 3:
+        raise ConfigError(f"max_length {longest} leaves no room for a text", where="export")
+    ids = torch.ones(2, 3, dtype=torch.long)
+    mask = ids.clone()
+    mask[1, 2:] = 0  # with a mask of ones the exporter may leave the mask out
+    axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
+    draw_graph(
+        module, {"input_ids": ids, "attention_mask": mask}, ("logits", "probabilities"),
+        {"input_ids": axes, "attention_mask": axes}, folder / "model.onnx",
+    )  # fmt: skip
+    tokenizer = Tokenizer.from_str(clf.tokenizer_.to_str())
+    tokenizer.enable_truncation(longest)
+    pad = tokenizer.token_to_id("[PAD]") or 0
+    tokenizer.enable_padding(pad_id=pad, pad_token=tokenizer.id_to_token(pad) or "[PAD]")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "run.py").write_text((SCRIPTS / "run_text.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    return {
+        **_about(clf), "inputs": {"input_ids": ["batch", "length"], "attention_mask": ["batch", "length"]},
+        "max_length": longest, "clean": clf.clean, "add_special_tokens": clf.add_special_tokens,
+    }  # fmt: skip
+
+
+def _write_pictures(clf: Any, folder: Path) -> dict[str, Any]:
+    t = clf.transform_
+    module = PaddedPictures(clf.model_.eval(), t.mean, t.std, clf.temperature_)
+    pixels = torch.zeros(2, t.channels, *t.size, dtype=torch.uint8)
+    batch = {0: torch.export.Dim("batch")}
+    outputs = ("logits", "probabilities")
+    draw_graph(module, {"pixels": pixels}, outputs, {"pixels": batch}, folder / "model.onnx")
+    script = (SCRIPTS / "run_pictures.txt").read_text(encoding="utf-8")
+    (folder / "run.py").write_text(script, encoding="utf-8")
+    scale = {"fit": t.fit, "shorter": t.shorter or max(t.size), "resample": t.to_hub()["resample"]}
+    return {
+        **_about(clf),
+        "inputs": {"pixels": ["batch", t.channels, *t.size]},
+        "size": list(t.size),
+        **scale,
+    }
+
+
+def _about(clf: Any) -> dict[str, Any]:
+    return {
+        "format": 1, "opset": OPSET, "outputs": {"logits": ["batch", "label"], "probabilities": ["batch", "label"]},
+        "labels": list(map(str, clf.classes_.tolist())), "threshold": clf.threshold_,
+    }  # fmt: skip
+
+
+# --- the gate -------------------------------------------------------------------------------------
+
+
+def answers(folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any], clf: Any) -> np.ndarray:
+    """Logits ``[n, C]`` of raw inputs through the exported files: tokenizer, lengths and graph."""
+    if "input_ids" not in about["inputs"]:
+        pixels = np.stack([clf.transform_.picture(x) for x in samples])
+        return np.concatenate(
+            [run({"pixels": pixels[i : i + BATCH]})[0] for i in range(0, len(pixels), BATCH)]
+        )
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    texts = [clean_text(text, about["clean"]) for text in samples]
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))  # texts of like length share a batch
+    logits = np.empty((len(texts), len(about["labels"])), np.float32)
+    for start in range(0, len(order), BATCH):
+        part = order[start : start + BATCH]
+        rows = tokenizer.encode_batch(
+            [texts[i] for i in part], add_special_tokens=about["add_special_tokens"]
+        )
+        ids, mask = (
+            np.array([getattr(row, key) for row in rows], np.int64) for key in ("ids", "attention_mask")
+        )
+        logits[part] = run({"input_ids": ids, "attention_mask": mask})[0]
+    return logits
+
+
+def _check(clf: Any, folder: Path, about: dict[str, Any], samples: Any, logits: np.ndarray, tolerance: float):
+    found = answers(folder, about, run_graph(folder / "model.onnx", clf.threads), samples, clf)
+    moved, flipped = compare(clf, logits, found)
+    if flipped or not moved <= tolerance:
+        raise GlassformerError(
+            f"the ONNX graph does not agree with the model: on {len(samples)} inputs {flipped} labels differ and "
+            f"logits move by up to {moved:.1e} ({tolerance:.0e} is allowed). Nothing was written"
+        )
+    return {"inputs": len(samples), "largest_difference": moved, "labels_changed": 0}
+
+
+def _judge_int8(
+    clf: Any, folder: Path, about: Any, samples: Any, logits: np.ndarray, labels: Any
+) -> dict[str, Any]:
+    found = answers(folder, about, run_graph(folder / "model-int8.onnx", clf.threads), samples, clf)
+    moved, flipped = compare(clf, logits, found)
+    out: dict[str, Any] = {"largest_difference": moved, "labels_changed": flipped}
+    if labels is not None:
+        truth = np.array(list(map(str, labels)))
+        for name, rows in (("accuracy_fp32", logits), ("accuracy_int8", found)):
+            out[name] = float((_labels(clf, rows) == truth).mean())
+    return out
+
+
+def _labels(clf: Any, logits: np.ndarray) -> np.ndarray:
+    return clf.decide(softmax(logits, clf.temperature_)).astype(str)
+
+
+def compare(clf: Any, ours: np.ndarray, theirs: np.ndarray) -> tuple[float, int]:
+    """The largest difference of two logits, and the number of inputs whose label changes."""
+    moved = float(np.abs(ours - theirs).max()) if np.isfinite(theirs).all() else float("inf")
+    return moved, int((_labels(clf, ours) != _labels(clf, theirs)).sum())

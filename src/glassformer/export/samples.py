@@ -1,0 +1,59 @@
+"""Inputs on which an export is checked: those of the run, or made up from the vocabulary or from noise."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
+from glassformer.evaluate.predictions import read_predictions
+
+
+def samples_of(clf: Any, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
+    """``count`` inputs, and their labels where they are known.
+
+    Texts come from the run's ``predictions.csv`` as far as it goes; the rest are random words of the vocabulary, from
+    one to more than the model reads. Pictures are smooth noise of several sizes.
+    """
+    rng = np.random.default_rng(seed)
+    if clf.NOUN == "pictures":
+        return [random_picture(rng) for _ in range(count)], None
+    texts, labels = [], []
+    file = Path(run) / "predictions.csv"
+    if file.is_file():
+        rows = list(islice(read_predictions(file), 50 * count))
+        chosen = sorted(rng.permutation(len(rows))[:count].tolist())
+        texts, labels = [rows[i].text for i in chosen], [rows[i].label for i in chosen]
+    known = len(texts) == count and all(labels)
+    while len(texts) < count:
+        texts.append(random_text(clf, rng))
+    return texts, labels if known else None
+
+
+def random_text(clf: Any, rng: np.random.Generator) -> str:
+    """Words of the vocabulary, as many as one in a short text or more than fit."""
+    size = clf.tokenizer_.get_vocab_size()
+    length = int(np.exp(rng.uniform(0, np.log(1.2 * clf.max_length)))) + 1
+    text = clf.tokenizer_.decode(rng.integers(0, size, length).tolist(), skip_special_tokens=True)
+    return text if text.strip() else "text"
+
+
+def random_picture(rng: np.random.Generator) -> np.ndarray:
+    """A few blurred spots of colour, ``[H, W, 3]`` uint8."""
+    height, width = rng.integers(8, 200, 2)
+    coarse = rng.integers(0, 256, (int(rng.integers(2, 9)), int(rng.integers(2, 9)), 3)).astype(np.uint8)
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(coarse).resize((int(width), int(height)), Image.Resampling.BICUBIC))
+
+
+def judge_in_fp32(clf: Any, samples: list[Any] | Any) -> np.ndarray:
+    """Logits ``[n, C]`` of the fp32 model; a text is cut to ``max_length`` also where the classifier has windows."""
+    model, table = clf.model_.eval(), clf._encode(clf._check(samples))
+    device = next(model.parameters()).device
+    if clf.NOUN == "pictures":
+        return predict_pictures(model, table, clf.transform_, "logits", device=device)
+    return predict_rows(model, table, read_logits, batch_tokens=clf._budget(), device=device)

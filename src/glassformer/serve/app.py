@@ -1,0 +1,238 @@
+"""The application: routes, one batcher a model, and the state that a probe asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from glassformer import __version__
+from glassformer.explain.render import asset
+from glassformer.runtime import set_threads
+from glassformer.serve.batcher import Batcher
+from glassformer.serve.guard import Guard
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Metrics
+from glassformer.serve.models import Served
+from glassformer.serve.problems import Problem, of_validation
+from glassformer.serve.schema import (
+    ErrorResponse,
+    ExplainRequest,
+    ExplainResponse,
+    ModelsResponse,
+    PredictRequest,
+    PredictResponse,
+    StateResponse,
+)
+
+log = logging.getLogger("glassformer.serve")
+
+STATIC = {  # served from memory; a path from a client only ever looks a name up here
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/static/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/static/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/static/pad.js": ("pad.js", "text/javascript; charset=utf-8"),
+    "/static/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
+    "/static/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+BASE = "/static/base.css"  # the style sheet of all pages
+REASONS = {
+    400: "Not JSON, or not served under this host name",
+    401: "No key, or a wrong one",
+    404: "No such model",
+    408: "The body came too slowly",
+    413: "Too large, too many or too long",
+    422: "Not as described here, or an input that cannot be used",
+    429: "The queue is full: try again after Retry-After",
+    503: "No answer in time, or stopping",
+}
+WRONG: dict[int | str, dict[str, Any]] = {
+    code: {"model": ErrorResponse, "description": what} for code, what in REASONS.items()
+}
+
+
+class Server:
+    """What the routes share. Made before the event loop runs, started by it."""
+
+    def __init__(self, models: Sequence[tuple[Served, bool]], limits: Limits):
+        self.models = {served.name: served for served, _ in models}
+        self.calibrated = {served.name: calibrated for served, calibrated in models}
+        self.limits, self.metrics = limits, Metrics()
+        self.ready = False
+        self.preparing = ThreadPoolExecutor(2, "prepare")
+        threads = (next(iter(self.models.values())).clf.threads,)  # torch counts them for each thread anew
+        self.computing = ThreadPoolExecutor(1, "compute", set_threads, threads)
+        self.explaining = ThreadPoolExecutor(1, "explain", set_threads, threads)
+        self.explanations = 0
+        self.batchers: dict[str, Batcher] = {}
+        self.about: list[dict[str, Any]] = []
+
+    @asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        loop = asyncio.get_running_loop()
+        for name, served in self.models.items():
+            self.batchers[name] = Batcher(served, self.preparing, self.computing, self.metrics)
+            await loop.run_in_executor(self.computing, served.warm_up)
+            self.about.append(served.about(self.calibrated[name]))
+        tasks = [asyncio.create_task(batcher.work()) for batcher in self.batchers.values()]
+        self.ready = True
+        try:
+            yield
+        finally:
+            self.ready = False
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for executor in (self.preparing, self.computing, self.explaining):
+                executor.shutdown(wait=False, cancel_futures=True)
+
+    def choose(self, name: str | None, kind: str) -> Served:
+        """The model of that name, or the first of that kind.
+
+        Raises:
+            Problem: 404 no such model, 422 one that reads something else.
+        """
+        if name is None:
+            found = next((served for served in self.models.values() if served.kind == kind), None)
+            if found is None:
+                raise Problem(422, f"no model here reads {'texts' if kind == 'text' else 'pictures'}")
+            return found
+        if name not in self.models:
+            raise Problem(404, "no such model", where="model", fix=f"Known: {', '.join(self.models)}")
+        served = self.models[name]
+        if served.kind != kind:
+            other = "texts" if served.kind == "text" else "pictures"
+            raise Problem(422, f"this model reads {other}", where="model")
+        return served
+
+    async def explain(self, served: Served, given: str, request: ExplainRequest) -> dict[str, Any]:
+        """One explanation, in a thread of its own: it may take seconds and must hold up no prediction."""
+        if self.explanations >= self.limits.explain_queue:
+            self.metrics.refused.labels("explain").inc()
+            raise Problem(429, "too many explanations at once", fix="Try again in a moment", again=1)
+        options = {k: v for k in ("layer", "head") if (v := getattr(request, k)) is not None}
+        self.explanations += 1
+        begun = self.explaining.submit(served.explain, given, request.method, request.target, options)
+        work = asyncio.wrap_future(begun)
+        work.add_done_callback(self._explained)
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await asyncio.shield(work)
+        except TimeoutError:
+            begun.cancel()  # where it has not begun; otherwise its place in the queue stays taken until it ends
+            raise Problem(
+                503, f"no explanation within {self.limits.seconds:g} s", fix="Take another method", again=2
+            ) from None
+
+    def _explained(self, work: Any) -> None:
+        self.explanations -= 1
+        if not work.cancelled():
+            work.exception()  # looked at: a request that has gone does not ask
+
+
+def create_app(
+    models: Sequence[tuple[Served, bool]],
+    limits: Limits,
+    *,
+    key: str | None = None,
+    hosts: Collection[str] = (),
+) -> FastAPI:
+    """The server of these models as an ASGI application.
+
+    Args:
+        models: from ``load_models``.
+        key, hosts: see ``Guard``.
+    """
+    server = Server(models, limits)
+    app = FastAPI(
+        title="glassformer", version=__version__, docs_url=None, redoc_url=None, lifespan=server.lifespan,
+        description="Labels for texts and pictures, and what they rest on.",
+    )  # fmt: skip
+    app.state.server = server
+    _add_routes(app, server)
+    _add_page(app)
+    app.exception_handler(Problem)(lambda request, problem: problem.response())
+    app.exception_handler(RequestValidationError)(lambda request, e: of_validation(e.errors()).response())
+    app.exception_handler(HTTPException)(_http_problem)
+    app.exception_handler(Exception)(_failed)
+    routes = [*STATIC, BASE, "/v1/predict", "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
+    app.add_middleware(Guard, limits=limits, metrics=server.metrics, routes=routes, key=key, hosts=hosts)
+    return app
+
+
+def _add_routes(app: FastAPI, server: Server) -> None:
+    @app.post("/v1/predict", response_model=PredictResponse, responses=WRONG, summary="Labels")
+    async def predict(request: PredictRequest) -> Response:
+        if (request.texts is None) == (request.images is None):
+            raise Problem(422, "texts or images, one of them", where="body")
+        kind, what = ("text", "texts") if request.texts is not None else ("image", "images")
+        served = server.choose(request.model, kind)
+        items, shares = await server.batchers[served.name].submit(getattr(request, what), what)
+        return JSONResponse({"model": served.name, "predictions": served.predictions(items, shares)})
+
+    @app.post(
+        "/v1/explain", response_model=ExplainResponse, responses=WRONG, summary="What an answer rests on"
+    )
+    async def explain(request: ExplainRequest) -> Response:
+        if (request.text is None) == (request.image is None):
+            raise Problem(422, "text or image, one of them", where="body")
+        kind = "text" if request.text is not None else "image"
+        served = server.choose(request.model, kind)
+        return JSONResponse(await server.explain(served, getattr(request, kind), request))
+
+    @app.get("/v1/models", response_model=ModelsResponse, responses={401: WRONG[401], 400: WRONG[400]})
+    async def models() -> Response:
+        """What is served here."""
+        return JSONResponse({"models": server.about})
+
+    @app.get("/health", response_model=StateResponse, responses={400: WRONG[400]})
+    async def health() -> Response:
+        """Whether the process answers at all."""
+        return JSONResponse({"state": "alive"})
+
+    @app.get("/ready", response_model=StateResponse, responses={400: WRONG[400], 503: WRONG[503]})
+    async def ready() -> Response:
+        """Whether it takes work."""
+        if not server.ready:
+            raise Problem(503, "not ready", again=1)
+        return JSONResponse({"state": "ready"})
+
+    @app.get("/metrics", response_class=Response, responses={400: WRONG[400], 401: WRONG[401]})
+    async def metrics() -> Response:
+        """For Prometheus."""
+        return Response(server.metrics.text(), media_type=server.metrics.content_type)
+
+
+def _add_page(app: FastAPI) -> None:
+    folder = files("glassformer.serve") / "static"
+    contents = {path: (folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
+    contents[BASE] = asset("page.css").encode(), "text/css; charset=utf-8"
+
+    async def static(request: Request) -> Response:
+        content, kind = contents[request.url.path]
+        return Response(content, media_type=kind)
+
+    for path in contents:
+        app.add_api_route(path, static, methods=["GET", "HEAD"], include_in_schema=False)
+
+
+async def _http_problem(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    response = Problem(error.status_code, str(error.detail)).response()
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, json.dumps(request.url.path), exc_info=error)
+    return Problem(500, "the server has failed; its log says how").response()

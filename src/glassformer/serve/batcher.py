@@ -1,0 +1,134 @@
+"""Requests become batches: a queue counted in tokens, from which one thread takes packed batches.
+
+    request ──▶ admitted? ──▶ prepared (a thread) ──▶ queue of texts and pictures ──▶ one packed batch ──▶ answers
+                429 if not                             waits some ms for company       (the one computing thread)
+
+A long request's texts stand in the queue one by one, so that several requests share a batch and a short one need not
+wait for all of a long one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from glassformer.serve.metrics import Metrics
+from glassformer.serve.models import Item, Served
+from glassformer.serve.problems import Problem
+
+
+@dataclass
+class Job:
+    """One request: its answers come in as batches are done."""
+
+    items: list[Item]
+    answer: asyncio.Future[np.ndarray]
+    rows: list[np.ndarray | None] = field(default_factory=list)
+    left: int = 0
+
+
+class Batcher:
+    """The queue of one model.
+
+    Args:
+        preparing: threads that tokenize and decode.
+        computing: one thread, shared by all models.
+    """
+
+    def __init__(self, served: Served, preparing: Executor, computing: Executor, metrics: Metrics):
+        self.served, self.limits = served, served.limits
+        self.preparing, self.computing, self.metrics = preparing, computing, metrics
+        self.tokens = 0  # admitted and not yet answered
+        self.waiting: deque[tuple[Job, int]] = deque()
+        self.waiting_tokens = 0
+        self.arrived = asyncio.Event()
+        self.gauge = metrics.queue.labels(served.name)
+
+    async def submit(self, inputs: Sequence[str], what: str) -> tuple[list[Item], np.ndarray]:
+        """The prepared inputs and their probabilities ``[n, C]``.
+
+        Raises:
+            Problem: 429 at once where the queue is full, 503 where there is no answer in time, 413 or 422 for an
+                input that cannot be used.
+        """
+        self.served.check(inputs, what)
+        guess = self.served.estimate(inputs)
+        if self.tokens and self.tokens + guess > self.limits.queue_tokens:
+            self.metrics.refused.labels("queue").inc()
+            raise Problem(429, "the queue is full", fix="Try again in a moment", again=1)
+        self._admit(guess)
+        loop = asyncio.get_running_loop()
+        job = None
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                items = await loop.run_in_executor(self.preparing, self.served.prepare, inputs, what)
+                exact = sum(item.tokens for item in items)
+                self._admit(exact - guess)
+                guess = exact
+                job = Job(items, loop.create_future(), [None] * len(items), len(items))
+                self.waiting.extend((job, i) for i in range(len(items)))
+                self.waiting_tokens += exact
+                self.arrived.set()
+                return items, await job.answer
+        except TimeoutError:
+            self.metrics.refused.labels("time").inc()
+            raise Problem(
+                503, f"no answer within {self.limits.seconds:g} s", fix="Try again later", again=2
+            ) from None
+        finally:
+            if job is not None:
+                job.answer.cancel()  # what is still waiting of it is dropped
+            self._admit(-guess)
+
+    def _admit(self, tokens: int) -> None:
+        self.tokens += tokens
+        self.gauge.set(self.tokens)
+
+    async def work(self) -> None:
+        """Take batches for ever; one task of the server runs this."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self.arrived.wait()
+            if self.waiting_tokens < self.limits.batch_tokens:
+                await asyncio.sleep(self.limits.wait_ms / 1000)
+            while taken := self._take():
+                items = [job.items[i] for job, i in taken]
+                try:
+                    rows = await loop.run_in_executor(self.computing, self.served.compute, items)
+                    self._give(taken, rows)
+                except Exception as error:  # theirs alone: the next batch is computed as if nothing had been
+                    for job, _ in taken:
+                        if not job.answer.done():
+                            job.answer.set_exception(error)
+            self.arrived.clear()
+
+    def _take(self) -> list[tuple[Job, int]]:
+        """The next texts up to ``batch_tokens``, at least one; those that nobody waits for any more are dropped."""
+        taken, tokens = [], 0
+        while self.waiting:
+            job, i = self.waiting[0]
+            size = job.items[i].tokens
+            if taken and tokens + size > self.limits.batch_tokens:
+                break
+            self.waiting.popleft()
+            self.waiting_tokens -= size
+            if not job.answer.done():
+                taken.append((job, i))
+                tokens += size
+        if taken:
+            self.metrics.batch.labels(self.served.name).observe(tokens)
+            self.metrics.tokens.labels(self.served.name).inc(tokens)
+        return taken
+
+    def _give(self, taken: Sequence[tuple[Job, int]], rows: np.ndarray) -> None:
+        self.metrics.inputs.labels(self.served.name).inc(len(taken))
+        for (job, i), row in zip(taken, rows, strict=True):
+            job.rows[i] = row
+            job.left -= 1
+            if not job.left and not job.answer.done():
+                job.answer.set_result(np.stack([r for r in job.rows if r is not None]))

@@ -1,0 +1,152 @@
+"""What stands before the application: who may ask, how large and how slow a request may be, and safe headers.
+
+The body is read whole before the application sees the request, within bounds of bytes and time, so that no slow or
+endless client holds anything but its own connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Collection
+from typing import Any
+
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Metrics
+from glassformer.serve.problems import Problem
+
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", CSP.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+)
+KEPT = ("/v1/", "/metrics", "/openapi.json")  # behind the key, where there is one
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+
+
+class Guard:
+    """ASGI middleware.
+
+    Args:
+        key: what clients must send as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: nothing.
+        hosts: names that a request's Host may have; empty: any. Keeps other sites' pages from reaching a local server
+            under a name of theirs.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        limits: Limits,
+        metrics: Metrics,
+        routes: Collection[str],
+        key: str | None,
+        hosts: Collection[str],
+    ):
+        self.app, self.limits, self.metrics, self.routes = app, limits, metrics, frozenset(routes)
+        self.key, self.hosts = key, frozenset(hosts)
+        self.held = 0  # bytes of bodies
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+        path = scope["path"]
+        cache = b"no-store" if path.startswith("/v1/") else b"no-cache"
+
+        async def sending(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", cache)]
+            await send(message)
+
+        held = 0
+        try:
+            self._admit(scope)
+            if scope["method"] in ("POST", "PUT", "PATCH"):
+                body = await self._body(scope, receive)
+                held = len(body)
+                receive = _replay(body, receive)
+            await self.app(scope, receive, sending)
+        except Problem as problem:
+            await problem.response()(scope, receive, sending)
+        finally:
+            self.held -= held
+            route = path if path in self.routes else "other"
+            self.metrics.requests.labels(route, str(status)).inc()
+            self.metrics.seconds.labels(route).observe(time.perf_counter() - started)
+
+    def _admit(self, scope: Any) -> None:
+        headers = dict(scope["headers"])
+        if self.hosts:
+            host = headers.get(b"host", b"").decode("latin-1")
+            name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+            if name not in self.hosts:
+                raise Problem(400, "this host name is not served here", where="Host", fix="Use --allow-host")
+        if self.key is not None and scope["path"].startswith(KEPT):
+            given = headers.get(b"x-api-key", b"")
+            scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() == b"bearer":
+                given = bearer.strip()
+            if not hmac.compare_digest(given, self.key.encode()):
+                raise Problem(401, "no key, or a wrong one", where="Authorization", fix="Send Bearer KEY")
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length[:18]) > self.limits.body_bytes:
+            raise self._too_large()
+
+    async def _body(self, scope: Any, receive: Any) -> bytes:
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Problem(400, "the client has gone")
+                    part = message.get("body", b"")
+                    parts.append(part)
+                    size += len(part)
+                    self.held += len(part)
+                    if size > self.limits.body_bytes:
+                        raise self._too_large()
+                    if self.held > self.limits.all_bytes:
+                        self.metrics.refused.labels("memory").inc()
+                        raise Problem(503, "too much is being sent at once", fix="Try again later", again=1)
+                    if not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            self.held -= size
+            raise Problem(
+                408, f"the body did not arrive within {self.limits.body_seconds:g} s", fix="Send it faster"
+            ) from None
+        except BaseException:
+            self.held -= size
+            raise
+
+    def _too_large(self) -> Problem:
+        return Problem(
+            413, f"more than {self.limits.body_bytes:,} bytes", where="body", fix="Send several requests"
+        )
+
+
+def _replay(body: bytes, receive: Any) -> Any:
+    """A ``receive`` that gives a body which has been read, and then what the connection says."""
+    given = False
+
+    async def replay() -> Any:
+        nonlocal given
+        if not given:
+            given = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        return await receive()
+
+    return replay

@@ -1,0 +1,33 @@
+"""What a server takes on. Every number is a flag of ``glassformer serve``; all are on by default."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from glassformer.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Each field's comment is the flag's help text."""
+
+    body_bytes: int = 8 << 20  # of one request's body
+    all_bytes: int = 256 << 20  # of all bodies held at once
+    inputs: int = 64  # texts or pictures of one request
+    characters: int = 100_000  # of one text
+    pixels: int = 16_000_000  # of one picture, before it is decoded
+    queue_tokens: int = 65_536  # waiting for one model; more is answered 429
+    batch_tokens: int = 4096  # computed at once
+    explain_tokens: int = 256  # of one input to explain, special tokens included
+    explain_queue: int = 4  # explanations waiting; more is answered 429
+    wait_ms: float = 3.0  # for other requests to share a batch
+    seconds: float = 30.0  # from a request's arrival to its answer; then 503
+    body_seconds: float = 10.0  # for a client to send headers and body; then 408, or the line is cut
+    connections: int = 1000  # at once; beyond it the oldest idle one is closed
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) <= 0 and field.name != "wait_ms":
+                raise ConfigError(f"{field.name} must be above 0", where=field.name)
+        if not 0 <= self.wait_ms <= 1000:
+            raise ConfigError(f"wait_ms is {self.wait_ms}", where="wait_ms", fix="Use 0 to 1000")

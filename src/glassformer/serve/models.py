@@ -1,0 +1,259 @@
+"""A loaded classifier as the server uses it: prepare in one thread, compute in another, explain in a third."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.image import FORMATS
+from glassformer.data.long_texts import Windows
+from glassformer.data.text import TokenTable, starts_of
+from glassformer.data.transform import PixelTable
+from glassformer.errors import ConfigError, InputError
+from glassformer.evaluate.predict import softmax
+from glassformer.explain.methods import METHODS
+from glassformer.serve.limits import Limits
+from glassformer.serve.problems import Problem, of_input
+
+CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
+
+
+@dataclass(frozen=True)
+class Item:
+    """One text (the token ids of its windows) or one picture (``[C, H, W]`` uint8), ready to be batched."""
+
+    rows: tuple[np.ndarray, ...]
+    tokens: int
+    truncated: bool = False
+
+
+class Served:
+    """A classifier of texts or pictures under a name.
+
+    Args:
+        clf: fitted.
+        threads, precision: what it computes with; see ``FitConfig``.
+
+    Raises:
+        ConfigError: no classifier.
+    """
+
+    def __init__(self, name: str, clf: Any, limits: Limits, *, threads: int = 0, precision: str = "auto"):
+        if not hasattr(clf, "predict_proba"):
+            raise ConfigError(f"holds a {type(clf).__name__}; classifiers are served", where=name)
+        self.name, self.clf, self.limits = name, clf, limits
+        self.kind = "text" if clf.NOUN == "texts" else "image"
+        self.labels = list(map(str, clf.classes_.tolist()))
+        clf.threads, clf.precision = threads, precision
+
+    # --- before the queue ------------------------------------------------------------------------
+
+    def estimate(self, inputs: Sequence[str]) -> int:
+        """Tokens that these inputs will have at most, or nearly so; costs nothing."""
+        if self.kind == "image":
+            return len(inputs) * self.clf.model_.config.embedding.num_tokens
+        most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters
+        return sum(min(len(text) // CHARS_PER_TOKEN + 2, most) for text in inputs)
+
+    def check(self, inputs: Sequence[str], what: str) -> None:
+        """Raises Problem where there are too many inputs, or one is too long; decodes nothing."""
+        if len(inputs) > self.limits.inputs:
+            raise Problem(
+                413,
+                f"{len(inputs)} inputs, {self.limits.inputs} at most",
+                where=what,
+                fix="Send several requests",
+            )
+        if self.kind == "text":
+            for i, text in enumerate(inputs):
+                if len(text) > self.limits.characters:
+                    most = f"{len(text):,} characters, {self.limits.characters:,} at most"
+                    raise Problem(413, most, where=f"{what}[{i}]", fix="Cut it")
+
+    def prepare(self, inputs: Sequence[str], what: str = "inputs") -> list[Item]:
+        """Texts as token ids, base64 as pixels.
+
+        Raises:
+            Problem: an input that cannot be used; it is named.
+        """
+        if self.kind == "image":
+            return [self._picture(content, f"{what}[{i}]") for i, content in enumerate(inputs)]
+        try:
+            windows = self.clf._evaluation_table(self.clf._check(inputs, what))
+        except InputError as error:
+            raise of_input(error) from None
+        table, owners = windows.table, windows.owners
+        rows: list[list[np.ndarray]] = [[] for _ in inputs]
+        for i in range(len(table)):
+            rows[i if owners is None else owners[i]].append(table[i])
+        return [
+            Item(tuple(each), sum(map(len, each)), bool(owners is None and table.truncated[i]))
+            for i, each in enumerate(rows)
+        ]
+
+    def _picture(self, content: str, where: str) -> Item:
+        tokens = self.clf.model_.config.embedding.num_tokens
+        try:
+            return Item((self.clf.transform_.picture(self.decoded(content, where), where),), tokens)
+        except InputError as error:
+            raise of_input(error) from None
+
+    def decoded(self, content: str, where: str) -> bytes:
+        """Base64 as the bytes of a picture whose header says that it is small enough."""
+        from PIL import Image
+
+        try:
+            found = base64.b64decode(content, validate=True)
+        except (binascii.Error, ValueError):
+            raise Problem(422, "not base64", where=where, fix="Send the file's bytes in base64") from None
+        try:
+            with Image.open(io.BytesIO(found), formats=FORMATS) as image:
+                width, height = image.size
+        except Exception:  # whatever a decoder says of a header that it cannot read
+            known = ", ".join(FORMATS[:6])
+            raise Problem(422, "not a picture that can be read", where=where, fix=f"Known: {known}") from None
+        if width * height > self.limits.pixels:
+            most = f"{width:,} x {height:,} pixels, {self.limits.pixels:,} in all at most"
+            raise Problem(413, most, where=where, fix="Scale it down")
+        return found
+
+    # --- after the queue -------------------------------------------------------------------------
+
+    def compute(self, items: Sequence[Item]) -> np.ndarray:
+        """Probabilities ``[n, C]`` fp64, those of ``predict_proba``."""
+        model = self.clf._predictor()
+        device = next(model.parameters()).device
+        if self.kind == "image":
+            table: Any = PixelTable(np.stack([item.rows[0] for item in items]))
+        else:
+            rows = [row for item in items for row in item.rows]
+            lengths = np.array([len(row) for row in rows], np.int64)
+            tokens = TokenTable(np.concatenate(rows), starts_of(lengths), None, np.zeros(len(rows), bool))
+            counts = [len(item.rows) for item in items]
+            owners = None if self.clf.long_texts == "cut" else np.repeat(np.arange(len(items)), counts)
+            table = Windows(tokens, len(items), owners)
+        return softmax(self.clf._table_rows(model, table, "logits", device), self.clf.temperature_)
+
+    def warm_up(self) -> None:
+        """One short and one long input, so that the first client does not wait for what is made once."""
+        if self.kind == "image":
+            channels, size = self.clf.transform_.channels, self.clf.transform_.size
+            self.compute([Item((np.zeros((channels, *size), np.uint8),), 1)])
+        else:
+            self.compute(self.prepare(["a"]) + self.prepare(["a word " * min(200, self.clf.max_length)]))
+
+    def predictions(self, items: Sequence[Item], shares: np.ndarray) -> list[dict[str, Any]]:
+        """As ``Prediction`` has it."""
+        chosen = map(str, self.clf.decide(shares).tolist())
+        return [
+            {
+                "label": label,
+                "probability": row[self.labels.index(label)],
+                "probabilities": dict(zip(self.labels, row, strict=True)),
+                "truncated": item.truncated,
+            }
+            for item, label, row in zip(items, chosen, shares.tolist(), strict=True)
+        ]
+
+    def explain(self, given: str, method: str, target: str | None, options: dict[str, Any]) -> dict[str, Any]:
+        """As ``ExplainResponse`` has it.
+
+        Raises:
+            Problem: too long, no such label, layer or head, a method without a target, a picture that cannot be read.
+        """
+        from glassformer.explain.view import picture_url
+
+        what = "image" if self.kind == "image" else "text"
+        self.check([given], what)
+        if self.kind == "text":
+            tokens = self.prepare([given], what)[0].tokens
+            if tokens > self.limits.explain_tokens:
+                most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
+                raise Problem(413, most, where="text", fix="Explain a part of it")
+        x = self.decoded(given, what) if self.kind == "image" else given
+        steps = {"max_steps": 128} if method == "integrated_gradients" else {}
+        try:
+            e = self.clf.explain(x, method=method, target=target, maps=False, **options, **steps)
+        except InputError as error:
+            raise of_input(error) from None
+        pieces, special = ([], []) if e.image is not None else text_pieces(e)
+        return {
+            "model": self.name, "label": str(e.label), "probability": e.probability, "method": method,
+            "target": None if e.target is None else str(e.target), "pieces": pieces, "special": special,
+            "scores": [] if e.image is None else e.scores.astype(float).tolist(),
+            "image": None if e.image is None else picture_url(e.image),
+            "error": e.error, "settings": e.settings,
+        }  # fmt: skip
+
+    def about(self, calibrated: bool) -> dict[str, Any]:
+        """As ``Model`` has it."""
+        clf = self.clf
+        encoder = getattr(clf.model_.config, "encoder", None)
+        dtype = next(clf._predictor().encoder.parameters()).dtype
+        return {
+            "name": self.name, "kind": self.kind, "labels": self.labels,
+            "max_length": clf.max_length if self.kind == "text" else None,
+            "size": list(clf.transform_.size) if self.kind == "image" else None,
+            "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
+            "calibrated": calibrated, "temperature": clf.temperature_, "threshold": clf.threshold_,
+            "layers": getattr(encoder, "num_layers", None), "heads": getattr(encoder, "num_heads", None),
+            "methods": list(METHODS) if getattr(clf.model_, "has_attention", True) else [],
+        }  # fmt: skip
+
+
+def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
+    """The text in words and what stands between them, each word with its score; and the special tokens."""
+    from glassformer.explain.tokens import per_word, word_numbers, word_spans
+
+    numbers = word_numbers(e.tokens, e.offsets)
+    special = [
+        {"text": name, "score": float(score)}
+        for name, score, number in zip(e.tokens, e.scores, numbers, strict=True)
+        if number < 0
+    ]
+    if numbers.max(initial=-1) < 0:
+        return [{"text": e.text, "score": None}], special
+    pieces, end = [], 0
+    spans = word_spans(numbers, e.offsets)
+    for (start, stop), score in zip(spans, per_word(e.scores, numbers), strict=True):
+        if start > end:
+            pieces.append({"text": e.text[end:start], "score": None})
+        pieces.append({"text": e.text[start:stop], "score": float(score)})
+        end = stop
+    if end < len(e.text):
+        pieces.append({"text": e.text[end:], "score": None})
+    return pieces, special
+
+
+def load_models(
+    runs: Sequence[str | Path], limits: Limits, *, threads: int = 0, precision: str = "auto"
+) -> list[tuple[Served, bool]]:
+    """Saved classifiers under the names of their folders, each with whether it was calibrated.
+
+    Raises:
+        InputError: no such folder, a damaged one, no classifier, or two of one name.
+    """
+    from glassformer.saving import load
+
+    found: dict[str, tuple[Served, bool]] = {}
+    for run in runs:
+        path = Path(run).resolve()
+        if not path.is_dir():
+            raise ConfigError(
+                "no such run folder", where=str(run), fix="Name the --out of 'glassformer train'"
+            )
+        name = path.parent.name if path.name == "model" else path.name
+        if name in found:
+            raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
+        clf = load(path)
+        calibrated = clf.temperature_ != 1.0 if hasattr(clf, "temperature_") else False
+        found[name] = Served(name, clf, limits, threads=threads, precision=precision), calibrated
+    return list(found.values())

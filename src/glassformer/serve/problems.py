@@ -1,0 +1,48 @@
+"""Answers that are no answer: one JSON form for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from glassformer.errors import InputError
+
+
+class Problem(Exception):
+    """A request that is not answered: a status, what is wrong, where, and the way out."""
+
+    def __init__(
+        self, status: int, what: str, *, where: str | None = None, fix: str | None = None, again: int = 0
+    ):
+        super().__init__(what)
+        self.status, self.what, self.where, self.fix, self.again = status, what, where, fix, again
+
+    def response(self) -> JSONResponse:
+        """``{"error": {"what", "where", "fix"}}``; where another try may help, ``Retry-After``."""
+        content = {"error": {"what": self.what, "where": self.where, "fix": self.fix}}
+        headers = {"Retry-After": str(self.again)} if self.again else {}
+        if self.status in (408, 413):  # what the client still sends is not read
+            headers["Connection"] = "close"
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return JSONResponse(content, self.status, headers)
+
+
+def of_input(error: InputError, where: str | None = None) -> Problem:
+    """An error of the library as 422."""
+    return Problem(422, _printable(error.what), where=where or error.where, fix=error.fix)
+
+
+def of_validation(errors: Sequence[Any]) -> Problem:
+    """The first thing that does not fit the schema, as 422; what was sent is not repeated."""
+    first = errors[0]
+    parts = [part for part in first["loc"] if part != "body"]
+    where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
+    return Problem(422, _printable(str(first["msg"])), where=_printable(where) or "body")
+
+
+def _printable(text: str) -> str:
+    """No half surrogate pairs, which JSON in UTF-8 cannot hold, and of no great length."""
+    return text.encode("utf-8", "replace").decode()[:300]

@@ -1,0 +1,79 @@
+"""A server process: uvicorn around the application, within its limits, until a signal."""
+
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import uvicorn
+
+from glassformer.errors import ConfigError
+from glassformer.runtime import keep_freed_memory
+from glassformer.serve.app import create_app
+from glassformer.serve.guard import LOCAL
+from glassformer.serve.limits import Limits
+from glassformer.serve.models import load_models
+from glassformer.serve.sockets import bounded_protocol
+
+SPARE_FILES = 64  # beside the connections
+
+
+def run_server(
+    runs: Sequence[str | Path],
+    limits: Limits,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    key: str | None = None,
+    hosts: Collection[str] = (),
+    threads: int = 0,
+    precision: str = "auto",
+    said: Callable[[str], None] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM: requests that are in are answered, new ones are not taken.
+
+    Args:
+        runs: folders of runs or of saved classifiers.
+        host: an address of this machine; anything but a loopback address is open to others.
+        port: 0 lets the system choose.
+        key: see ``Guard``.
+        hosts: names under which clients reach it; on a loopback address the local names are always among them.
+        said: called with the address once the socket is open.
+
+    Raises:
+        InputError: a model that cannot be loaded; a port that is taken.
+    """
+    keep_freed_memory()
+    models = load_models(runs, limits, threads=threads, precision=precision)
+    if host in LOCAL:
+        hosts = {*LOCAL, *hosts}
+    _allow_files(limits.connections)
+    app = create_app(models, limits, key=key, hosts=hosts)
+    config = uvicorn.Config(
+        app, host, port, http=bounded_protocol(limits), ws="none", lifespan="on", access_log=False,
+        log_level=logging.WARNING, server_header=False, date_header=True, timeout_keep_alive=15,
+        timeout_graceful_shutdown=int(limits.seconds) + 1, backlog=2048,
+    )  # fmt: skip
+    try:
+        socket = config.bind_socket()
+    except (OSError, SystemExit) as error:
+        raise ConfigError(
+            f"{host}:{port} cannot be opened", where="--port", fix="Choose another --port or --host"
+        ) from error
+    name = f"[{host}]" if ":" in host else host
+    if said is not None:
+        said(f"http://{name}:{socket.getsockname()[1]}")
+    uvicorn.Server(config).run(sockets=[socket])
+
+
+def _allow_files(connections: int) -> None:
+    """Let the process have as many sockets open as the limit says, where the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,114 @@
+"""What requests and answers look like; the OpenAPI description is made from these."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(min_length=1)]
+Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
+Name = Annotated[str, Field(max_length=100, description="One of /v1/models; without it the first that fits")]
+Method = Literal[
+    "rollout", "attention", "occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"
+]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class PredictRequest(Strict):
+    """Texts or pictures, one kind of them."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"texts": ["A compelling story, mediocre acting.", "Dull."]}]}
+    )
+    texts: list[Text] | None = Field(None, min_length=1)
+    images: list[Picture] | None = Field(None, min_length=1)
+    model: Name | None = None
+
+
+class Prediction(Strict):
+    label: str
+    probability: float = Field(description="Of that label, after the model's temperature")
+    probabilities: dict[str, float]
+    truncated: bool = Field(description="Whether the text was longer than the model reads")
+
+
+class PredictResponse(Strict):
+    model: str
+    predictions: list[Prediction]
+
+
+class ExplainRequest(Strict):
+    """One text or one picture, and how to look at it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"text": "A compelling story, mediocre acting.", "method": "rollout"}]
+        }
+    )
+    text: Text | None = None
+    image: Picture | None = None
+    model: Name | None = None
+    method: Method = "rollout"
+    target: str | None = Field(
+        None, max_length=200, description="The label to explain; not with rollout, attention"
+    )
+    layer: int | None = Field(None, ge=-1000, le=1000, description="With attention; -1 is the last")
+    head: int | None = Field(None, ge=-1000, le=1000, description="With attention; none: the mean of all")
+
+
+class Piece(Strict):
+    """A word and its score, or what stands between two words (without a score)."""
+
+    text: str
+    score: float | None
+
+
+class ExplainResponse(Strict):
+    model: str
+    label: str
+    probability: float
+    method: str
+    target: str | None
+    pieces: list[Piece] = Field(description="The text in order; empty for pictures")
+    special: list[Piece] = Field(description="[CLS], [SEP] and the like, which stand nowhere in the text")
+    scores: list[list[float]] = Field(description="Rows and columns of patches; empty for texts")
+    image: str | None = Field(description="data: URL of the picture as the model saw it")
+    error: float | None = Field(description="Integrated gradients: relative error of the sum")
+    settings: dict[str, Any]
+
+
+class Model(Strict):
+    name: str
+    kind: Literal["text", "image"]
+    labels: list[str]
+    max_length: int | None = Field(description="Tokens that are read of a text")
+    size: list[int] | None = Field(description="Height and width that pictures are brought to")
+    precision: Literal["fp32", "bf16"]
+    calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
+    temperature: float
+    threshold: float | None = Field(description="Of the second of two labels; none: the most probable")
+    layers: int | None
+    heads: int | None
+    methods: list[str]
+
+
+class ModelsResponse(Strict):
+    models: list[Model]
+
+
+class StateResponse(Strict):
+    state: str
+
+
+class ErrorBody(Strict):
+    what: str
+    where: str | None
+    fix: str | None
+
+
+class ErrorResponse(Strict):
+    error: ErrorBody

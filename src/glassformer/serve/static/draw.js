@@ -1,0 +1,127 @@
+// Answers and explanations as elements. Text from anywhere becomes textContent, never markup.
+
+const LEVELS = 10;
+const SVG = "http://www.w3.org/2000/svg";
+const MOST_BARS = 10;
+
+export function element(tag, className = "", text = "") {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
+export const percent = (share) => `${(100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 2 : 1)} %`;
+
+export function figure(value) {
+  const text = Math.abs(value) < 1e-3 && value !== 0 ? value.toExponential(1) : value.toFixed(3);
+  return text.replace("-", "\u2212");
+}
+
+export function drawAnswer(panel, prediction, model) {
+  const find = (name) => panel.querySelector(name);
+  find(".answer").hidden = !prediction;
+  find(".bars").replaceChildren();
+  find(".sure").textContent = "";
+  if (!prediction) return;
+  find(".label").textContent = prediction.label;
+  find(".figure").textContent = percent(prediction.probability);
+  const notes = [model.calibrated
+    ? `Calibrated on held-out data (temperature ${model.temperature.toFixed(2)}).`
+    : "Not calibrated: the figure may be surer than the model is right."];
+  if (model.threshold !== null) notes.push(`${model.labels[1]} from ${percent(model.threshold)} on.`);
+  if (prediction.truncated) notes.push(`Only the first ${model.max_length} tokens were read.`);
+  find(".sure").textContent = notes.join(" ");
+  const order = Object.entries(prediction.probabilities).sort((a, b) => b[1] - a[1]);
+  find(".bars").replaceChildren(...order.slice(0, MOST_BARS).map(([label, share]) => {
+    const line = element("li");
+    const track = element("span", "track");
+    const bar = track.appendChild(element("span"));
+    bar.style.width = `${100 * share}%`;
+    const name = element("span", "what", label);
+    name.title = label;
+    line.append(name, track, element("span", "n", percent(share)));
+    return line;
+  }));
+}
+
+function shade(value, most) {
+  return `${value >= 0 ? "h" : "n"}${Math.round((LEVELS * Math.abs(value)) / Math.max(most, 1e-12))}`;
+}
+
+export function drawExplanation(panel, e) {
+  const words = panel.querySelector(".words");
+  const patches = panel.querySelector(".patches");
+  const rows = e.image ? drawPatches(patches, e) : drawWords(words, e);
+  words.hidden = Boolean(e.image);
+  patches.hidden = !e.image;
+  const scores = rows.map((row) => row[1]);
+  const about = e.target === null ? "where it looked" : `for \u201c${e.target}\u201d`;
+  let caption = `${e.method.replaceAll("_", " ")} ${about}: scores from ${figure(Math.min(...scores))} to ${figure(Math.max(...scores))}`;
+  if (e.error !== null) caption += `, relative error of the sum ${e.error.toExponential(1)}`;
+  say(panel, caption, false);
+  const figures = panel.querySelector(".figures");
+  figures.hidden = false;
+  const order = [...rows].sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 200);
+  figures.querySelector("tbody").replaceChildren(...order.map(([name, value]) => {
+    const line = element("tr");
+    const head = line.appendChild(element("th", "", name));
+    head.scope = "row";
+    line.append(element("td", "n", figure(value)));
+    return line;
+  }));
+}
+
+function drawWords(place, e) {
+  const scored = [...e.special, ...e.pieces].filter((piece) => piece.score !== null);
+  const most = Math.max(...scored.map((piece) => Math.abs(piece.score)));
+  const spans = e.pieces.map((piece) => {
+    if (piece.score === null) return document.createTextNode(piece.text);
+    const span = element("span", `w ${shade(piece.score, most)}`, piece.text);
+    span.title = figure(piece.score);
+    return span;
+  });
+  const special = e.special.map((piece) => {
+    const span = element("span", `w special ${shade(piece.score, most)}`, piece.text);
+    span.title = figure(piece.score);
+    return span;
+  });
+  place.replaceChildren(...special.slice(0, 1), ...spans, ...special.slice(1));
+  return scored.map((piece) => [piece.text, piece.score]);
+}
+
+function drawPatches(place, e) {
+  const [rows, columns] = [e.scores.length, e.scores[0].length];
+  const most = Math.max(...e.scores.flat().map(Math.abs));
+  const svg = document.createElementNS(SVG, "svg");
+  const put = (name, attributes) => {
+    const made = svg.appendChild(document.createElementNS(SVG, name));
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  };
+  svg.setAttribute("viewBox", `0 0 ${columns} ${rows}`);
+  svg.setAttribute("class", "picture");
+  svg.setAttribute("role", "img");
+  svg.setAttribute("aria-label", "The picture as the model saw it, patches marked by their scores");
+  put("image", { href: e.image, width: columns, height: rows, preserveAspectRatio: "none" });
+  const named = [];
+  e.scores.forEach((line, i) => line.forEach((score, j) => {
+    const cell = put("rect", { x: j, y: i, width: 1, height: 1, class: `w ${shade(score, most)}` });
+    const name = `row ${i + 1}, column ${j + 1}`;
+    cell.appendChild(document.createElementNS(SVG, "title")).textContent = `${name}: ${figure(score)}`;
+    named.push([name, score]);
+  }));
+  place.replaceChildren(svg);
+  return named;
+}
+
+export function say(panel, text, wrong) {
+  const caption = panel.querySelector(".caption");
+  caption.textContent = text;
+  caption.classList.toggle("wrong", wrong);
+}
+
+export function drawNothing(panel, text = "", wrong = false) {
+  for (const name of [".words", ".patches", ".figures"]) panel.querySelector(name).hidden = true;
+  say(panel, text, wrong);
+}

@@ -1,0 +1,135 @@
+// A picture from a file, the clipboard, a drop or a drawing; as base64 of a file that the server reads.
+
+const DRAWN = 280; // pixels of the drawing area
+const LARGEST = 1024; // longer sides are scaled down here: no model reads more
+
+export class Pad {
+  constructor(root, changed) {
+    this.canvas = root.querySelector("canvas");
+    this.ink = this.canvas.getContext("2d", { willReadFrequently: true });
+    this.changed = changed;
+    this.size = [DRAWN, DRAWN];
+    this.picture = false; // whether a picture lies there, not a drawing
+    const drop = root.querySelector(".drop");
+    root.querySelector("input[type=file]").addEventListener("change", (event) => {
+      this.take(event.target.files[0]);
+      event.target.value = "";
+    });
+    root.querySelector(".clear").addEventListener("click", () => { this.empty(); this.changed(""); });
+    for (const name of ["dragover", "dragenter"]) {
+      drop.addEventListener(name, (event) => { event.preventDefault(); drop.classList.add("over"); });
+    }
+    drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+    drop.addEventListener("drop", (event) => {
+      event.preventDefault();
+      drop.classList.remove("over");
+      this.take(event.dataTransfer.files[0]);
+    });
+    root.addEventListener("paste", (event) => this.take(event.clipboardData.files[0]));
+    this.listen();
+    this.empty();
+  }
+
+  listen() {
+    let last = null;
+    const at = (event) => {
+      const box = this.canvas.getBoundingClientRect();
+      return [(event.clientX - box.left) * (this.canvas.width / box.width), (event.clientY - box.top) * (this.canvas.height / box.height)];
+    };
+    this.canvas.addEventListener("pointerdown", (event) => {
+      if (this.picture) this.empty();
+      this.canvas.setPointerCapture(event.pointerId);
+      last = at(event);
+      this.line(last, last);
+    });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (!last) return;
+      const next = at(event);
+      this.line(last, next);
+      last = next;
+    });
+    for (const name of ["pointerup", "pointercancel"]) {
+      this.canvas.addEventListener(name, () => {
+        if (last) this.changed(this.content());
+        last = null;
+      });
+    }
+  }
+
+  line([x1, y1], [x2, y2]) {
+    Object.assign(this.ink, { strokeStyle: "#fff", lineWidth: DRAWN / 9, lineCap: "round" });
+    this.ink.beginPath();
+    this.ink.moveTo(x1, y1);
+    this.ink.lineTo(x2, y2);
+    this.ink.stroke();
+  }
+
+  empty() {
+    this.picture = false;
+    Object.assign(this.canvas, { width: DRAWN, height: DRAWN });
+    this.ink.fillStyle = "#000";
+    this.ink.fillRect(0, 0, DRAWN, DRAWN);
+  }
+
+  // A drawn character, as handwriting would stand there.
+  letter(character) {
+    this.empty();
+    const style = (size) => Object.assign(this.ink, { fillStyle: "#fff", font: `${size}px sans-serif`, textAlign: "center", textBaseline: "alphabetic" });
+    style(DRAWN);
+    const tall = this.ink.measureText(character);
+    style((0.96 * DRAWN * DRAWN) / Math.max(tall.actualBoundingBoxAscent + tall.actualBoundingBoxDescent, tall.width));
+    const box = this.ink.measureText(character);
+    const middle = (box.actualBoundingBoxAscent - box.actualBoundingBoxDescent) / 2;
+    this.ink.fillText(character, DRAWN / 2, DRAWN / 2 + middle);
+    return this.content();
+  }
+
+  // Small enough for a link: a model that reads 8 pixels gets 32.
+  content() {
+    const most = Math.min(LARGEST, Math.max(32, 2 * Math.max(...this.size)));
+    const scale = Math.min(1, most / Math.max(this.canvas.width, this.canvas.height));
+    const small = document.createElement("canvas");
+    small.width = Math.max(1, Math.round(this.canvas.width * scale));
+    small.height = Math.max(1, Math.round(this.canvas.height * scale));
+    const ink = small.getContext("2d");
+    ink.imageSmoothingQuality = "high";
+    ink.drawImage(this.canvas, 0, 0, small.width, small.height);
+    return small.toDataURL("image/png").split(",")[1];
+  }
+
+  async take(file) {
+    if (!file) return;
+    let content = "";
+    try {
+      const image = await createImageBitmap(file);
+      this.put(image);
+      content = this.content();
+    } catch { // the browser cannot read it; perhaps the server can
+      const bytes = new Uint8Array(await file.arrayBuffer());
+      for (let i = 0; i < bytes.length; i += 4096) content += String.fromCharCode(...bytes.subarray(i, i + 4096));
+      content = btoa(content);
+    }
+    this.changed(content);
+  }
+
+  put(image) {
+    const scale = Math.min(1, LARGEST / Math.max(image.width, image.height));
+    this.picture = true;
+    Object.assign(this.canvas, { width: Math.max(1, image.width * scale), height: Math.max(1, image.height * scale) });
+    this.ink.fillStyle = "#fff"; // shows through transparent pixels, as in the model's own reading
+    this.ink.fillRect(0, 0, this.canvas.width, this.canvas.height);
+    this.ink.drawImage(image, 0, 0, this.canvas.width, this.canvas.height);
+  }
+
+  // What a link or an example says.
+  show(content, size) {
+    this.size = size;
+    if (!content) {
+      this.empty();
+      return;
+    }
+    const image = new Image();
+    image.addEventListener("load", () => this.put(image));
+    image.src = `data:image/png;base64,${content}`;
+  }
+}

@@ -1,0 +1,247 @@
+// The page: what is asked, of which model, and how the answer is looked at. All of it stands in the URL's fragment.
+
+import { drawAnswer, drawExplanation, drawNothing, element } from "./draw.js";
+import { Pad } from "./pad.js";
+
+const byId = (id) => document.getElementById(id);
+const WAIT = 350; // milliseconds after the last key
+const LONGEST_LINK = 8000; // characters of one input in a link
+const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"];
+const EXAMPLES = [
+  "A compelling story, mediocre acting.",
+  "I laughed twice, and both times at the posters in the lobby.",
+  "Not bad at all: slow to start, then quietly devastating.",
+  "Two hours of my life that I would like to have back.",
+];
+const ABOUT = {
+  attention: "How much of each part the head\u2019s rows read in one layer. It shows where information was read, not why the answer is what it is.",
+  rollout: "Attention followed through all layers. It shows where information could have come from, not why the answer is what it is.",
+  gradient_x_input: "The first-order part of what each part gives to the logit of the label explained.",
+  integrated_gradients: "What each part gives to the logit, against an input of masks; the scores add up to the difference of the two logits.",
+  attention_gradient: "Attention followed through all layers, where it raises the logit of the label explained.",
+  occlusion: "How far the logit of the label explained falls when the part is hidden.",
+};
+
+let models = [];
+let key = "";
+let copying = 0;
+const state = { model: "", method: "attention_gradient", layer: "-1", head: "", target: "", compare: false };
+const inputs = ["", ""]; // texts, or pictures as base64
+const panels = [];
+
+const modelNow = () => models.find((m) => m.name === state.model);
+
+// --- asking ---------------------------------------------------------------------------------------
+
+async function ask(path, body, signal) {
+  const headers = { ...(key && { Authorization: `Bearer ${key}` }), ...(body && { "Content-Type": "application/json" }) };
+  const response = await fetch(path, { method: body ? "POST" : "GET", headers, signal, body: body && JSON.stringify(body) });
+  const answer = await response.json().catch(() => ({}));
+  if (response.ok) return answer;
+  if (response.status === 401) byId("entry").hidden = false;
+  const { what = `status ${response.status}`, where, fix } = answer.error || {};
+  throw new Error(`${where ? `${where}: ` : ""}${what}${fix ? `. ${fix}` : ""}`);
+}
+
+class Panel {
+  constructor(number) {
+    this.number = number;
+    this.root = byId("panel").content.cloneNode(true).firstElementChild;
+    this.text = this.root.querySelector("textarea");
+    this.text.addEventListener("input", () => this.changed(this.text.value, WAIT));
+    this.text.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.changed(this.text.value, 0);
+    });
+    this.pad = new Pad(this.root, (content) => this.changed(content, WAIT / 2));
+    this.timer = 0;
+    this.asked = new AbortController();
+  }
+
+  // A new input: answered after a pause, so that not every key is a request.
+  changed(content, wait) {
+    inputs[this.number] = content;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => { remember(); this.run(); }, wait);
+  }
+
+  show(content) {
+    inputs[this.number] = content;
+    if (modelNow().kind === "text") this.text.value = content;
+    else this.pad.show(content, modelNow().size);
+  }
+
+  dress() {
+    const { kind, labels } = modelNow();
+    const text = kind === "text";
+    this.root.querySelector(".as-text").hidden = !text;
+    this.root.querySelector(".as-image").hidden = text;
+    this.root.querySelector(".name").textContent = state.compare ? `Input ${"AB"[this.number]}` : "";
+    const drawn = labels.filter((label) => [...label].length === 1).slice(0, 10);
+    const examples = text ? EXAMPLES : drawn;
+    this.root.querySelector(".examples").replaceChildren(...examples.map((example) => {
+      const button = element("button", "", example);
+      button.type = "button";
+      button.addEventListener("click", () => {
+        const content = text ? example : this.pad.letter(example);
+        this.show(content);
+        this.changed(content, 0);
+      });
+      return button;
+    }));
+  }
+
+  async run(explainOnly = false) {
+    this.asked.abort();
+    this.asked = new AbortController();
+    const { signal } = this.asked;
+    const [model, content] = [modelNow(), inputs[this.number]];
+    if (!content.trim()) {
+      drawAnswer(this.root, null, model);
+      drawNothing(this.root);
+      return;
+    }
+    const text = model.kind === "text";
+    const why = this.root.querySelector(".why");
+    try {
+      if (!explainOnly) {
+        const answer = await ask("/v1/predict", { model: model.name, [text ? "texts" : "images"]: [content] }, signal);
+        drawAnswer(this.root, answer.predictions[0], model);
+      }
+      message("");
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      drawAnswer(this.root, null, model);
+      drawNothing(this.root);
+      message(error.message, true);
+      return;
+    }
+    if (!model.methods.length) return;
+    why.setAttribute("aria-busy", "true");
+    try {
+      drawExplanation(this.root, await ask("/v1/explain", this.question(model, content), signal));
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      drawNothing(this.root, error.message, true);
+    }
+    why.removeAttribute("aria-busy");
+  }
+
+  question(model, content) {
+    const asked = { model: model.name, method: state.method, [model.kind]: content };
+    if (state.method === "attention") {
+      asked.layer = Number(state.layer);
+      if (state.head !== "") asked.head = Number(state.head);
+    }
+    if (TARGETED.includes(state.method) && state.target) asked.target = state.target;
+    return asked;
+  }
+}
+
+// --- the controls ---------------------------------------------------------------------------------
+
+function fill(id, options, value) {
+  byId(id).replaceChildren(...options.map(([v, name]) => new Option(name, v)));
+  byId(id).value = options.some(([v]) => v === value) ? value : options[0]?.[0] ?? "";
+  return byId(id).value;
+}
+
+function dress() {
+  const m = modelNow();
+  const numbers = (count, what) => Array.from({ length: count || 0 }, (_, i) => [String(i), `${what}${i + 1}`]);
+  fill("model", models.map(({ name }) => [name, name]), m.name);
+  state.method = fill("method", m.methods.map((name) => [name, name.replaceAll("_", " ")]), state.method);
+  state.layer = fill("layer", [["-1", "last"], ...numbers(m.layers, "")], state.layer);
+  state.head = fill("head", [["", "mean of all"], ...numbers(m.heads, "")], state.head);
+  state.target = fill("target", [["", "predicted"], ...m.labels.map((label) => [label, label])], state.target);
+  for (const id of ["layer", "head"]) byId(id).disabled = state.method !== "attention";
+  byId("target").disabled = !TARGETED.includes(state.method);
+  byId("compare").setAttribute("aria-pressed", String(state.compare));
+  byId("about").textContent = ABOUT[state.method] || "";
+  const shown = state.compare ? panels : panels.slice(0, 1);
+  panels.forEach((panel) => panel.dress());
+  byId("panels").replaceChildren(...shown.map((panel) => panel.root));
+  return shown;
+}
+
+function changeModel(name) {
+  const before = modelNow();
+  state.model = name;
+  state.target = "";
+  if (before.kind !== modelNow().kind) inputs.fill("");
+  start();
+}
+
+function start() {
+  const shown = dress();
+  panels.forEach((panel, i) => panel.show(inputs[i]));
+  remember();
+  shown.forEach((panel) => panel.run());
+}
+
+function message(text, wrong = false) {
+  byId("message").textContent = text;
+  byId("message").classList.toggle("wrong", wrong);
+}
+
+// --- the link -------------------------------------------------------------------------------------
+
+function remember() {
+  const link = new URLSearchParams();
+  for (const [name, value] of Object.entries(state)) if (value) link.set(name, value === true ? "1" : value);
+  inputs.forEach((content, i) => {
+    if (content && content.length <= LONGEST_LINK) link.set("ab"[i], content);
+  });
+  history.replaceState(null, "", `#${link}`);
+}
+
+function recall() {
+  const link = new URLSearchParams(location.hash.slice(1));
+  for (const name of ["model", "method", "layer", "head", "target"]) state[name] = link.get(name) ?? state[name];
+  state.compare = link.get("compare") === "1";
+  if (!modelNow()) state.model = models[0].name;
+  ["a", "b"].forEach((name, i) => { inputs[i] = (link.get(name) ?? "").slice(0, LONGEST_LINK); });
+}
+
+async function copyLink() {
+  const missing = inputs.some((content) => content.length > LONGEST_LINK);
+  try {
+    await navigator.clipboard.writeText(location.href);
+    message(missing ? "Copied; an input is too long for a link and is not in it." : "Copied.");
+  } catch {
+    message("The browser does not let the page copy: take the link from the address bar.");
+  }
+  clearTimeout(copying);
+  copying = setTimeout(() => message(""), 4000);
+}
+
+// --- begin ----------------------------------------------------------------------------------------
+
+async function begin() {
+  try {
+    models = (await ask("/v1/models")).models;
+  } catch (error) {
+    message(error.message, true);
+    return;
+  }
+  byId("entry").hidden = true;
+  message("");
+  recall();
+  if (!panels.length) panels.push(new Panel(0), new Panel(1));
+  start();
+}
+
+for (const id of ["method", "layer", "head", "target"]) {
+  byId(id).addEventListener("change", () => {
+    state[id] = byId(id).value;
+    const shown = dress();
+    remember();
+    shown.forEach((panel) => panel.run(true));
+  });
+}
+byId("model").addEventListener("change", () => changeModel(byId("model").value));
+byId("compare").addEventListener("click", () => { state.compare = !state.compare; start(); });
+byId("share").addEventListener("click", copyLink);
+byId("controls").addEventListener("submit", (event) => event.preventDefault());
+byId("entry").addEventListener("submit", (event) => { event.preventDefault(); key = byId("key").value; begin(); });
+window.addEventListener("hashchange", () => { recall(); start(); });
+begin();

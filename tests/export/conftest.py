@@ -1,0 +1,56 @@
+"""Tiny fitted classifiers of several builds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+
+TEXTS = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
+LABELS = ["good", "bad"] * 20
+TINY = dict(
+    d_model=14, num_heads=2, d_ff=22, num_layers=2, max_length=19, epochs=2, lr=1e-2, min_count=1, dropout=0.0,
+    precision="fp32", threads=1,
+)  # fmt: skip
+BUILDS: dict[str, dict[str, Any]] = {
+    "mean, pre-norm, sinusoidal": dict(model="encoder-mini", pooling="mean"),
+    "attention, learned, post-norm": dict(
+        model="encoder-base", pooling="attention", head="mlp", head_hidden=9
+    ),
+    "max, frozen narrow words": dict(
+        model="encoder-mini", pooling="max", vectors="word2vec", embedding_dim=5, freeze_vectors=True
+    ),
+    "no special tokens": dict(
+        model="encoder-small", add_special_tokens=False, pooling="first", clean="words"
+    ),
+}
+PICTURES = np.random.default_rng(0).integers(0, 256, (20, 13, 11, 3), np.uint8)
+PICTURE_BUILDS: dict[str, dict[str, Any]] = {
+    "class token": dict(),
+    "stem, mean, no class token": dict(stem=6, pooling="mean", class_token=False, positions="sinusoidal"),
+}
+
+
+def build(name: str) -> Any:
+    """The fitted classifier of that name."""
+    if name in BUILDS:
+        settings = dict(TINY) | BUILDS[name]
+        return gf.TextClassifier(**settings).fit(TEXTS, LABELS)
+    settings = dict(
+        image_size=12, patch_size=4, d_model=14, num_heads=2, d_ff=22, num_layers=2, epochs=2, lr=1e-2,
+        precision="fp32", threads=1,
+    ) | PICTURE_BUILDS[name]  # fmt: skip
+    return gf.ImageClassifier("vit-tiny", **settings).fit(PICTURES, ["a", "b"] * 10)
+
+
+@pytest.fixture(scope="package")
+def text_model() -> Any:
+    return build("mean, pre-norm, sinusoidal")
+
+
+@pytest.fixture(scope="package")
+def picture_model() -> Any:
+    return build("class token")

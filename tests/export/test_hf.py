@@ -1,0 +1,89 @@
+"""Hub folders: transformers gives the same logits, by its own class or through run.py."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import glassformer as gf
+from glassformer.errors import ConfigError
+from glassformer.export.hf_folder import export_hf
+from glassformer.export.samples import judge_in_fp32, samples_of
+from glassformer.models.bert import Bert, bert
+
+from .conftest import TEXTS
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def minilm(text_model, tmp_path: Path):
+    """A BERT of the Hub's layout under a fitted classifier's tokenizer; ``pooling`` decides what opens it."""
+
+    def make(**options):
+        clf = gf.TextClassifier("encoder-mini", max_length=19, precision="fp32", threads=1)
+        for name in ("classes_", "tokenizer_", "truncated_"):
+            setattr(clf, name, getattr(text_model, name))
+        torch.manual_seed(0)
+        size = clf.tokenizer_.get_vocab_size()
+        config = bert(size, 14, 2, 2, 22, 19, 0.0, head="classification", init_std=0.5, **options)
+        clf.model_, clf.temperature_, clf.threshold_ = Bert(config).eval(), 1.0, None
+        return clf
+
+    return make
+
+
+def test_the_hubs_own_class(minilm, tmp_path: Path):
+    clf = minilm()
+    found = export_hf(clf, tmp_path / "hf", TEXTS)
+    assert found == {
+        "opens_as": "BertForSequenceClassification", "whole": True, "inputs": 40, "largest_difference": 0.0,
+        "clean": "none",
+    }  # fmt: skip
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        logits = model(batch["input_ids"], batch["attention_mask"]).logits.numpy()
+    np.testing.assert_allclose(logits, judge_in_fp32(clf, TEXTS), atol=1e-5)
+    assert not (tmp_path / "hf" / "glassformer.json").exists()
+    assert model.config.id2label == {0: "bad", 1: "good"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(pooling="mean"),
+        dict(pooling="max", head_type="mlp", head_hidden=5),
+        dict(pooling="attention"),
+        dict(pooling="first"),
+        dict(head_type="mlp"),
+    ],
+)
+def test_the_script_adds_what_is_ours(minilm, tmp_path: Path, options):
+    clf = minilm(**options)
+    assert export_hf(clf, tmp_path / "hf", TEXTS)["whole"] is False
+    script = runpy.run_path(str(tmp_path / "hf" / "run.py"))
+    np.testing.assert_allclose(script["logits"](TEXTS).numpy(), judge_in_fp32(clf, TEXTS), atol=1e-5)
+
+
+def test_pictures(picture_model, tmp_path: Path):
+    assert export_hf(picture_model, tmp_path / "hf", samples_of(picture_model, "", 5)[0])["whole"]
+    picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (12, 12, 3), np.uint8))
+    model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "hf").eval()
+    pixels = picture_model.transform_.normalise(
+        torch.from_numpy(picture_model.transform_.picture(picture))[None]
+    )
+    with torch.inference_mode():
+        np.testing.assert_allclose(model(pixels).logits, judge_in_fp32(picture_model, [picture]), atol=1e-5)
+
+
+def test_what_the_hub_cannot_hold_is_refused(text_model, tmp_path: Path):
+    with pytest.raises(ConfigError, match="Use --to onnx"):
+        export_hf(text_model, tmp_path / "hf", TEXTS)
+    assert list(tmp_path.iterdir()) == []

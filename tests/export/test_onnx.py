@@ -1,0 +1,131 @@
+"""ONNX folders: they agree with the model, run without us, and are refused where they do not agree."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import glassformer as gf
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.export import onnx_folder
+from glassformer.export.padded import PaddedPictures, PaddedText
+from glassformer.export.samples import judge_in_fp32, samples_of
+
+from .conftest import BUILDS, LABELS, PICTURE_BUILDS, PICTURES, TEXTS, TINY, build
+
+
+@pytest.fixture(scope="module")
+def folder(text_model, tmp_path_factory) -> Path:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    text_model.temperature_, text_model.threshold_ = 1.7, 0.4
+    path = tmp_path_factory.mktemp("onnx") / "folder"
+    samples, _ = samples_of(text_model, "nowhere", 30)
+    checked = onnx_folder.export_onnx(text_model, path, samples + TEXTS, labels=None, int8=True)
+    assert checked["inputs"] == 70
+    assert checked["largest_difference"] <= 1e-4
+    assert checked["int8"]["largest_difference"] > checked["largest_difference"]
+    return path
+
+
+@pytest.mark.parametrize("name", [*BUILDS, *PICTURE_BUILDS])
+def test_padded_is_packed(name: str, tmp_path: Path):
+    clf = build(name)
+    clf.temperature_ = 0.6
+    if clf.NOUN == "pictures":
+        padded = PaddedPictures(clf.model_, clf.transform_.mean, clf.transform_.std, 0.6)
+        given = [torch.from_numpy(np.stack([clf.transform_.picture(x) for x in PICTURES]))]
+        expected = judge_in_fp32(clf, PICTURES)
+    else:
+        texts = [" ".join(TEXTS[: 1 + i % 4])[: 7 + 11 * i] for i in range(20)]
+        table = clf._encode(texts)
+        ids = torch.zeros(20, 25, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for i in range(20):
+            at = slice(25 - len(table[i]), 25) if i % 2 else slice(0, len(table[i]))  # padding on either side
+            ids[i, at], mask[i, at] = torch.from_numpy(table[i].astype(np.int64)), 1
+        padded, given = PaddedText(clf.model_, 19, 0.6), [ids, mask]
+        expected = judge_in_fp32(clf, texts)
+    with torch.inference_mode():
+        logits, shares = padded(*given)
+    torch.testing.assert_close(logits, torch.from_numpy(expected), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(shares, (torch.from_numpy(expected) / 0.6).softmax(1), atol=1e-5, rtol=1e-5)
+
+
+def test_the_folder_runs_without_us(folder: Path, text_model):
+    texts = ["a warm film", "dull dull dull", "a film of many numbers and words that it has never seen " * 4]
+    code = (
+        "import sys, runpy; sys.modules['glassformer'] = sys.modules['torch'] = None; "
+        f"sys.argv = ['run.py', *{texts!r}]; runpy.run_path({str(folder / 'run.py')!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown = [line.split("\t") for line in done.stdout.splitlines()]
+    shares = text_model.predict_proba(texts)
+    assert [label for label, _ in shown] == text_model.decide(shares).tolist()
+    places = [text_model.classes_.tolist().index(label) for label, _ in shown]
+    assert [float(p) for _, p in shown] == pytest.approx(shares[range(3), places], abs=2e-4)
+    assert len((folder / "run.py").read_text(encoding="utf-8").splitlines()) <= 42
+    about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+    assert about["opset"] == 18
+    assert about["threshold"] == 0.4
+
+
+def test_pictures_run_without_us(picture_model, tmp_path: Path):
+    pytest.importorskip("onnxscript")
+    samples, _ = samples_of(picture_model, tmp_path, 12)
+    checked = onnx_folder.export_onnx(picture_model, tmp_path / "onnx", samples)
+    assert checked["largest_difference"] <= 1e-4
+    files = []
+    for i, picture in enumerate(samples[:3]):
+        files.append(str(tmp_path / f"{i}.png"))
+        Image.fromarray(picture).save(files[-1])
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "onnx" / "run.py"), *files],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == picture_model.predict(files).tolist()
+
+
+def test_a_graph_that_differs_is_refused(text_model, tmp_path: Path, monkeypatch):
+    pytest.importorskip("onnxscript")
+    real = onnx_folder.draw_graph
+
+    def wrong(module, *args):
+        with torch.no_grad():
+            module.model.head.out.bias += 3e-4
+            real(module, *args)
+            module.model.head.out.bias -= 3e-4
+
+    monkeypatch.setattr(onnx_folder, "draw_graph", wrong)
+    with pytest.raises(GlassformerError, match="does not agree"):
+        onnx_folder.export_onnx(text_model, tmp_path / "onnx", TEXTS)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_models_are_refused(tmp_path: Path):
+    clf = gf.TextClassifier("textcnn", max_length=19, epochs=1, min_count=1, threads=1).fit(TEXTS, LABELS)
+    with pytest.raises(ConfigError, match="without attention"):
+        PaddedText(clf.model_, 19)
+
+
+def test_samples_are_the_runs_own(text_model, tmp_path: Path):
+    from glassformer.evaluate.predictions import write_predictions
+
+    write_predictions(
+        tmp_path / "predictions.csv", TEXTS, np.full((40, 2), 0.5), ["bad", "good"], labels=LABELS
+    )
+    texts, labels = samples_of(text_model, tmp_path, 10)
+    assert [LABELS[TEXTS.index(text)] for text in texts] == labels
+    more, none = samples_of(text_model, tmp_path, 50)
+    assert none is None
+    assert len(more) == 50
+    assert TINY["max_length"] < max(len(text_model._encode([t])[0]) for t in texts) or len(set(more)) > 40

@@ -1,0 +1,127 @@
+"""A real server over tiny models, on a port of this process; its classifiers are at hand for comparison."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import glassformer as gf
+
+pytest.importorskip("fastapi")
+uvicorn = pytest.importorskip("uvicorn")
+pytest.importorskip("httptools")
+pytest.importorskip("prometheus_client")
+
+TEXTS = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
+PICTURES = np.random.default_rng(0).integers(0, 256, (20, 12, 12, 3), np.uint8)
+
+
+class Answer(NamedTuple):
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+
+class Running:
+    """A server that runs in a thread."""
+
+    def __init__(self, models: list[Any], limits: Any, **options: Any):
+        from glassformer.serve.app import create_app
+        from glassformer.serve.sockets import bounded_protocol
+
+        self.app = create_app(models, limits, **options)
+        config = uvicorn.Config(
+            self.app, "127.0.0.1", 0, http=bounded_protocol(limits), ws="none", lifespan="on", log_level=50
+        )
+        self.socket = config.bind_socket()
+        self.port = self.socket.getsockname()[1]
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]}, daemon=True)
+        self.thread.start()
+        end = time.monotonic() + 20
+        while not self.server.started:
+            assert time.monotonic() < end
+            assert self.thread.is_alive()
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+        self.socket.close()
+
+    def ask(self, path: str, body: Any = None, method: str | None = None, **headers: str) -> Answer:
+        """One request on a connection of its own; ``body``: bytes, or anything as JSON."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            if body is not None and not isinstance(body, bytes):
+                body = json.dumps(body).encode()
+            sent = {"content-type": "application/json"} if body is not None else {}
+            connection.request(
+                method or ("GET" if body is None else "POST"), path, body,
+                sent | {k.replace("_", "-"): v for k, v in headers.items()},
+            )  # fmt: skip
+            response = connection.getresponse()
+            content, kind = response.read(), response.headers.get("content-type", "")
+            found = json.loads(content) if kind == "application/json" else content
+            return Answer(response.status, found, {k.lower(): v for k, v in response.headers.items()})
+        finally:
+            connection.close()
+
+
+def png(picture: Any) -> str:
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    return base64.b64encode(file.getvalue()).decode()
+
+
+@pytest.fixture(scope="package")
+def classifiers() -> list[Any]:
+    common = dict(
+        d_model=14, num_heads=2, d_ff=22, num_layers=2, epochs=2, lr=1e-2, precision="fp32", threads=1
+    )
+    texts = gf.TextClassifier("encoder-mini", max_length=19, min_count=1, dropout=0.0, **common)
+    texts.fit(TEXTS, ["good", "bad"] * 20)
+    texts.temperature_ = 1.5
+    windows = gf.TextClassifier(
+        "encoder-mini", max_length=9, min_count=1, dropout=0.0, long_texts="mean", **common
+    )
+    windows.fit(TEXTS, [0, 1] * 20)
+    pictures = gf.ImageClassifier("vit-tiny", image_size=12, patch_size=4, **common)
+    pictures.fit(PICTURES, ["<b>x</b>", "y"] * 10)
+    return [texts, windows, pictures]
+
+
+@pytest.fixture(scope="package")
+def serve(classifiers) -> Any:
+    """``serve(queue_tokens=9)``: a running server with these limits; stopped by the caller."""
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.models import Served
+
+    def make(key: str | None = None, hosts: tuple[str, ...] = (), **limits: Any) -> Running:
+        bounds = Limits(**limits)
+        names = ("films", "windows", "pictures")
+        served = [
+            (Served(name, clf, bounds, threads=1, precision="fp32"), name == "films")
+            for name, clf in zip(names, classifiers, strict=True)
+        ]
+        return Running(served, bounds, key=key, hosts=hosts)
+
+    return make
+
+
+@pytest.fixture(scope="package")
+def server(serve) -> Iterator[Running]:
+    running = serve(body_seconds=1.0)
+    yield running
+    running.stop()

@@ -1,0 +1,147 @@
+"""The routes: answers are those of the classifier itself, whatever shares their batch."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from .conftest import PICTURES, TEXTS, Running, png
+
+
+def shares(answer) -> list[list[float]]:
+    assert answer.status == 200, answer
+    return [list(p["probabilities"].values()) for p in answer.body["predictions"]]
+
+
+def test_texts(server: Running, classifiers):
+    texts = [*TEXTS[:5], "a dull film " * 30]
+    answer = server.ask("/v1/predict", {"texts": texts})
+    np.testing.assert_allclose(shares(answer), classifiers[0].predict_proba(texts), atol=1e-5)
+    first, *_, last = answer.body["predictions"]
+    assert first["label"] == classifiers[0].predict(texts[:1])[0]
+    assert first["probability"] == max(first["probabilities"].values())
+    assert (first["truncated"], last["truncated"]) == (False, True)
+    assert answer.body["model"] == "films"
+
+
+def test_long_texts_in_windows(server: Running, classifiers):
+    texts = ["a dull film , a warm and wise film " * 9, "a film"]
+    answer = server.ask("/v1/predict", {"texts": texts, "model": "windows"})
+    np.testing.assert_allclose(shares(answer), classifiers[1].predict_proba(texts), atol=1e-5)
+    assert answer.body["predictions"][0]["label"] == str(classifiers[1].predict(texts[:1])[0])
+
+
+def test_pictures(server: Running, classifiers):
+    answer = server.ask("/v1/predict", {"images": [png(picture) for picture in PICTURES[:3]]})
+    np.testing.assert_allclose(shares(answer), classifiers[2].predict_proba(PICTURES[:3]), atol=1e-5)
+
+
+def test_many_clients_of_many_lengths_get_their_own_answers(server: Running, classifiers):
+    rng = np.random.default_rng(0)
+    asked = [
+        [
+            " ".join(rng.permutation(TEXTS[i].split() * int(rng.integers(1, 4))))
+            for i in rng.integers(0, 40, n)
+        ]
+        for n in rng.integers(1, 6, 48)
+    ]
+    with ThreadPoolExecutor(16) as clients:
+        answers = list(clients.map(lambda texts: server.ask("/v1/predict", {"texts": texts}), asked))
+    for texts, answer in zip(asked, answers, strict=True):
+        np.testing.assert_allclose(shares(answer), classifiers[0].predict_proba(texts), atol=1e-5)
+    batches = server.app.state.server.metrics.batch.labels("films")._sum.get()
+    assert batches > 0
+
+
+def test_explanations(server: Running, classifiers):
+    text = "a dull film , unlikely"
+    answer = server.ask("/v1/explain", {"text": text, "method": "occlusion", "target": "bad"})
+    assert answer.status == 200, answer
+    expected = classifiers[0].explain(text, method="occlusion", target="bad")
+    assert "".join(piece["text"] for piece in answer.body["pieces"]) == expected.text
+    scored = [(p["text"], p["score"]) for p in answer.body["pieces"] if p["score"] is not None]
+    assert scored == [(w, pytest.approx(s, abs=1e-5)) for w, s in expected.words()]
+    assert answer.body["target"] == "bad"
+    assert [p["text"] for p in answer.body["special"]] == ["[CLS]", "[SEP]"]
+    one = server.ask("/v1/explain", {"text": text, "method": "attention", "layer": 1, "head": 0})
+    assert one.body["settings"] == {"layer": 1, "head": 0}
+    picture = server.ask("/v1/explain", {"image": png(PICTURES[0]), "method": "gradient_x_input"})
+    assert np.shape(picture.body["scores"]) == (3, 3)
+    assert picture.body["image"].startswith("data:image/png;base64,")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "what"),
+    [
+        ("/v1/predict", {}, 422, "one of them"),
+        ("/v1/predict", {"texts": ["a"], "images": ["a"]}, 422, "one of them"),
+        ("/v1/predict", {"texts": []}, 422, "texts: List should have at least 1 item"),
+        ("/v1/predict", {"texts": ["fine", " "]}, 422, "texts[1]: the text is empty"),
+        ("/v1/predict", {"texts": ["fine", 7]}, 422, "texts[1]: Input should be a valid string"),
+        ("/v1/predict", {"texts": ["a\0b"]}, 422, "NUL"),
+        ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]"),
+        ("/v1/predict", {"texts": ["a"], "model": "none"}, 404, "no such model"),
+        ("/v1/predict", {"texts": ["a"], "model": "pictures"}, 422, "reads pictures"),
+        ("/v1/predict", {"texts": ["a"], "url": "http://x"}, 422, "url: Extra inputs"),
+        ("/v1/predict", {"images": ["***"]}, 422, "images[0]: not base64"),
+        ("/v1/predict", {"images": ["aGVsbG8="]}, 422, "images[0]: not a picture"),
+        ("/v1/predict", {"images": ["/etc/passwd"]}, 422, "images[0]"),
+        ("/v1/predict", {"texts": ["a"] * 65}, 413, "65 inputs"),
+        ("/v1/predict", {"texts": ["a" * 100_001]}, 413, "texts[0]: 100,001 characters"),
+        ("/v1/predict", b"[" * 100_000, 400, "body"),
+        ("/v1/predict", b'{"texts": NaN}', 422, "texts"),
+        ("/v1/predict", b'"\xff"', 400, "body"),
+        ("/v1/predict", b"{", 422, "JSON"),
+        ("/v1/explain", {"text": "a", "method": "magic"}, 422, "method"),
+        ("/v1/explain", {"text": "a", "method": "rollout", "target": "bad"}, 422, "has no target"),
+        ("/v1/explain", {"text": "a", "method": "attention", "layer": 7}, 422, "no layer 7"),
+        ("/v1/explain", {"text": "a", "layer": 1}, 422, "no option 'layer'"),
+        ("/v1/explain", {"text": "a", "method": "occlusion", "target": "x"}, 422, "no label 'x'"),
+        ("/nowhere", None, 404, "Not Found"),
+        ("/static/../app.py", None, 404, "Not Found"),
+        ("/static/%2e%2e/app.py", None, 404, "Not Found"),
+        ("/v1/predict", None, 405, "Method Not Allowed"),
+        ("/docs", None, 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_answered_says_why(server: Running, path, body, status, what):
+    answer = server.ask(path, body)
+    assert answer.status == status, answer
+    error = answer.body["error"]
+    assert what in f"{error['where']}: {error['what']}"
+
+
+def test_probes_models_metrics_and_description(server: Running):
+    assert server.ask("/health").body == {"state": "alive"}
+    assert server.ask("/ready").body == {"state": "ready"}
+    films, windows, pictures = server.ask("/v1/models").body["models"]
+    assert (films["kind"], films["labels"], films["calibrated"]) == ("text", ["bad", "good"], True)
+    assert (films["layers"], films["heads"], films["max_length"]) == (2, 2, 19)
+    assert windows["labels"] == ["0", "1"]
+    assert pictures["size"] == [12, 12]
+    before = server.ask("/metrics").body.decode()
+    server.ask("/nowhere-" + "x" * 50)
+    text = server.ask("/metrics").body.decode()
+    assert 'glassformer_requests_total{route="other",status="404"}' in text
+    assert "nowhere-" not in text
+    assert len(text.splitlines()) - len(before.splitlines()) < 30
+    paths = server.ask("/openapi.json").body["paths"]
+    assert {"/v1/predict", "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"} <= paths.keys()
+    assert paths["/v1/predict"]["post"]["responses"].keys() >= {"200", "413", "422", "429", "503"}
+
+
+def test_the_page_and_its_headers(server: Running):
+    page = server.ask("/")
+    assert b"<title>glassformer</title>" in page.body
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert b"http://" not in page.body.replace(b"http://www.w3.org", b"")
+    assert b"https://" not in page.body
+    for line in page.body.decode().split('"'):
+        if line.startswith("/static/"):
+            assert server.ask(line).status == 200, line
+    assert server.ask("/", method="HEAD").status == 200

@@ -1,0 +1,243 @@
+"""Bounds: of size, number, time and load; and that a hostile client takes nothing from the others."""
+
+from __future__ import annotations
+
+import base64
+import io
+import socket
+import threading
+import time
+import zlib
+
+import pytest
+
+from glassformer.errors import ConfigError
+from glassformer.serve.limits import Limits
+
+from .conftest import TEXTS, Running
+
+
+def raw(server: Running, *parts: bytes, pause: float = 0.0, wait: float = 10.0) -> bytes:
+    """What comes back for bytes on a bare connection until it is closed."""
+    found = b""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as line:
+        try:
+            for part in parts:
+                line.sendall(part)
+                time.sleep(pause)
+            while data := line.recv(65536):
+                found += data
+        except ConnectionError:  # cut
+            pass
+    return found
+
+
+def test_a_key(serve):
+    server = serve(key="s3cret")
+    try:
+        assert server.ask("/v1/models").status == 401
+        assert server.ask("/v1/predict", {"texts": ["a"]}, authorization="Bearer wrong").status == 401
+        assert server.ask("/metrics").status == 401
+        assert server.ask("/v1/models", authorization="Bearer s3cret").status == 200
+        assert server.ask("/v1/models", authorization="bearer s3cret").status == 200
+        assert server.ask("/v1/models", x_api_key="s3cret").status == 200
+        assert server.ask("/health").status == server.ask("/").status == 200
+    finally:
+        server.stop()
+
+
+def test_only_known_host_names(serve):
+    server = serve(hosts=("127.0.0.1", "[::1]", "films.example"))
+    try:
+        assert server.ask("/health").status == 200
+        assert server.ask("/health", host="films.example:80").status == 200
+        assert server.ask("/health", host="[::1]:9").status == 200
+        assert server.ask("/health", host="attacker.example").status == 400
+    finally:
+        server.stop()
+
+
+def test_bodies_have_bounds(serve):
+    server = serve(body_bytes=2000, body_seconds=1.0)
+    head = b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    try:
+        large = server.ask("/v1/predict", b" " * 2001)
+        assert large.status == 413
+        assert large.headers["connection"] == "close"
+        said = raw(server, head + b"Content-Length: 99999999999999999999\r\n\r\n")
+        assert b" 413 " in said.splitlines()[0] or b" 400 " in said.splitlines()[0]
+        chunk = b"400\r\n" + b" " * 1024 + b"\r\n"
+        assert (
+            b" 413 " in raw(server, head + b"Transfer-Encoding: chunked\r\n\r\n", chunk * 3).splitlines()[0]
+        )
+        slow = raw(server, head + b"Content-Length: 1000\r\n\r\n{", wait=5)
+        assert b" 408 " in slow.splitlines()[0]
+        assert server.ask("/v1/predict", {"texts": ["a film"]}).status == 200
+    finally:
+        server.stop()
+
+
+def test_idle_and_dripping_connections_are_cut(server: Running):
+    started = time.monotonic()
+    assert raw(server, wait=5) == b""  # nothing sent
+    assert raw(server, b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", wait=5) == b""  # headers that do not end
+    assert time.monotonic() - started < 6  # twice body_seconds, and no third connection's patience
+    drip = raw(server, *[b"G", b"E", b"T"] * 6, pause=0.1, wait=5)
+    assert drip == b"" or b" 400 " in drip.splitlines()[0]
+    assert server.ask("/health").status == 200
+
+
+def test_too_many_idle_connections_make_room(serve):
+    server = serve(connections=20, body_seconds=30.0)
+    lines = []
+    try:
+        for _ in range(60):
+            lines.append(socket.create_connection(("127.0.0.1", server.port)))
+        for _ in range(5):
+            assert server.ask("/health").status == 200
+        assert len(server.server.server_state.connections) <= 21
+    finally:
+        for line in lines:
+            line.close()
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x00" * 100, b"GET", b"GET /\xff\xfe HTTP/1.1\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\n", b"\x16\x03\x01"],
+)
+def test_what_is_no_http(server: Running, garbage: bytes):
+    said = raw(server, garbage + b"\r\n\r\n", wait=5)
+    assert said == b"" or b" 400 " in said.splitlines()[0] or b" 404 " in said.splitlines()[0]
+    assert server.ask("/health").status == 200
+
+
+def test_pictures_that_would_not_fit(server: Running):
+    def bomb(width: int, height: int) -> str:
+        head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x02\x00\x00\x00"
+        parts = [(b"IHDR", head), (b"IDAT", zlib.compress(b"\0" * 10_000)), (b"IEND", b"")]
+        file = io.BytesIO(b"\x89PNG\r\n\x1a\n")
+        file.seek(0, 2)
+        for kind, data in parts:
+            file.write(
+                len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+            )
+        return base64.b64encode(file.getvalue()).decode()
+
+    huge = server.ask("/v1/predict", {"images": [bomb(50_000, 50_000)]})
+    assert huge.status == 413 or huge.status == 422
+    assert server.ask("/v1/predict", {"images": [bomb(5000, 4000)]}).status == 413
+    cut = server.ask("/v1/predict", {"images": [bomb(100, 100)]})
+    assert cut.status == 422
+    assert "damaged" in cut.body["error"]["what"]
+
+
+def test_a_full_queue_is_said_at_once(serve, monkeypatch):
+    server = serve(queue_tokens=40)
+    batcher = server.app.state.server.batchers["films"]
+    real, going, entered = batcher.served.compute, threading.Event(), threading.Event()
+
+    def waits(items):
+        entered.set()
+        going.wait(20)
+        return real(items)
+
+    monkeypatch.setattr(batcher.served, "compute", waits)
+    answers = []
+    try:
+        clients = [
+            threading.Thread(target=lambda: answers.append(server.ask("/v1/predict", {"texts": TEXTS[:3]})))
+            for _ in range(8)
+        ]
+        clients[0].start()
+        assert entered.wait(10)
+        for client in clients[1:]:
+            client.start()
+        end = time.monotonic() + 10
+        while len(answers) < 7 and time.monotonic() < end:
+            time.sleep(0.01)
+        refused = list(answers)
+        assert len(refused) == 7
+        assert {answer.status for answer in refused} == {429}
+        assert refused[0].headers["retry-after"] == "1"
+        assert server.ask("/health").status == 200
+        going.set()
+        for client in clients:
+            client.join(20)
+        assert sorted(answer.status for answer in answers) == [200] + [429] * 7
+        assert batcher.tokens == batcher.waiting_tokens == 0
+    finally:
+        going.set()
+        server.stop()
+
+
+def test_no_answer_in_time_and_a_failing_model(serve, monkeypatch):
+    server = serve(seconds=0.3)
+    batcher = server.app.state.server.batchers["films"]
+    going = threading.Event()
+    try:
+        monkeypatch.setattr(batcher.served, "compute", lambda items: going.wait(20))
+        late = server.ask("/v1/predict", {"texts": ["a film"]})
+        assert late.status == 503
+        assert "0.3 s" in late.body["error"]["what"]
+        going.set()
+
+        def fails(items):
+            raise RuntimeError("boom")
+
+        monkeypatch.setattr(batcher.served, "compute", fails)
+        broken = server.ask("/v1/predict", {"texts": ["a film"]})
+        assert broken.status == 500
+        assert "boom" not in str(broken.body)
+        monkeypatch.undo()
+        assert server.ask("/v1/predict", {"texts": ["a film"]}).status == 200  # the worker has survived
+        assert batcher.tokens == 0
+    finally:
+        going.set()
+        server.stop()
+
+
+def test_explanations_have_bounds(serve, monkeypatch):
+    server = serve(explain_tokens=8, explain_queue=1)
+    try:
+        long = server.ask("/v1/explain", {"text": "a dull film " * 9})
+        assert long.status == 413
+        assert "8 at most" in long.body["error"]["what"]
+        served = server.app.state.server.models["films"]
+        going, entered = threading.Event(), threading.Event()
+        monkeypatch.setattr(served, "explain", lambda *given: entered.set() or going.wait(20))
+        first = threading.Thread(target=lambda: server.ask("/v1/explain", {"text": "a"}))
+        first.start()
+        assert entered.wait(10)
+        assert server.ask("/v1/explain", {"text": "a"}).status == 429
+        assert server.ask("/v1/predict", {"texts": ["a film"]}).status == 200  # not held up
+        going.set()
+        first.join(10)
+    finally:
+        server.stop()
+
+
+def test_stopping_answers_what_is_in(serve, monkeypatch):
+    server = serve()
+    batcher = server.app.state.server.batchers["films"]
+    real, going, entered = batcher.served.compute, threading.Event(), threading.Event()
+    monkeypatch.setattr(
+        batcher.served, "compute", lambda items: entered.set() or (going.wait(20) and real(items))
+    )
+    answers = []
+    client = threading.Thread(target=lambda: answers.append(server.ask("/v1/predict", {"texts": ["a film"]})))
+    client.start()
+    assert entered.wait(10)
+    server.server.should_exit = True
+    time.sleep(0.2)
+    going.set()
+    client.join(20)
+    server.stop()
+    assert answers[0].status == 200
+
+
+def test_limits_are_checked():
+    with pytest.raises(ConfigError, match="inputs"):
+        Limits(inputs=0)
+    with pytest.raises(ConfigError, match="wait_ms"):
+        Limits(wait_ms=-1)

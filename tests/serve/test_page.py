@@ -1,0 +1,154 @@
+"""The page in a real browser: texts, pictures, explanations, keyboard, phone, dark, and nothing that runs from data."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from .conftest import PICTURES, Running, png
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+]
+INJECTIONS = [
+    '<img src=x onerror="window.ran=1">',
+    "<script>window.ran=1</script>",
+    '"><svg onload="window.ran=1">',
+    "javascript:window.ran=1",
+    "\u202e</textarea><iframe srcdoc='<script>parent.ran=1</script>'>",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as p:
+        made = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def page(browser, server: Running, request) -> Iterator[Any]:
+    """An open page that must not have said anything on the console by its end."""
+    context = browser.new_context(**getattr(request, "param", {"viewport": {"width": 1100, "height": 900}}))
+    made, said = context.new_page(), []
+    made.on("console", lambda message: said.append(message.text))
+    made.on("pageerror", lambda error: said.append(str(error)))
+    made.goto(f"http://127.0.0.1:{server.port}/")
+    until(made, "document.querySelectorAll('#model option').length === 3")
+    yield made
+    assert [line for line in said if "status of 422" not in line] == []  # which the browser logs by itself
+    context.close()
+
+
+def until(page: Any, what: str) -> None:
+    """Waits for an expression; Playwright's own way needs eval, which the page forbids."""
+    end = time.monotonic() + 15
+    while not page.evaluate(what):
+        assert time.monotonic() < end, what
+        page.wait_for_timeout(30)
+
+
+def caption_begins(page: Any, words: str) -> None:
+    until(page, f"document.querySelector('.caption')?.textContent.startsWith({words!r})")
+
+
+def test_text_and_explanations(page, classifiers):
+    page.fill("textarea", "a dull film")
+    caption_begins(page, "attention gradient")
+    assert page.text_content(".answer .label") == classifiers[0].predict(["a dull film"])[0]
+    assert "Calibrated" in page.text_content(".sure")
+    page.select_option("#method", "occlusion")
+    caption_begins(page, "occlusion")
+    words = page.locator(".words .w:not(.special)").all_text_contents()
+    assert words == ["a", "dull", "film"]
+    page.select_option("#target", "good")
+    until(page, "document.querySelector('.caption').textContent.includes('good')")
+    page.select_option("#method", "attention")
+    caption_begins(page, "attention where it looked")
+    assert page.is_enabled("#layer")
+    assert page.is_disabled("#target")
+    page.click("summary")
+    assert page.locator(".figures tbody tr").count() == 5
+
+
+def test_two_inputs_and_a_link(page, browser):
+    page.fill("textarea", "a dull film")
+    page.click("#compare")
+    page.locator("textarea").nth(1).fill("a warm film")
+    until(page, "document.querySelectorAll('.answer:not([hidden])').length === 2")
+    until(page, "location.hash.includes('warm')")
+    other = browser.new_page()
+    other.goto(page.url)
+    until(other, "document.querySelectorAll('.answer:not([hidden])').length === 2")
+    assert [other.locator("textarea").nth(i).input_value() for i in (0, 1)] == ["a dull film", "a warm film"]
+    other.close()
+
+
+def test_pictures(page, classifiers):
+    page.select_option("#model", "pictures")
+    file = {"name": "a.png", "mimeType": "image/png", "buffer": base64.b64decode(png(PICTURES[0]))}
+    page.set_input_files("input[type=file]", file)
+    until(page, "document.querySelectorAll('.patches rect').length === 9")
+    assert page.text_content(".answer .label") == classifiers[2].predict(PICTURES[:1])[0]
+    box = page.locator("canvas").bounding_box()
+    page.click(".clear")
+    until(page, "document.querySelector('.answer').hidden")
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 90, box["y"] + 90, steps=4)
+    page.mouse.up()
+    until(page, "!document.querySelector('.answer').hidden")
+
+
+@pytest.mark.parametrize("text", INJECTIONS)
+def test_text_is_only_text(page, text: str):
+    page.fill("textarea", f"{text} film")
+    caption_begins(page, "attention gradient")
+    page.goto(page.url)
+    page.reload()
+    caption_begins(page, "attention gradient")
+    assert page.evaluate("window.ran") is None
+    assert page.locator(".panel img, .panel iframe, .panel script").count() == 0
+
+
+def test_by_keyboard(page):
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.tagName") == "TEXTAREA":
+            break
+    page.keyboard.type("a dull film")
+    page.keyboard.press("Control+Enter")
+    caption_begins(page, "attention gradient")
+    page.focus("#method")
+    page.keyboard.press("ArrowDown")
+    until(page, "!document.querySelector('.caption').textContent.startsWith('attention gradient')")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [{"viewport": {"width": 360, "height": 700}, "color_scheme": "dark", "has_touch": True}],
+    indirect=True,
+)
+def test_on_a_phone_in_the_dark(page):
+    page.fill("textarea", "a dull film " * 8 + "unbreakable" * 30)
+    until(page, "!document.querySelector('.answer').hidden")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(int(part) for part in colour.strip("rgb()").split(",")) < 150
+
+
+def test_errors_are_said(page):
+    page.select_option("#model", "pictures")
+    page.set_input_files(
+        "input[type=file]", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"}
+    )
+    until(page, "document.querySelector('#message').textContent.includes('not a picture')")
