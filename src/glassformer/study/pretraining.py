@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.config import to_toml
 from glassformer.data.masking import MaskSettings, chunk_texts, mask_tokens
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError, DataError
@@ -24,7 +25,7 @@ from glassformer.recipe_pretraining import PretrainRecipe
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.run_folder import Announce, Run, Say, begin, check_folder, read_run_recipe, write_json
+from glassformer.study.run_folder import Announce, Run, Say, check_folder, read_run_recipe, write_json
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 COUNTED = 2000  # texts whose masks are counted for the report
@@ -105,7 +106,8 @@ def run_pretraining(
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")
     corpus = load_corpus(recipe)
     learner = MaskedLM.from_recipe(recipe)
-    begin(folder, recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
     counts = ", ".join(f"{n:,} {split}" for split, n in corpus.counts.items())
     say(f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out")
     for split, n in corpus.excluded.items():

@@ -114,6 +114,14 @@ def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
     config = folder / "config.toml"
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    if not folder.exists():
+        above = next(path for path in folder.absolute().parents if path.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+            raise ConfigError(
+                f"the folder cannot be made: {above} is no folder that may be written to",
+                where=str(folder),
+                fix="Choose another --out",
+            )
     if folder.is_dir() and any(folder.iterdir()):
         if not resume:
             raise ConfigError(
@@ -132,18 +140,8 @@ def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
 
 
 def begin(folder: Path, recipe: Any) -> None:
-    """The run's folder with its recipe in it; one that is there already stays as it is.
-
-    Raises:
-        ConfigError: the folder cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise ConfigError(
-            f"the folder cannot be made ({reason})", where=str(folder), fix="Choose another --out"
-        ) from None
+    """The run's folder with its recipe in it; one that is there already stays as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.toml").exists():
         write_text(folder / "config.toml", to_toml(recipe))
 

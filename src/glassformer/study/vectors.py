@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import read_toml, to_dict
+from glassformer.config import read_toml, to_dict, to_toml
 from glassformer.data.sentences import read_corpus
 from glassformer.data.sources import data_folders, load_text_dataset
 from glassformer.data.text import clean_text
@@ -23,7 +23,7 @@ from glassformer.recipe import build_recipe
 from glassformer.recipe_vectors import CorpusConfig, VectorsRecipe
 from glassformer.report.vectors import write_vectors_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.study.run_folder import Run, begin
+from glassformer.study.run_folder import Run
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 from glassformer.vectors import Word2Vec
 
@@ -70,7 +70,8 @@ def run_vectors(
     sentences = load_sentences(recipe.data)
     corpus = read_corpus(sentences, min_count=recipe.vectors.min_count, max_words=recipe.vectors.max_words)
     setup = time.perf_counter() - started
-    begin(folder, recipe)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
     say(
         f"{len(corpus):,} texts, {corpus.raw_words:,} words, {len(corpus.words):,} different ones with a vector"
     )
