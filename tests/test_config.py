@@ -163,6 +163,13 @@ def test_overrides_by_bare_and_by_dotted_key():
     assert train == Train("Orient Express", operator="SNCF", engine=Engine(power=2.5, turbo=True))
 
 
+@pytest.mark.parametrize("value", ["0", "2026", "1e3", "1_000", "-0.50"])
+def test_a_number_for_a_key_of_text_is_text(value: str):
+    assert override(f"operator={value}").operator == value, "a column that is called 0"
+    assert override("name=1", f"name={value}").name == value, "the later one"
+    assert override("load={a=1}").load == {"a": 1}
+
+
 def test_later_override_wins_and_the_rest_stays():
     base = {"cars": 9, "engine": {"power": 1.5, "gears": [3]}}
     train = override("power=2", "power=4", base=base)

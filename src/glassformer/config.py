@@ -88,6 +88,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
                 return tuple(_coerce(item, element, f"{where}[{i}]") for i, item in enumerate(value))
         elif isinstance(value, origin):
             return value
+        elif origin is str and isinstance(value, Path):
+            return str(value)
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     if choices and isinstance(value, str):
         raise ConfigError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
@@ -107,6 +109,23 @@ def to_dict(config: Any) -> dict[str, Any]:
         elif value is not None:
             out[field.name] = value
     return out
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it and give it back: numpy's numbers as Python's, what is unknown as its text."""
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {label_text(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def label_text(label: Any) -> str:
+    """A label as the text that a table of labels has for it: True and 1.0 are the label 1."""
+    number = hasattr(label, "__float__") and not isinstance(label, str | int)  # numpy's too
+    return str(int(label) if isinstance(label, int) or (number and float(label).is_integer()) else label)
 
 
 def to_toml(config: Any, header: str = "") -> str:
@@ -148,12 +167,30 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
     """``values`` with ``KEY=VALUE`` strings laid over it.
 
     ``KEY`` is ``section.key``, or the bare key where only one section has it. ``VALUE`` is read as
-    TOML and, failing that, as text.
+    TOML and, failing that or where the key wants text, as text.
 
     Raises:
         ConfigError: no ``=``, or a key that no section has.
     """
-    return lay_over(values, parse_settings(overrides), cls, "--set")
+    changes = parse_settings(overrides)
+    for setting in reversed(overrides):  # of two for one key the later holds
+        key, _, text = setting.partition("=")
+        wants = _options_of(cls, key.strip())
+        if (
+            str in wants
+            and isinstance(changes[key.strip()], int | float)
+            and not {int, float, bool} & {*wants}
+        ):
+            changes[key.strip()] = text.strip()  # a column called 0, a run called 2026
+    return lay_over(values, changes, cls, "--set")
+
+
+def _options_of(cls: type, key: str) -> tuple[Any, ...]:
+    """The types that a key may have; none for an unknown key."""
+    hint: Any = cls
+    for name in key_places(cls).get(key, ()):
+        hint = typing.get_type_hints(hint)[name]
+    return typing.get_args(hint) or (hint,)
 
 
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:

@@ -73,6 +73,12 @@ class Estimator(ClassifierMixin, BaseEstimator):
     def from_recipe(cls, recipe: Any, **overrides: Any) -> Self:
         """The classifier that a recipe describes; keyword arguments replace its values."""
         recipe = load_recipe(recipe) if isinstance(recipe, str | Path) else recipe
+        if not isinstance(recipe, cls.RECIPE):
+            raise ConfigError(
+                f"{recipe.name!r} is a recipe of the task {recipe.task!r}",
+                where=cls.__name__,
+                fix=f"Name one of the task {cls.RECIPE().task!r}",
+            )
         values = {
             f.name: getattr(getattr(recipe, section), f.name)
             for section, config in cls.SECTIONS.items()

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
 from glassformer.checkpoints.huggingface import load_pretrained
-from glassformer.config import nearest
+from glassformer.config import nearest, plain
 from glassformer.data.text import TokenTable, load_tokenizer, word_tokenizer, wordpiece_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.models.bert import Bert, BertConfig
@@ -118,7 +118,9 @@ def build_model(
     limit = base.config.embedding.max_positions
     if text.max_length > limit:
         raise ConfigError(
-            f"max_length {text.max_length} is more than the model's {limit} positions", where="max_length"
+            f"max_length {text.max_length} is more than the model's {limit} positions",
+            where="max_length",
+            fix=f"Use {limit} or less",
         )
     if tokenizer.get_vocab_size() > base.config.embedding.vocab_size:
         raise CheckpointError(
@@ -225,7 +227,7 @@ def save_tokenizer(
     }
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": max_length,
+        "model_max_length": int(max_length),  # a number of numpy from a grid is none of JSON's
         **{key: token for key, token in names.items() if tokenizer.token_to_id(token) is not None},
         **(clean_up or {}),
     }
@@ -239,4 +241,4 @@ def fingerprint(settings: Mapping[str, Any], arrays: Iterable[np.ndarray | None]
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
     ignored = {"checkpoint_every", "verbose", "device"}
     kept = {k: v for k, v in settings.items() if k not in ignored}
-    return json.loads(json.dumps({**kept, "data_sha256": digest.hexdigest()}, default=str))
+    return plain({**kept, "data_sha256": digest.hexdigest()})

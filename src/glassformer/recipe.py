@@ -31,6 +31,9 @@ class DataConfig:
     limit: int | None = None  # at most this many examples of every split: a quick look
     split_seed: int = 0  # of every choice of examples
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
 
 @dataclass(frozen=True)
 class TextConfig:
@@ -152,6 +155,9 @@ class EvaluateConfig:
     maps: int = 4  # examples whose attention map goes into the report
     sentences: tuple[str, ...] = ()  # texts of one's own, classified at the end
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -170,6 +176,7 @@ class Recipe:
 
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
+MAX_SEED = 2**32 - 1  # of numpy and scikit-learn
 RANGES: dict[str, tuple[float, float]] = {
     "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
     "window_stride": (1, INF),
@@ -182,8 +189,9 @@ RANGES: dict[str, tuple[float, float]] = {
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
     "train_layers": (0, INF), "unfreeze_every": (0, INF), "lora_rank": (0, INF), "lora_alpha": (0, INF),
     "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
-    "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, INF), "threads": (0, INF),
-    "verbose": (0, INF),
+    "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, INF),
+    "verbose": (0, INF), "split_seed": (0, MAX_SEED), "bootstrap": (0, INF), "maps": (0, INF),
+    "validation_size": (0, INF), "test_size": (0, INF),
 }  # fmt: skip
 
 
@@ -192,8 +200,8 @@ def check_ranges(config: Any) -> None:
     for f in fields(config):
         value = getattr(config, f.name)
         low, high = RANGES.get(f.name, (-INF, INF))
-        if isinstance(value, int | float) and not low <= value <= high:
-            bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:g}"
+        if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
+            bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
             raise ConfigError(f"{f.name} = {value} is out of range", where=f.name, fix=f"Use a value {bound}")
 
 

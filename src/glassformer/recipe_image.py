@@ -28,6 +28,9 @@ class ImageDataConfig:
         "refuse"  # skip: pictures that cannot be read are left out and counted
     )
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
 
 @dataclass(frozen=True)
 class ImageConfig:
@@ -102,6 +105,9 @@ class ImageEvaluateConfig:
     bootstrap: int = 1000  # resamples for the 95 % interval
     robustness: bool = False  # judge unseen crops, lighting, blur, noise, JPEG and rotation too
     grid: bool = True  # one picture a class with true and predicted label
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import read_json, verify_folder, write_folder
+from glassformer.checkpoints.files import MANIFEST, read_json, verify_folder, write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
+from glassformer.config import plain
 from glassformer.errors import CheckpointError
 from glassformer.runtime import versions
 
@@ -37,7 +38,7 @@ def save_classifier(clf: Estimator, path: str | Path, overwrite: bool = False) -
             "versions": versions(),
             **clf._write_parts(folder),
         }
-        text = json.dumps(about, indent=2, default=str) + "\n"
+        text = json.dumps(plain(about), indent=2) + "\n"
         (folder / "glassformer.json").write_text(text, encoding="utf-8")
 
     return write_folder(path, write, overwrite=overwrite)
@@ -57,6 +58,13 @@ def load(path: str | Path) -> Any:
         folder = folder / "model"
     if not folder.is_dir():
         raise CheckpointError("no such folder", where=str(path))
+    ours = any((folder / name).exists() for name in (MANIFEST, "glassformer.json"))
+    if not ours and (folder / "config.json").is_file():
+        raise CheckpointError(
+            "holds a model, not an estimator that was saved here",
+            where=str(path),
+            fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) or ImageClassifier(path)",
+        )
     verify_folder(folder)
     about = read_json(folder / "glassformer.json")
     if about.get("format", 0) > FORMAT:

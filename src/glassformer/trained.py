@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -18,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from glassformer.checkpoints.native import list_states
-from glassformer.config import build, to_toml
+from glassformer.config import build, plain, to_toml
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.recipe import TrainConfig, load_recipe
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_threads
@@ -146,7 +145,7 @@ class SequenceEstimator(BaseEstimator):
         for array in arrays:
             digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_SETTINGS}
-        return json.loads(json.dumps({**settings, "data_sha256": digest.hexdigest()}, default=str))
+        return plain({**settings, "data_sha256": digest.hexdigest()})
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -175,7 +174,7 @@ class SequenceEstimator(BaseEstimator):
         """What ``glassformer.json`` says of a fitted estimator."""
         return {
             "kind": type(self).__name__,
-            "parameters": self.get_params(deep=False),
+            "parameters": plain(self.get_params(deep=False)),
             "weights_source": self.weights_source_,
             "best_step": self.best_step_,
             "train_seconds": self.train_seconds_,

@@ -186,6 +186,13 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
+def test_a_models_folder_is_no_estimators(checkpoint):
+    with pytest.raises(
+        CheckpointError, match=r"holds a model, not an estimator.*load_pretrained.*TextClassifier"
+    ):
+        gf.load(checkpoint)
+
+
 FINE = {"max_length": 13, "epochs": 30, "lr": 5e-3, "batch_size": 5, "precision": "fp32"}
 
 
@@ -207,6 +214,14 @@ def test_fine_tuning_a_checkpoint(checkpoint, tmp_path, changes, new):
     assert clf.model_.config.encoder.stochastic_depth == changes.get("stochastic_depth", 0.0)
     clf.save(tmp_path / "model")
     np.testing.assert_array_equal(gf.load(tmp_path / "model").predict_proba(TEXTS), clf.predict_proba(TEXTS))
+
+
+def test_a_checkpoint_may_be_named_by_a_path(checkpoint, tmp_path):
+    clf = TextClassifier(checkpoint, **(FINE | {"epochs": 1})).fit(TEXTS, LABELS)
+    assert str(checkpoint) in clf.weights_source_
+    again = gf.load(clf.save(tmp_path / "model"))
+    assert again.model == str(checkpoint)
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
 
 
 def test_fine_tuning_starts_from_the_checkpoints_weights(checkpoint):

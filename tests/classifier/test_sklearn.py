@@ -18,6 +18,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
+import glassformer as gf
 from glassformer import TextClassifier
 from glassformer.config import build
 from glassformer.errors import ConfigError
@@ -132,11 +133,49 @@ def test_recipe_of_class_weights_by_number(small, tmp_path):
     assert {int(k): v for k, v in again.class_weight.items()} == {0: 1.0, 1: 2.0}
 
 
+def test_numbers_of_numpy_survive_a_folder(small, data, tmp_path):
+    """A grid search hands them over."""
+    settings = {
+        "max_length": np.int64(16),
+        "epochs": np.int32(1),
+        "lr": np.float32(0.5),
+        "threads": np.int64(1),
+    }
+    clf = small(**settings).fit(*data)
+    again = gf.load(clf.save(tmp_path / "model"))
+    assert again.get_params() == small(max_length=16, epochs=1, lr=0.5, threads=1).get_params()
+    np.testing.assert_array_equal(again.predict_proba(data[0][:5]), clf.predict_proba(data[0][:5]))
+    assert same(again.fit(*data), clf)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [0, 1],
+        ["0", np.str_("1")],
+        [np.int64(0), np.int64(1)],
+        [False, True],
+        [np.False_, np.True_],
+        [0.0, 1.0],
+    ],
+)
+def test_class_weights_are_found_under_any_kind_of_number(small, data, tmp_path, keys):
+    labels = [int(label == "pos") for label in data[1]]
+    clf = small(epochs=1, class_weight=dict(zip(keys, [1.0, np.float64(5.0)]))).fit(data[0], labels)
+    assert same(small(epochs=1, class_weight={"0": 1, "1": 5}).fit(data[0], labels), clf)
+    again = gf.load(clf.save(tmp_path / "model"))
+    assert same(again.fit(data[0], labels), clf)
+
+
 def test_recipes_that_ship(tmp_path):
     clf = TextClassifier.from_recipe("europe", epochs=2)
     assert (clf.model, clf.epochs) == ("encoder-mini", 2)
     with pytest.raises(TypeError, match="epoch"):
         TextClassifier.from_recipe("europe", epoch=2)
+    with pytest.raises(ConfigError, match="'digits' is a recipe of the task 'image-classification'"):
+        TextClassifier.from_recipe("digits")
+    with pytest.raises(ConfigError, match="'europe' is a recipe of the task 'text-classification'"):
+        gf.ImageClassifier.from_recipe("europe")
     with pytest.raises(ConfigError, match=r"'europa'.*'europe'"):
         TextClassifier.from_recipe("europa")
 

@@ -158,6 +158,32 @@ def test_output_is_a_file_or_somebody_elses_folder(refused, reviews: Path, tmp_p
     assert reviews.read_text(encoding="utf-8").startswith("text,label\n")
 
 
+def test_output_folder_that_cannot_be_made(refused, reviews: Path):
+    line = refused("train", "--text", reviews, "--out", "reviews.csv/below/it", *settings())
+    assert "reviews.csv/below/it: the folder cannot be made" in line
+    assert "reviews.csv is no folder that may be written to. Choose another --out" in line
+
+
+@pytest.mark.parametrize(
+    ("setting", "wanted"),
+    [
+        ("split=tset", "no split 'tset'. Did you mean 'test'?"),
+        ("bootstrap=-1", "bootstrap = -1 is out of range"),
+        ("maps=-1", "maps = -1 is out of range"),
+        ("seed=4294967296", "Use a value from 0 to 4294967295"),
+        ("split_seed=-1", "split_seed = -1 is out of range"),
+        ("validation_size=nan", "validation_size = nan is out of range. Use a value of at least 0"),
+        ("lr=inf", "lr = inf is out of range"),
+        ('sentences=["a film", ""]', "evaluate.sentences[1]: the text is empty"),
+    ],
+)
+def test_settings_that_judging_could_not_use_are_found_before_training(
+    setting, wanted, refused, reviews: Path
+):
+    assert wanted in refused("train", "--text", reviews, "--out", "out", *settings(), "--set", setting)
+    assert not Path("out").exists()
+
+
 def test_resume_of_another_recipe(refused, run: Path):
     before = snapshot(run)
     line = refused("train", "--resume", "--out", run, "--set", "lr=0.5")

@@ -55,6 +55,13 @@ def test_train_counts_the_texts_that_were_cut(gf, tmp_path: Path):
     assert sum(count for count, _ in metrics["truncated"].values()) == 7
 
 
+def test_train_on_a_few_of_the_texts(gf, reviews: Path):
+    """The parts held out are those of what is left, not of the whole file."""
+    result = gf("train", "--text", reviews, *settings("limit=10", "min_count=1"))
+    assert result.code == 0, result
+    assert "6 train, 2 validation, 2 test" in result.out
+
+
 def test_train_a_recipe_file_on_other_data(gf, reviews: Path, tmp_path: Path):
     recipe = tmp_path / "mine.toml"
     recipe.write_text('[data]\nsource = "nowhere.csv"\nvalidation_size = 0.2\n', encoding="utf-8")

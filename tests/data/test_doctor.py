@@ -101,6 +101,18 @@ def test_classes_missing_in_a_split():
     }
 
 
+def test_one_class_written_in_two_ways():
+    texts = [f"film number {i}" for i in range(6)]
+    found = findings(
+        examine(dataset(train=(texts, ["good", "Good", "bad", "caf\u00e9", "cafe\u0301", "bad"]))),
+        "twin-classes",
+    )
+    assert found == {"classes that differ in case, white space or accents' encoding only: 2": ("warning", 2)}
+    report = examine(dataset(train=(texts, ["C", "C++", "D", "C", "C++", "D"])))
+    assert findings(report, "twin-classes") == {"no class is written in two ways": ("ok", 0)}
+    assert not findings(examine(dataset(train=(texts, [0, 1] * 3))), "twin-classes")
+
+
 def test_short_and_wordless_texts():
     report = examine(dataset(train=(["good", "... !", "a b", "one two three"], [0, 1, 0, 1])))
     assert findings(report, "short-texts") == {"train: texts of fewer than 3 words: 2": ("note", 2)}

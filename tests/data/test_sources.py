@@ -110,6 +110,23 @@ def test_ambiguous_and_absent_text_columns(tmp_path):
         load_text_dataset(path)
 
 
+def test_one_column_is_not_text_and_label(tmp_path):
+    path = csv(tmp_path / "a.csv", "a,1", header="text,label")
+    with pytest.raises(DataError, match="column 'label' is taken for the text and for the label"):
+        load_text_dataset(path, text_column="label")
+    with pytest.raises(DataError, match="column 'text' is taken"):
+        load_text_dataset(path, label_column="text")
+
+
+def test_a_hint_ends_with_one_mark(tmp_path):
+    path = csv(tmp_path / "a.csv", "a|1", "b|2", header="text|label")
+    with pytest.raises(DataError, match=r"Did you mean 'text\|label'\? Name it"):
+        load_text_dataset(path)
+    path = csv(tmp_path / "b.csv", "a,1,c", header="w,x,y")
+    with pytest.raises(DataError, match=r"Known: w, x, y\. Name it"):
+        load_text_dataset(path)
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -156,7 +173,10 @@ def test_folders_without_use(tmp_path):
     with pytest.raises(DataError, match="neither tables nor folders of texts"):
         load_text_dataset(tmp_path)
     (tmp_path / "pos").mkdir()
-    with pytest.raises(DataError, match=r"class 'pos' has no \.txt files"):
+    (tmp_path / "pos" / "1.md").write_text("a good film")
+    with pytest.raises(
+        DataError, match=r"class 'pos' has no \.txt files\. Give its files names that end in \.txt"
+    ):
         load_text_dataset(tmp_path)
 
 

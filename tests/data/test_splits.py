@@ -31,7 +31,7 @@ def test_split_depends_on_the_seed_alone():
     assert (first != other).any()
 
 
-@pytest.mark.parametrize("size", [0, -3, 100, 2.5, 1000])
+@pytest.mark.parametrize("size", [0, -3, 100, 2.5, 1000, float("nan"), float("inf")])
 def test_sizes_that_do_not_fit(size):
     with pytest.raises(DataError, match="split size"):
         stratified_split(LABELS, size, 0)
@@ -42,6 +42,13 @@ def test_classes_too_small_to_split():
         stratified_split([*LABELS, "rare"], 0.3, 0)
     with pytest.raises(DataError, match="a part of 2 examples cannot hold 3 classes"):
         stratified_split(LABELS, 2, 0)
+
+
+def test_a_label_of_its_own_for_every_text_is_said_before_the_size():
+    with pytest.raises(DataError, match="class 'c0' has one example"):
+        stratified_split([f"c{i}" for i in range(60)], 60.0, 0)
+    with pytest.raises(DataError, match=r"a part of 4 out of 4 examples\. Give more examples"):
+        stratified_split(["a", "b"] * 2, 4.0, 0)
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(1, 70), st.integers(0, 9))

@@ -100,6 +100,12 @@ def test_faults_are_named(tmp_path, name, content, message):
     assert caught.value.fix
 
 
+def test_a_broken_array_is_not_told_to_be_lines(tmp_path):
+    path = write(tmp_path / "a.json", '[{"text": "a"}, ')
+    with pytest.raises(DataError, match=r"not JSON .* Write one array of objects"):
+        read_table(path)
+
+
 def test_missing_file_names_the_nearest(tmp_path):
     write(tmp_path / "reviews.csv", "text\na\n")
     with pytest.raises(DataError, match=r"no such file\. Did you mean 'reviews.csv'\?"):

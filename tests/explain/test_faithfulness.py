@@ -69,6 +69,8 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     one = judged[0]
     assert "The picture holds here" in f.verdict_on_one(one["truth"], one["random"])
     assert "The picture misleads here" in f.verdict_on_one(one["lie"], one["random"])
+    barely = {name: value + 1e-4 * f.BETTER[name] for name, value in one["random"].items()}
+    assert "neither trusted nor doubted" in f.verdict_on_one(barely, one["random"])
 
 
 def test_every_method_can_be_judged(tiny):

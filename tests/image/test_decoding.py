@@ -132,6 +132,17 @@ def test_transform_equals_transformers_processor(size, interpolation):
     torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-5)
 
 
+def test_grey_pictures_pass_transformers_processor():
+    processors = [getattr(transformers, n, None) for n in ("ViTImageProcessorPil", "ViTImageProcessor")]
+    picture = np.random.default_rng(7).integers(0, 256, (13, 17, 1), np.uint8)
+    ours = ImageTransform((8, 8), mean=(0.4,), std=(0.3,), channels=1)
+    kind = next(p for p in processors if p is not None)
+    theirs = kind(**{k: v for k, v in ours.to_hub().items() if k != "image_processor_type"})
+    wanted = torch.as_tensor(np.asarray(theirs([picture], return_tensors="np")["pixel_values"][0]))
+    found = ours.normalise(torch.from_numpy(ours.picture(picture))[None])[0]
+    torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "transform",
     [

@@ -184,7 +184,9 @@ def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
 
 def _check_replaceable(path: Path, overwrite: bool) -> None:
     if not overwrite:
-        raise CheckpointError("exists already", where=str(path), fix="Name another folder or remove it")
+        raise CheckpointError(
+            "exists already", where=str(path), fix="Name another folder, remove it, or overwrite it"
+        )
     if path.is_symlink() or not path.is_dir():
         raise CheckpointError("is not a folder", where=str(path), fix="Name another folder")
     if not (path / MANIFEST).is_file() and any(path.iterdir()):

@@ -141,6 +141,10 @@ def _load_bert(settings: dict[str, Any], folder: Path) -> Bert:
     elif "mlm.bias" in tensors:
         head = "mlm"
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
+    if head == "classification" and pooling is None:  # as BertForTokenClassification has it
+        raise CheckpointError(
+            "a classifier of tokens (a head without a pooler) is not supported", where=where
+        )
     config = replace(_bert_config(settings, where), head=head, pooling=pooling)
     if head == "classification":
         config = replace(config, num_labels=len(tensors["head.out.weight"]))

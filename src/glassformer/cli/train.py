@@ -125,7 +125,12 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     asked = build(Recipe, apply_overrides(values, settings, Recipe), "train")
     d = asked.data
     dataset = load_text_dataset(
-        d.source, text_column=d.text_column, label_column=d.label_column, need_labels=True
+        d.source,
+        text_column=d.text_column,
+        label_column=d.label_column,
+        limit=d.limit,
+        seed=d.split_seed,
+        need_labels=True,
     )
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     texts = len(labels or ())
@@ -155,7 +160,9 @@ def image_recipe(
     values |= {"task": "image-classification", "data": {"source": where}} | (chosen or {})
     asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "train")
     d = asked.data
-    dataset = load_image_dataset(d.source, image_column=d.image_column, label_column=d.label_column)
+    dataset = load_image_dataset(
+        d.source, image_column=d.image_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed
+    )
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     pictures, classes = len(labels or ()), len(set(labels or ()))
     held = HELD_OUT if round(HELD_OUT * pictures) >= classes else classes

@@ -73,6 +73,7 @@ def examine(
         *_contradictions(splits),
         *_balance(splits),
         *_missing_classes(splits),
+        *_twin_classes(splits),
         *_short_texts(splits),
         *_markup(splits, clean),
         *_segmentation(splits, tokenizer, clean),
@@ -185,6 +186,20 @@ def _missing_classes(splits: dict[str, TextSplit]) -> Iterable[Finding]:
             yield Finding(severity, "missing-classes", message, len(missing), tuple(missing[:10]))
     if not any(lacking.values()):
         yield Finding("ok", "missing-classes", "every split has every class")
+
+
+def _twin_classes(splits: dict[str, TextSplit]) -> Iterable[Finding]:
+    """Classes whose names are one name, written in two ways."""
+    spellings: dict[str, set[str]] = {}
+    for label in {x for split in splits.values() for x in split.labels or () if isinstance(x, str)}:
+        alike = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+        spellings.setdefault(alike, set()).add(label)
+    twins = [" and ".join(map(repr, sorted(names))) for names in spellings.values() if len(names) > 1]
+    if twins:
+        message = f"classes that differ in case, white space or accents' encoding only: {len(twins):,}"
+        yield Finding("warning", "twin-classes", message, len(twins), tuple(sorted(twins)[:10]))
+    elif spellings:
+        yield Finding("ok", "twin-classes", "no class is written in two ways")
 
 
 def _short_texts(splits: dict[str, TextSplit]) -> Iterable[Finding]:

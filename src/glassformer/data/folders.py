@@ -70,5 +70,9 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
         return {"": sorted(p for p in folder.glob("*.txt") if not p.name.startswith("."))}
     for name, files in classes.items():
         if not files:
-            raise DataError(f"class {name!r} has no .txt files", where=str(folder), fix="Remove the folder")
+            raise DataError(
+                f"class {name!r} has no .txt files",
+                where=str(folder),
+                fix="Give its files names that end in .txt, or remove the folder",
+            )
     return classes

@@ -188,6 +188,12 @@ def _find_columns(table: Table, columns: _Columns, split: str) -> tuple[str, str
         text = next(name for name in table.names if name != label)
     if text is None:
         raise _no_column(table, "text")
+    if text == label:
+        raise DataError(
+            f"column {text!r} is taken for the text and for the label",
+            where=table.origin,
+            fix="Name both with text_column and label_column",
+        )
     if label is None and columns.need_labels and split != "unsupervised":
         raise _no_column(table, "label")
     return text, label
@@ -210,7 +216,8 @@ def _find(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> 
 
 def _no_column(table: Table, kind: str) -> DataError:
     what = f"no column {kind!r}"
-    fix = f"{nearest(kind, table.names)}. Name it with {kind}_column"
+    hint = nearest(kind, table.names)
+    fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
     if not table.typed:
         fix += "; the first row must be the header"
     return DataError(what, where=table.origin, fix=fix)

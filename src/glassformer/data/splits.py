@@ -15,12 +15,12 @@ Labels = Sequence[str | int]
 
 def _count(size: float, n: int) -> int:
     """``size`` examples of ``n``: a share below 1, or a count."""
-    count = round(size * n) if size < 1 else int(size)
+    count = round(size * n) if size < 1 else int(min(size, n)) if size >= 1 else 0  # NaN is neither
     if not 0 < count < n or (size >= 1 and size != count):
         raise DataError(
-            f"a part of {size} out of {n} examples",
+            f"a part of {size:g} out of {n} examples",
             where="split size",
-            fix=f"Give a share between 0 and 1 or a whole number from 1 to {n - 1}",
+            fix=f"Give more examples, a share between 0 and 1, or a whole number from 1 to {n - 1}",
         )
     return count
 
@@ -38,15 +38,14 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     from sklearn.model_selection import StratifiedShuffleSplit
 
     labels = list(labels)
-    held = _count(size, len(labels))
-    rare, seen = min(Counter(labels).items(), key=lambda item: item[1])
-    if seen < 2:
+    rare, seen = min(Counter(labels).items(), key=lambda item: item[1], default=("", 0))
+    if seen == 1:
         raise DataError(
             f"class {rare!r} has one example, which cannot stand in both parts",
             where="split",
             fix="Add examples of it, remove it, or give the parts yourself",
         )
-    classes = len(set(labels))
+    held, classes = _count(size, len(labels)), len(set(labels))
     if min(held, len(labels) - held) < classes:
         raise DataError(
             f"a part of {min(held, len(labels) - held)} examples cannot hold {classes} classes",

@@ -148,7 +148,7 @@ def _check_names(names: Sequence[str], where: str) -> None:
 def _read_jsonl(path: Path) -> Table:
     text = read_utf8(path)
     if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
-        found = list(enumerate(_parse(text, str(path)), 1))
+        found = list(enumerate(_parse(text, str(path), "Write one array of objects"), 1))
     else:
         lines = enumerate(text.split("\n"), 1)  # not splitlines: a text may hold U+2028
         found = [(row, _parse(line, f"{path}, row {row}")) for row, line in lines if line.strip()]
@@ -167,13 +167,13 @@ def _read_jsonl(path: Path) -> Table:
     return Table(str(path), tuple(names), [row for row, _ in found], read)
 
 
-def _parse(text: str, where: str) -> Any:
+def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> Any:
     try:
         return json.loads(text)
     except RecursionError:
         raise DataError("nested too deeply", where=where, fix="Write one flat object a line") from None
     except ValueError as error:
-        raise DataError(f"not JSON ({error})", where=where, fix="Write one JSON object a line") from None
+        raise DataError(f"not JSON ({error})", where=where, fix=fix) from None
 
 
 # --- Parquet ----------------------------------------------------------------------------------

@@ -120,7 +120,7 @@ class ImageTransform:
             "do_normalize": True,
             "image_mean": list(self.mean),
             "image_std": list(self.std),
-            "do_convert_rgb": True,
+            "do_convert_rgb": self.channels == 3,
         }
 
     @staticmethod
@@ -170,7 +170,7 @@ def _centre(image: Image, size: tuple[int, ...]) -> Image:
 
 def _channels_first(image: Image) -> np.ndarray:
     array = np.asarray(image, dtype=np.uint8)
-    return array[None] if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
+    return array[None].copy() if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from glassformer.explain.subject import Subject
 SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 FEW = (0.01, 0.05, 0.1, 0.2, 0.5)
 FIGURES = ("deletion", "insertion", "comprehensiveness", "sufficiency")
+SAME = 0.005  # of a probability: less than this between two orders of one input is no difference
 LEAST = 20  # inputs below which an interval over them says nothing
 BETTER = {"deletion": -1, "insertion": 1, "comprehensiveness": 1, "sufficiency": -1}  # 1: higher is better
 
@@ -189,6 +190,11 @@ def verdict(row: dict[str, Any], randomised: float | None = None) -> str:
 
 def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
     """The figures of one input in words; one input proves nothing about a method."""
+    if all(abs(figures[name] - random[name]) < SAME for name in FIGURES):
+        return (
+            "The picture can be neither trusted nor doubted here: whether the tokens marked first or random ones are "
+            f"hidden, the probability stays the same within {SAME}."
+        )
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
     better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
     judgement = {4: "The picture holds here", 0: "The picture misleads here"}.get(

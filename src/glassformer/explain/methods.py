@@ -131,4 +131,7 @@ def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
             wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
             raise InputError(f"{name} is {wanted}, not {value!r}", where=method)
     if target is not None and not takes_target(method):
-        raise InputError(f"{method} has no target", where="explain", fix="Leave target out")
+        having = ", ".join(name for name in METHODS if takes_target(name))
+        raise InputError(
+            f"{method} has no target", where="explain", fix=f"Leave target out, or use one of {having}"
+        )

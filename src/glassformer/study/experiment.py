@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.classifier import TextClassifier
-from glassformer.config import to_toml
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
+from glassformer.data.checks import check_texts
 from glassformer.data.doctor import examine
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
 from glassformer.errors import DataError
@@ -40,6 +40,7 @@ from glassformer.study.run_folder import (
     Run,
     Say,
     Splits,
+    begin,
     check_folder,
     check_unseen,
     describe,
@@ -86,9 +87,10 @@ def run_recipe(
     check_folder(folder, recipe, resume)
     splits = load_splits(recipe)
     check_unseen(splits)
+    if recipe.evaluate.sentences:  # found before the training, not after it
+        check_texts(recipe.evaluate.sentences, "evaluate.sentences")
     clf = TextClassifier.from_recipe(recipe)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
+    begin(folder, recipe)
     say(describe(splits))
     report = examine(_as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean)
     for finding in report.findings:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import to_toml
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.robustness import KINDS, SEVERITIES, corrupt
@@ -35,6 +34,7 @@ from glassformer.study.run_folder import (
     Run,
     Say,
     Splits,
+    begin,
     check_folder,
     check_unseen,
     describe,
@@ -78,8 +78,7 @@ def run_image_recipe(
     splits = load_image_splits(recipe)
     check_unseen(splits)
     clf = ImageClassifier.from_recipe(recipe)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
+    begin(folder, recipe)
     say(describe(splits))
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     doctor = examine_pictures(

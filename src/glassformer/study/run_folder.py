@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import read_toml, to_dict
+from glassformer.config import nearest, read_toml, to_dict, to_toml
 from glassformer.data.checks import place
 from glassformer.data.splits import stratified_split, stratified_subset
 from glassformer.errors import ConfigError, DataError
@@ -56,7 +56,7 @@ def split_up(dataset: Any, recipe: Any) -> Splits:
         validation = splits["validation"]
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
-    name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
+    name = choose_judged(recipe.evaluate.split, [*splits])
     judged = splits.get(name, validation)
     if judged is None and recipe.evaluate.split == "validation":
         raise DataError(
@@ -114,6 +114,14 @@ def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
     config = folder / "config.toml"
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    if not folder.exists():
+        above = next(path for path in folder.absolute().parents if path.exists())
+        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+            raise ConfigError(
+                f"the folder cannot be made: {above} is no folder that may be written to",
+                where=str(folder),
+                fix="Choose another --out",
+            )
     if folder.is_dir() and any(folder.iterdir()):
         if not resume:
             raise ConfigError(
@@ -131,6 +139,24 @@ def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
         )
 
 
+def begin(folder: Path, recipe: Any) -> None:
+    """The run's folder with its recipe in it; one that is there already stays as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "config.toml").exists():
+        write_text(folder / "config.toml", to_toml(recipe))
+
+
+def choose_judged(wanted: str, splits: Sequence[str]) -> str:
+    """The split that is judged: the one asked for, or validation where there is no test split.
+
+    Raises:
+        ConfigError: another split is asked for and not there (the nearest is named).
+    """
+    if wanted not in (*splits, "test", "validation"):
+        raise ConfigError(f"no split {wanted!r}", where="evaluate.split", fix=nearest(wanted, [*splits]))
+    return wanted if wanted in splits else "validation"
+
+
 def describe(splits: Splits) -> str:
     """Name and sizes in one line."""
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
@@ -140,6 +166,11 @@ def describe(splits: Splits) -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file of a run folder in one move."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of a run folder in one move."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.config import nearest
+from glassformer.config import label_text, nearest
 from glassformer.data.batching import TextBatch
 from glassformer.data.image_batching import ImageBatch
 from glassformer.data.masking import MaskedBatch
@@ -113,7 +113,7 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
             f"{class_weight!r} is no weighting", where="class_weight", fix="Use balanced or a table"
         )
     else:
-        by_text = {str(label): weight for label, weight in class_weight.items()}
+        by_text = {label_text(label): weight for label, weight in class_weight.items()}
         for label, weight in by_text.items():
             if label not in map(str, classes):
                 raise ConfigError(
