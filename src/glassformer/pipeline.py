@@ -237,6 +237,6 @@ def fingerprint(settings: Mapping[str, Any], arrays: Iterable[np.ndarray | None]
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-    ignored = {"checkpoint_every", "verbose", "device"}
+    ignored = {"checkpoint_every", "verbose", "device", "strategy"}
     kept = {k: v for k, v in settings.items() if k not in ignored}
     return json.loads(json.dumps({**kept, "data_sha256": digest.hexdigest()}, default=str))

@@ -125,6 +125,9 @@ class FitConfig:
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
     device: str = "auto"  # auto: the GPU where there is one
     threads: int = 0  # 0: as torch has it
+    strategy: Literal["auto", "ddp", "fsdp"] = (
+        "auto"  # under torchrun; fsdp: each process keeps a part of the weights
+    )
     verbose: int = 0  # 1: a progress bar
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
         InputError: see ``run_task``.
         Interrupted: on Ctrl-C, with everything saved.
     """
+    from glassformer.study.run_folder import Helped
     from glassformer.study.tasks import run_task
     from glassformer.train.callbacks import Interrupted, Progress
 
@@ -40,6 +41,8 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
     was_there, had_config = folder.is_dir(), (folder / "config.toml").exists()
     try:
         return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
+    except Helped:
+        raise
     except BaseException as error:
         # Else the corrected command would meet "the output folder exists".
         if not had_config and folder.is_dir() and {p.name for p in folder.iterdir()} == {"config.toml"}:
@@ -295,4 +298,10 @@ def train_command(
     if (text or images) and chosen.data.test_size:
         noun = "texts" if text else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
-    show_run(train(chosen, folder, resume=resume), chosen)
+    from glassformer.study.run_folder import Helped
+
+    try:
+        run = train(chosen, folder, resume=resume)
+    except Helped:
+        return
+    show_run(run, chosen)

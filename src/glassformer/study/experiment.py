@@ -43,6 +43,7 @@ from glassformer.study.run_folder import (
     check_folder,
     check_unseen,
     describe,
+    one_writer,
     read_run_recipe,
     split_up,
     write_json,
@@ -106,6 +107,7 @@ def run_recipe(
         resume=resume,
         callbacks=[HistoryFile(folder / "history.jsonl"), saving, *callbacks, stop],
     )
+    one_writer()
     clf.save(folder / "model", overwrite=True)
     doctor = examine(
         _as_split(splits),
