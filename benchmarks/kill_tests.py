@@ -33,7 +33,7 @@ from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.train import word_vectors
 from glassformer.train.callbacks import Callback, Interrupted, StopOnSignal
 
-WORDS = "a film story plot good bad dull fine very not".split()
+WORDS = ["a", "film", "story", "plot", "good", "bad", "dull", "fine", "very", "not"]
 KINDS = ("text", "image", "word2vec", "pretraining")
 NOISY = {"precision": "fp32", "threads": 1, "checkpoint_every": 1, "dropout": 0.2, "lr": 3e-3, "average": 0.9}
 SIZES = {"d_model": 12, "num_layers": 1, "num_heads": 2, "d_ff": 20}
@@ -50,8 +50,16 @@ def fit(kind: str, folder: Path, callbacks: tuple = (), seed: int = 0) -> Any:
     """One small training with all that is random switched on, from its newest checkpoint if there is one."""
     where: dict[str, Any] = {"checkpoints": folder, "resume": True, "callbacks": list(callbacks)}
     if kind == "text":
-        stop = {"early_stopping": 4, "monitor": "loss", "evaluate_every": 3, "accumulate": 2, "word_dropout": 0.1}
-        clf = gf.TextClassifier("encoder-small", epochs=6, batch_size=6, min_count=1, seed=seed, **NOISY, **SIZES, **stop)
+        stop = {
+            "early_stopping": 4,
+            "monitor": "loss",
+            "evaluate_every": 3,
+            "accumulate": 2,
+            "word_dropout": 0.1,
+        }
+        clf = gf.TextClassifier(
+            "encoder-small", epochs=6, batch_size=6, min_count=1, seed=seed, **NOISY, **SIZES, **stop
+        )
         return clf.fit(*texts(83), validation=texts(29, 2), **where)
     if kind == "image":
         rng = np.random.default_rng(1)
@@ -59,7 +67,9 @@ def fit(kind: str, folder: Path, callbacks: tuple = (), seed: int = 0) -> Any:
         pictures = [rng.integers(0, 80 * (c + 1), (8, 8, 3), np.uint8) for c in labels]
         options = {"image_size": 8, "patch_size": 4, "augment": "light", "mix": "both", "evaluate_every": 4}
         clf = gf.ImageClassifier("vit-tiny", epochs=6, batch_size=8, seed=seed, **NOISY, **SIZES, **options)
-        return clf.fit(pictures[:36], labels[:36].tolist(), validation=(pictures[36:], labels[36:].tolist()), **where)
+        return clf.fit(
+            pictures[:36], labels[:36].tolist(), validation=(pictures[36:], labels[36:].tolist()), **where
+        )
     if kind == "word2vec":
         word_vectors.ROUND = 1_000  # words between two checkpoints
         model = gf.Word2Vec(dim=11, min_count=2, epochs=3, threads=1, checkpoint_every=1, seed=seed)
@@ -78,7 +88,9 @@ def digest(kind: str, folder: Path, fitted: Any) -> str:
         h.update(tensor.contiguous().flatten().view(torch.uint8).numpy())
     state = {k: v for k, v in found.state.items() if k not in ("seconds", "history")}
     history = [{k: v for k, v in r.items() if "seconds" not in k} for r in fitted.history_]
-    weights = [fitted.vectors_] if kind == "word2vec" else [w.numpy() for w in fitted.model_.state_dict().values()]
+    weights = (
+        [fitted.vectors_] if kind == "word2vec" else [w.numpy() for w in fitted.model_.state_dict().values()]
+    )
     for w in weights:
         h.update(np.ascontiguousarray(w))
     for key in ("seconds", "elapsed"):
@@ -133,7 +145,9 @@ def finish(kind: str, folder: Path, callbacks: tuple = (), seed: int = 0) -> str
     """Train to the end in a process of its own; the digest, or what it died of."""
     answer = folder.parent / f"{folder.name}.digest"
     answer.unlink(missing_ok=True)
-    code = ended(forked(lambda: answer.write_text(digest(kind, folder, fit(kind, folder, callbacks, seed))) and None))
+    code = ended(
+        forked(lambda: answer.write_text(digest(kind, folder, fit(kind, folder, callbacks, seed))) and None)
+    )
     return answer.read_text() if code == 0 else f"exit code {code}"
 
 
@@ -160,7 +174,9 @@ def tell_save(number: int, pipe: int) -> None:
     sys.addaudithook(hear)
 
 
-def kill_and_resume(kind: str, rng: random.Random, seconds: float, saves: int, wanted: str, inside: bool) -> dict:
+def kill_and_resume(
+    kind: str, rng: random.Random, seconds: float, saves: int, wanted: str, inside: bool
+) -> dict:
     """One run: killed, resumed in another process to its end, and compared."""
     with scratch() as home:
         folder = home / "checkpoints"
@@ -222,7 +238,9 @@ def crashes() -> list[dict]:
             try:
                 found = load_state(folder)
                 tensors = {1: old, 2: new}[found.step]
-                passed = not found.skipped and all(torch.equal(t, found.tensors[n]) for n, t in tensors.items())
+                passed = not found.skipped and all(
+                    torch.equal(t, found.tensors[n]) for n, t in tensors.items()
+                )
                 passed = passed and (code == -signal.SIGKILL or found.step == 2)
             except CheckpointError:
                 passed = False
@@ -235,7 +253,9 @@ def _save_and_die(folder: Path, tensors: dict, at: int) -> None:
     left = [at]
 
     def hear(event: str, args: tuple) -> None:
-        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and str(folder) in str(args[0]):
+        if event in ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir") and str(folder) in str(
+            args[0]
+        ):
             strike()
 
     def strike() -> None:
@@ -315,7 +335,14 @@ def signals(count: int, first: int = 0) -> list[dict]:
                     continue
                 whole = code == 130 and not load_state(folder).skipped
                 found = finish(kind, folder)
-                out.append({"kind": kind, "signal": number.name, "code": code, "passed": whole and found == wanted[kind]})
+                out.append(
+                    {
+                        "kind": kind,
+                        "signal": number.name,
+                        "code": code,
+                        "passed": whole and found == wanted[kind],
+                    }
+                )
                 break
     return out
 

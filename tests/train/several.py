@@ -1,6 +1,6 @@
 """What test_distributed.py runs in each of two processes: fits that are compared with those of one process.
 
-    torchrun --nproc-per-node 2 several.py FOLDER
+torchrun --nproc-per-node 2 several.py FOLDER
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glassformer import ImageClassifier, TextClassifier
 from glassformer.train.callbacks import Callback
 
 STEPS = 20
-WORDS = "a film story plot good bad dull fine very not".split()
+WORDS = ["a", "film", "story", "plot", "good", "bad", "dull", "fine", "very", "not"]
 SAME = {"epochs": 2, "lr": 3e-3, "precision": "fp32", "threads": 1, "checkpoint_every": 5, "seed": 3}
 
 

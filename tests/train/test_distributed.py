@@ -26,7 +26,9 @@ LONG = 300  # seconds that nothing here takes, however busy the machine is
 def torchrun(*arguments: str, **options) -> subprocess.Popen:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
                "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]  # fmt: skip
-    return subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def losses(result: dict) -> list[float]:
@@ -34,7 +36,10 @@ def losses(result: dict) -> list[float]:
 
 
 def counts(result: dict) -> list[tuple]:
-    return [(r["kind"], r["step"], r["epoch"], r.get("tokens"), r.get("train_accuracy")) for r in result["history"]]
+    return [
+        (r["kind"], r["step"], r["epoch"], r.get("tokens"), r.get("train_accuracy"))
+        for r in result["history"]
+    ]
 
 
 @pytest.fixture(scope="module")
