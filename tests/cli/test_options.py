@@ -33,7 +33,7 @@ OPTIONS = {
     "evaluate": ["--data", "--json", "run"],
     "fill": ["--top", "given...", "run"],
     "translate": ["--beam", "--out", "--text-column", "given...", "run"],
-    "predict": ["--out", "--text-column", "given...", "run"],
+    "predict": ["--data", "--out", "--text-column", "[given...]", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
     "explain": ["--method", "--out", "--set", "--target", "--trust", "given...", "run"],
     "data": [],

@@ -151,3 +151,20 @@ def test_texts_keep_their_order_among_files(tmp_path: Path):
     path = write_csv(tmp_path / "a.csv", [("two", ""), ("three", "")])
     assert gather(["one", str(path), "four"]).texts == ["one", "two", "three", "four"]
     assert gather([str(path)]).rows == [2, 3]
+
+
+def test_predict_a_large_table(gf, refused, run: Path, tmp_path: Path):
+    texts = [text for text, _ in sentences(9)]
+    pq.write_table(pa.table({"text": [*texts, None]}), tmp_path / "big.parquet")
+    result = gf("predict", run, "--data", "big.parquet", "--out", "scores.parquet")
+    assert result.code == 0, result
+    assert result.out == "10 rows: scores.parquet\n"
+    assert "1 rows have no answer" in result.err
+    labels = pq.read_table(tmp_path / "scores.parquet")["label"].to_pylist()
+    assert labels[:9] == [line.split("\t")[0] for line in gf("predict", run, *texts).out.splitlines()]
+    assert "the output file exists" in refused(
+        "predict", run, "--data", "big.parquet", "--out", "scores.parquet"
+    )
+    assert "Parquet" in refused("predict", run, "--data", "big.parquet", "--out", "scores.csv")
+    assert "nothing to label" in refused("predict", run)
+    assert "at once" in refused("predict", run, "a film", "--data", "big.parquet")

@@ -169,21 +169,68 @@ def check_output(path: Path) -> None:
         )
 
 
+def predict_table(run: Path, data: Path, out: Path | None, text_column: str | None) -> None:
+    """Score a Parquet file into another, with a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from glassformer.study.scoring import SHARD_ROWS, score_file
+
+    for path, name in ((data, "--data"), (out, "--out")):
+        if path is None or path.suffix.lower() != ".parquet":
+            raise ConfigError(
+                "a large table is read from Parquet and written as Parquet",
+                where=f"{name} {path or 'is missing'}",
+                fix="Give --data FILE.parquet --out FILE.parquet; other files go without --data",
+            )
+    assert out is not None
+    if not run.is_dir():
+        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
+    columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(
+        *columns, transient=True, disable=not sys.stderr.isatty(), console=Console(stderr=True)
+    ) as bar:
+        task = bar.add_task("rows", total=None)
+        done = score_file(
+            run, data, out, column=text_column, rows=SHARD_ROWS,
+            progress=lambda rows, total: bar.update(task, advance=rows, total=total),
+        )  # fmt: skip
+    say(f"{done['rows']:,} rows: {out}")
+    if done["failed"]:
+        note(f"{done['failed']:,} rows have no answer; their column 'error' says why")
+
+
 def predict_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
     given: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of them.",
         ),
-    ],
-    out: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write a table there instead.")] = None,
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.parquet",
+            help="A table of any size, read piece by piece; the same call goes on later.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a table there: .csv, with --data .parquet.")
+    ] = None,
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
 ) -> None:
     """Label texts or pictures: one line each with label, probability, and the text or the file."""
+    if data is not None:
+        if given:
+            raise ConfigError("texts and --data at once", where="predict", fix="Give one of them")
+        predict_table(run, data, out, text_column)
+        return
+    if not given:
+        raise ConfigError("nothing to label", where="predict", fix="Give a TEXT, a FILE or --data")
     if out is not None:
         check_output(out)
     clf, found, probabilities = predict(run, given, text_column)

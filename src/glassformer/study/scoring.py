@@ -1,0 +1,309 @@
+"""Labels for Parquet files of any size: shard by shard, each of which may be asked for again at any time.
+
+A shard is some rows of one file. ``score_shard`` writes its answers to a file of its own, whole or not at all, and does
+nothing where that file already holds the answers of the same model for the same rows. Whoever maps it, in one process
+or on many machines, may therefore be stopped and started again; ``score_file`` does so in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256
+from glassformer.config import nearest
+from glassformer.data.checks import check_texts
+from glassformer.data.image import open_picture
+from glassformer.data.sources import TEXT_COLUMNS
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+
+SHARD_ROWS = 4096
+PICTURE_COLUMNS = ("image", "img", "picture", "photo")
+NOTE = b"glassformer"  # key of the Parquet schema's metadata
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Rows ``first`` to ``first + rows`` (from 0) of one column, and the file that their answers go to."""
+
+    source: str
+    column: str
+    first: int
+    rows: int
+    target: str
+
+
+def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS) -> list[Shard]:
+    """A Parquet file cut into shards, their answers to lie in ``folder`` as ``part-000000.parquet`` and so on."""
+    total = _open(source).metadata.num_rows
+    return [
+        Shard(
+            str(source), column, first, min(rows, total - first), str(Path(folder) / f"part-{i:06}.parquet")
+        )
+        for i, first in enumerate(range(0, total, rows))
+    ]
+
+
+def score_shard(model: str | Path, shard: Shard) -> int:
+    """Score one shard, unless its file has these answers already; the number of rows without an answer.
+
+    A row gives ``row`` (in the source, from 1), ``label``, ``probability`` (of that label), one column ``p:CLASS`` for
+    each class, and ``error``: why a row without an answer has none (no text, a damaged picture), else null.
+
+    Args:
+        model: folder of a run or of a saved classifier.
+
+    Raises:
+        InputError: no such classifier, no such column, a damaged file.
+        GlassformerError: the disk refused.
+    """
+    import pyarrow.parquet as pq
+
+    if not Path(shard.source).is_file():
+        raise DataError("no such file", where=shard.source, fix="Check the path")
+    target = Path(shard.target)
+    wanted = _note(model, shard)
+    if (found := _answered(target, wanted)) is not None:
+        return found
+    table = _table(load_once(model), shard, wanted)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "wb") as file:
+                pq.write_table(table, file, compression="zstd")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return table.column("error").length() - table.column("error").null_count
+
+
+def score_file(
+    model: str | Path,
+    source: str | Path,
+    out: str | Path,
+    *,
+    column: str | None = None,
+    rows: int = SHARD_ROWS,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, int]:
+    """Score a Parquet file into another; a call that was stopped is gone on with by the same call.
+
+    What is done lies in ``OUT.parts`` until the whole is there. Memory holds one shard.
+
+    Args:
+        column: of texts or pictures; None finds it by its usual names.
+        progress: called after each shard, those of an earlier call included, with its rows and the rows of all.
+
+    Returns:
+        ``rows`` and ``failed``, the number of rows without an answer.
+
+    Raises:
+        InputError: as ``score_shard``; ``out`` exists or has no folder to lie in.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
+    if not out.parent.is_dir():
+        raise ConfigError("no such folder", where=str(out.parent), fix="Make it first")
+    parts = out.with_name(f"{out.name}.parts")
+    column = find_column(source, load_once(model).NOUN, column)
+    shards = shards_of(source, parts, column, rows)
+    if not shards:
+        raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
+    total, failed = sum(shard.rows for shard in shards), 0
+    for shard in shards:
+        failed += score_shard(model, shard)
+        if progress is not None:
+            progress(shard.rows, total)
+    join_parts([shard.target for shard in shards], out)
+    for shard in shards:
+        Path(shard.target).unlink(missing_ok=True)
+    if not any(parts.iterdir()):
+        parts.rmdir()
+    return {"rows": total, "failed": failed}
+
+
+def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
+    """The answers of all shards in one file, in their order; one shard is in memory at a time."""
+    import pyarrow.parquet as pq
+
+    out = Path(out)
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    with disk_errors(out):
+        try:
+            schema = pq.read_schema(parts[0]).remove_metadata()
+            with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+                for part in parts:
+                    writer.write_table(pq.read_table(part).replace_schema_metadata(None))
+            os.replace(temporary, out)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def find_column(source: str | Path, noun: str, wanted: str | None = None) -> str:
+    """The column of texts or of pictures, by its usual names.
+
+    Raises:
+        DataError: no such column, or several that could be it.
+    """
+    names = _open(source).schema_arrow.names
+    if wanted is not None:
+        if wanted not in names:
+            raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
+        return wanted
+    if len(names) == 1:
+        return names[0]
+    usual = PICTURE_COLUMNS if noun == "pictures" else TEXT_COLUMNS
+    found = [name for name in names if name.lower() in usual]
+    first = [name for name in found if name.lower() == usual[0]]
+    if len(first or found) == 1:
+        return (first or found)[0]
+    what = f"several columns could be the {noun}: {', '.join(found)}" if found else f"no column of {noun}"
+    raise DataError(what, where=str(source), fix=f"Name it with --text-column: {', '.join(names)}")
+
+
+@lru_cache(maxsize=2)
+def load_once(model: str | Path) -> Any:
+    """A saved classifier, loaded once a process.
+
+    Raises:
+        InputError: no such folder, a damaged one, or no classifier.
+    """
+    from glassformer.saving import load
+
+    clf = load(model)
+    if not hasattr(clf, "predict_proba"):
+        raise ConfigError(f"holds a {type(clf).__name__}, which gives no labels", where=str(model))
+    return clf
+
+
+# --- one shard ------------------------------------------------------------------------------------
+
+
+def _note(model: str | Path, shard: Shard) -> str:
+    """What must agree for a shard's file to be taken as it is."""
+    source = os.stat(shard.source)
+    manifests = [path / MANIFEST for path in (Path(model), Path(model) / "model")]
+    if not (found := [path for path in manifests if path.is_file()]):
+        raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
+    return json.dumps(
+        {
+            "model": file_sha256(found[0]), "bytes": source.st_size, "modified": source.st_mtime_ns,
+            "column": shard.column, "first": shard.first, "rows": shard.rows,
+        }
+    )  # fmt: skip
+
+
+def _answered(target: Path, wanted: str) -> int | None:
+    """The number of rows without an answer in a shard's file; None where it is not there, damaged or another's."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if ((pq.read_schema(target).metadata or {}).get(NOTE, b"")).decode() != wanted:
+            return None
+        errors = pq.read_table(target).column("error")
+    except (OSError, pa.ArrowException):
+        return None
+    return errors.length() - errors.null_count
+
+
+def _table(clf: Any, shard: Shard, note: str) -> Any:
+    import pyarrow as pa
+
+    inputs = list(_read_rows(shard))
+    if len(inputs) != shard.rows:
+        raise DataError(f"{len(inputs)} of {shard.rows} rows were read", where=shard.source)
+    errors = [_problem(clf.NOUN, x) for x in inputs]
+    good = [i for i, error in enumerate(errors) if error is None]
+    classes = clf.classes_.tolist()
+    rows = np.full((len(inputs), len(classes)), np.nan)
+    labels: list[Any] = [None] * len(inputs)
+    shares: list[float | None] = [None] * len(inputs)
+    if good:
+        rows[good] = clf.predict_proba([inputs[i] for i in good])
+        for i, label in zip(good, clf.decide(rows[good]).tolist(), strict=True):
+            labels[i], shares[i] = label, float(rows[i, classes.index(label)])
+    label_type = pa.int64() if isinstance(classes[0], int) else pa.string()
+    columns = {
+        "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
+        "label": pa.array(labels, label_type),
+        "probability": pa.array(shares, pa.float64()),
+        **{f"p:{c}": pa.array(rows[:, k], pa.float64(), from_pandas=True) for k, c in enumerate(classes)},
+        "error": pa.array(errors, pa.string()),
+    }
+    return pa.table(columns).replace_schema_metadata({NOTE: note.encode()})
+
+
+def _problem(noun: str, x: Any) -> str | None:
+    """Why this input cannot be scored, None where it can."""
+    try:
+        if noun == "texts":
+            check_texts([x])
+        elif not isinstance(x, bytes):
+            return "the picture is missing"
+        else:
+            open_picture(x)
+    except InputError as error:
+        return error.what
+    return None
+
+
+def _read_rows(shard: Shard) -> Iterator[Any]:
+    """The values of a shard's rows: texts, or the bytes of pictures. Only the row groups that hold them are read."""
+    import pyarrow as pa
+
+    file = _open(shard.source)
+    if shard.column not in file.schema_arrow.names:
+        raise DataError(f"no column {shard.column!r}", where=shard.source)
+    groups, before = [], 0
+    start, end, row = shard.first, shard.first + shard.rows, 0
+    for number in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(number).num_rows
+        if row < end and row + count > start:
+            groups.append(number)
+        elif row + count <= start:
+            before = row + count
+        row += count
+    row = before
+    try:
+        for batch in file.iter_batches(1024, row_groups=groups, columns=[shard.column]):
+            if row + len(batch) > start:
+                part = batch.column(0).slice(max(0, start - row), end - max(row, start))
+                yield from (_bytes_of(value) for value in part.to_pylist())
+            row += len(batch)
+            if row >= end:
+                return
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"is damaged ({reason})", where=shard.source, fix="Write the file anew") from None
+
+
+def _bytes_of(value: Any) -> Any:
+    """A picture in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
+    return value.get("bytes") if isinstance(value, dict) else value
+
+
+def _open(source: str | Path) -> Any:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not Path(source).is_file():
+        raise DataError("no such file", where=str(source), fix="Check the path")
+    try:
+        return pq.ParquetFile(source)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"not a Parquet file ({reason})", where=str(source), fix="Give a Parquet file"
+        ) from None

@@ -1,0 +1,141 @@
+"""Scoring Parquet files by shards: the answers are predict_proba's, and a stopped call is gone on with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+import glassformer as gf
+from glassformer.errors import GlassformerError, InputError
+from glassformer.study import scoring
+from glassformer.study.scoring import Shard, score_file, score_shard, shards_of
+
+TEXTS = [f"a {('warm', 'dull')[i % 2]} film , number {i}" for i in range(23)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    clf = gf.TextClassifier(
+        "encoder-mini", d_model=14, num_heads=2, d_ff=11, max_length=13, epochs=1, lr=1e-2, min_count=1,
+        precision="fp32", threads=1,
+    )  # fmt: skip
+    clf.fit(TEXTS, ["good", "bad"] * 11 + ["good"])
+    return clf.save(tmp_path_factory.mktemp("scoring") / "model")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """23 texts in row groups of 5, with a missing and an empty one among them."""
+    texts: list[str | None] = list(TEXTS)
+    texts[3], texts[11] = None, "  "
+    path = tmp_path / "big.parquet"
+    pq.write_table(pa.table({"id": range(23), "text": texts}), path, row_group_size=5)
+    return path
+
+
+def test_answers_are_those_of_predict_proba(model: Path, table: Path, tmp_path: Path):
+    seen = []
+    out = tmp_path / "scores.parquet"
+    done = score_file(model, table, out, rows=7, progress=lambda rows, total: seen.append((rows, total)))
+    assert done == {"rows": 23, "failed": 2}
+    assert seen == [(7, 23), (7, 23), (7, 23), (2, 23)]
+    rows = pq.read_table(out).to_pylist()
+    assert [row["row"] for row in rows] == list(range(1, 24))
+    assert [i for i, row in enumerate(rows) if row["error"]] == [3, 11]
+    assert rows[11]["error"] == "the text is empty"
+    assert rows[3]["label"] is rows[3]["probability"] is rows[3]["p:bad"] is None
+    clf, good = gf.load(model), [i for i in range(23) if i not in (3, 11)]
+    expected = clf.predict_proba([TEXTS[i] for i in good])
+    np.testing.assert_allclose([[rows[i]["p:bad"], rows[i]["p:good"]] for i in good], expected, atol=1e-6)
+    assert [rows[i]["label"] for i in good] == clf.decide(expected).tolist()
+    assert not (tmp_path / "scores.parquet.parts").exists()
+
+
+def test_a_stopped_call_is_gone_on_with(model: Path, table: Path, tmp_path: Path, monkeypatch):
+    whole = tmp_path / "whole.parquet"
+    score_file(model, table, whole, rows=7)
+    out, real, made = tmp_path / "out.parquet", scoring._table, []
+
+    def stops(clf, shard, note):
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        made.append(shard.first)
+        return real(clf, shard, note)
+
+    monkeypatch.setattr(scoring, "_table", stops)
+    with pytest.raises(KeyboardInterrupt):
+        score_file(model, table, out, rows=7)
+    assert not out.exists()
+    parts = sorted((tmp_path / "out.parquet.parts").iterdir())
+    assert [p.name for p in parts] == ["part-000000.parquet", "part-000001.parquet"]
+    parts[1].write_bytes(parts[1].read_bytes()[:-9])  # cut by something else: made anew
+    made.clear()
+    monkeypatch.setattr(scoring, "_table", lambda *given: made.append(given[1].first) or real(*given))
+    score_file(model, table, out, rows=7)
+    assert made == [7, 14, 21]
+    assert pq.read_table(out).equals(pq.read_table(whole))
+
+
+def test_a_shard_is_done_once_and_anew_for_other_rows(model: Path, table: Path, tmp_path: Path, monkeypatch):
+    shard = shards_of(table, tmp_path, "text", 9)[1]
+    assert score_shard(model, shard) == 1
+    before = os.stat(shard.target).st_mtime_ns
+    assert score_shard(model, shard) == 1
+    assert os.stat(shard.target).st_mtime_ns == before
+    assert score_shard(model, Shard(shard.source, "text", 10, 9, shard.target)) == 1
+    assert pq.read_table(shard.target)["row"][0].as_py() == 11
+
+
+def test_pictures(tmp_path: Path):
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 255, (12, 8, 8, 1), np.uint8)
+    clf = gf.ImageClassifier(
+        "vit-tiny", image_size=8, patch_size=4, channels=1, d_model=8, num_heads=2, d_ff=8, num_layers=1,
+        epochs=1, precision="fp32", threads=1,
+    ).fit(pixels, [0, 1] * 6)  # fmt: skip
+    clf.save(tmp_path / "model")
+    contents = []
+    for i, picture in enumerate(pixels[:5]):
+        Image.fromarray(picture[:, :, 0]).save(tmp_path / f"{i}.png")
+        contents.append({"bytes": (tmp_path / f"{i}.png").read_bytes(), "path": f"{i}.png"})
+    contents[2]["bytes"] = contents[2]["bytes"][:40]
+    contents[4] = {"bytes": None, "path": str(tmp_path / "4.png")}  # a path in the table is not followed
+    pq.write_table(pa.table({"image": contents}), tmp_path / "pictures.parquet")
+    out = tmp_path / "out.parquet"
+    assert score_file(tmp_path / "model", tmp_path / "pictures.parquet", out) == {"rows": 5, "failed": 2}
+    rows = pq.read_table(out).to_pylist()
+    expected = clf.predict_proba(pixels[[0, 1, 3]])
+    np.testing.assert_allclose([[rows[i]["p:0"], rows[i]["p:1"]] for i in (0, 1, 3)], expected, atol=1e-6)
+    assert rows[4]["error"] == "the picture is missing"
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"column": "txt"}, "no column 'txt'"),
+        ({"source": "none.parquet"}, "no such file"),
+        ({"out": "away/out.parquet"}, "no such folder"),
+        ({"model": "."}, "manifest"),
+    ],
+)
+def test_wrong_input_is_refused(model: Path, table: Path, tmp_path: Path, monkeypatch, change, what):
+    monkeypatch.chdir(tmp_path)
+    given = {"model": model, "source": table, "out": "out.parquet"} | change
+    with pytest.raises(InputError, match=what):
+        score_file(given["model"], given["source"], given["out"], column=given.get("column"))
+
+
+def test_a_full_disk_leaves_no_half_file(model: Path, table: Path, tmp_path: Path, monkeypatch):
+    def full(number):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(GlassformerError, match="No space left"):
+        score_file(model, table, tmp_path / "out.parquet")
+    assert list((tmp_path / "out.parquet.parts").iterdir()) == []
