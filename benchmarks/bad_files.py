@@ -163,7 +163,8 @@ def hand_made_tables() -> list[tuple[str, bytes]]:
     bodies = [
         b"", b"\n", b"\r\n\r\n", b"text", b"text\n", b"text,label", b"text,label\n", b"text,text\na,b\n", b",\n,\n",
         b"\xef\xbb\xbf" + csv, b"\xef\xbb\xbf", utf16, utf16[2:], csv.replace(b"bad", b"b\0d"), csv + b"\xff\xfe\n",
-        csv.replace(b"bad,0", b"bad"), csv.replace(b"bad,0", b"bad,0,0"), csv[:-3], csv.replace(b'"a fine', b'"a" fine'),
+        csv.replace(b"bad,0", b"bad"), csv.replace(b"bad,0", b"bad,0,0"), csv[:-3],
+        csv.replace(b'"a fine', b'"a" fine'),
         b'text,label\n"never closed,0\n', b"text,label\n" + b"a," * 5000, b"text,label\n,1\n", b"text,label\na,\n",
         b"text,label\n   ,1\n", b"a;b\nc;d\n", b"a\tb\nc\td\n", b"text,label\r" * 3, b"x" * 100_000, b'"' * 999,
         b"text,label\n" + "é".encode("latin-1") + b",1\n",
@@ -171,7 +172,8 @@ def hand_made_tables() -> list[tuple[str, bytes]]:
     rows = [
         b"", b"\n", b"{}", b"[]", b"null", b"3", b'"x"', b"{", b'{"text": }', b"[" * 100_000, b"{" * 50_000,
         b'{"text": 1e999}', b'{"n": ' + b"9" * 6000 + b"}", lines.replace(b"}", b""), lines + b"[1]\n", lines + b"\0",
-        lines.replace(b'"text"', b'"tex"', 1), b"\xef\xbb\xbf" + lines, lines.decode().encode("utf-16"), lines + b"\xff\n",
+        lines.replace(b'"text"', b'"tex"', 1), b"\xef\xbb\xbf" + lines, lines.decode().encode("utf-16"),
+        lines + b"\xff\n",
     ]  # fmt: skip
     whole = _parquet()
     parquet = [
@@ -268,7 +270,8 @@ def hand_made_pictures() -> list[bytes]:
     odd = [
         _encoded(rgb.convert("CMYK"), "JPEG"), _encoded(wide, "PNG"), _encoded(rgb.convert("RGBA"), "PNG"),
         _encoded(rgb.quantize(8), "PNG", transparency=0), _encoded(rgb.convert("LA"), "PNG"), _encoded(grey, "PNG"),
-        _encoded(rgb.convert("1"), "PNG"), _encoded(rgb, "PNG", exif=exif), gif, _encoded(rgb, "BMP"), _encoded(rgb, "WEBP"),
+        _encoded(rgb.convert("1"), "PNG"), _encoded(rgb, "PNG", exif=exif), gif, _encoded(rgb, "BMP"),
+        _encoded(rgb, "WEBP"),
         _encoded(rgb, "TIFF"), _encoded(grey.convert("F"), "TIFF"), _encoded(grey.convert("I"), "TIFF"),
         _encoded(rgb.convert("YCbCr"), "JPEG"), _encoded(rgb.convert("LAB"), "TIFF"),
     ]  # fmt: skip
@@ -284,7 +287,8 @@ def hand_made_pictures() -> list[bytes]:
     ]
     bombs = [_bomb(50_000, 50_000), _bomb(2**31 - 1, 1), _bomb(1, 2**31 - 1), _bomb(0, 5), _bomb(40_000, 40_000, 16, 6),
              _bomb(60_000, 2)]  # fmt: skip
-    none = [b"", b"\0", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg xmlns='x'/>", b"%PDF-1.4\n",
+    none = [b"", b"\0", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg xmlns='x'/>",
+            b"%PDF-1.4\n",
             b"GIF89a", b"\xff\xd8\xff", bytes(5000), b"RIFF\xff\xff\xff\xffWEBPVP8 "]  # fmt: skip
     return odd + cut + bombs + none
 

@@ -123,7 +123,7 @@ def page(result: dict[str, Any]) -> str:
     lines = [
         "# Reliability", "",
         "What is promised, how often it was put to the test, and how often it held. Written by",
-        "`python benchmarks/reliability.py` (`make soak`) from `benchmarks/results/reliability.json`; not edited by hand.", "",
+        "`python benchmarks/reliability.py` (`make soak`) from `benchmarks/results/reliability.json`, not by hand.", "",
         "## The scoreboard", "", "| Promise | Wanted | Run | Held | Seconds |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for name in ROWS:
@@ -144,7 +144,8 @@ def page(result: dict[str, Any]) -> str:
         ]
     attempts = sum(row["network_attempts"] for row in found.values())
     lines += ["", f"Attempts to reach another machine during all of these: {attempts}.", ""]
-    lines += ["## The same on Hugging Face's Trainer", "", "The documented way: `save_steps=1`, `resume_from_checkpoint=True`.",
+    lines += ["## The same on Hugging Face's Trainer", "",
+              "The documented way: `save_steps=1`, `resume_from_checkpoint=True`.",
               "", "| Test | Wanted | Run | Held | What happened |", "|---|---|---|---|---|"]  # fmt: skip
     for name, (promise, asked, _) in PEER.items():
         row = found.get(name)
@@ -155,7 +156,8 @@ def page(result: dict[str, Any]) -> str:
         if name == "trainer_kills":
             told = f"{row['run'] - row['resumed']} could not resume"
         if name == "trainer_early_stops" and row["failures"]:
-            told = f"ended at step {row['failures'][0]['ended at']} instead of {row['failures'][0]['wanted']}, for instance"
+            one = row["failures"][0]
+            told = f"ended at step {one['ended at']} instead of {one['wanted']}, for instance"
         lines.append(f"| {promise} | {row['asked']} | {row['run']} | {row['passed']} | {told} |")
     machine, versions = about["machine"], about["versions"]
     lines += ["", f"{machine['cpu']}, {machine['cores']} cores, one thread; {about['date'][:10]}; "

@@ -38,7 +38,8 @@ def trainer(folder: Path, patience: int = 0, scores: Any = None, stop_at: int = 
     rows = [row | {"attention_mask": [1] * 9} for row in rows]
     arguments = transformers.TrainingArguments(
         output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=8, learning_rate=3e-3, save_steps=1,
-        save_total_limit=2, logging_steps=1, eval_strategy="steps" if patience else "no", eval_steps=EVERY, report_to=[],
+        save_total_limit=2, logging_steps=1, eval_steps=EVERY, report_to=[],
+        eval_strategy="steps" if patience else "no",
         disable_tqdm=True, use_cpu=True, seed=0, dataloader_pin_memory=False, metric_for_best_model="eval_score",
         greater_is_better=True, load_best_model_at_end=False, dataloader_num_workers=0,
     )  # fmt: skip

@@ -128,7 +128,11 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     asked = build(Recipe, apply_overrides(values, settings, Recipe), "train")
     d = asked.data
     dataset = load_text_dataset(
-        d.source, text_column=d.text_column, label_column=d.label_column, need_labels=True
+        d.source,
+        text_column=d.text_column,
+        label_column=d.label_column,
+        need_labels=True,
+        on_bad_row=d.on_bad_row,
     )
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     texts = len(labels or ())
@@ -276,11 +280,20 @@ def train_command(
     data: Annotated[
         str | None, typer.Option(metavar="PATH", help="A named data set or path instead of the recipe's.")
     ] = None,
+    on_bad_row: Annotated[
+        str | None,
+        typer.Option(
+            metavar="refuse|skip", help="Texts: skip lists rows that cannot be used in rejected.jsonl."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what was begun there, to the same bits.")
+    ] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="On a GPU too: the same bits each time, if slower.")
     ] = False,
     help_keys: Annotated[
         bool,
@@ -290,9 +303,14 @@ def train_command(
     ] = False,
 ) -> None:
     """Train, judge and report, as a recipe says or on texts or pictures of your own."""
+    if deterministic:
+        from glassformer.runtime import be_deterministic
+
+        be_deterministic()
     begun = out if resume else None
+    settings = [*(settings or ()), *([f"on_bad_row={on_bad_row}"] if on_bad_row else ())]
     chosen = choose_recipe(
-        recipe, text, images=images, model=model, data=data, settings=settings or (), begun=begun
+        recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )
     folder = out or RUNS / (chosen.name or "run")
     if (text or images) and chosen.data.test_size:

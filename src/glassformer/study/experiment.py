@@ -20,6 +20,7 @@ from glassformer.classifier import TextClassifier
 from glassformer.config import to_toml
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.doctor import examine
+from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
@@ -60,7 +61,7 @@ def load_splits(recipe: Recipe) -> Splits:
     d = recipe.data
     dataset = load_text_dataset(
         d.source, text_column=d.text_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed,
-        need_labels=True,
+        need_labels=True, on_bad_row=d.on_bad_row,
     )  # fmt: skip
     return split_up(dataset, recipe)
 
@@ -91,6 +92,9 @@ def run_recipe(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
     say(describe(splits))
+    if rejected := splits.dataset.rejected:
+        write_rejected(folder / "rejected.jsonl", rejected)
+        say(summary(rejected))
     report = examine(_as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean)
     for finding in report.findings:
         if finding.severity == "warning":
