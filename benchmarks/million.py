@@ -25,26 +25,8 @@ from common import RESULTS, environment, write_result
 
 import glassformer as gf
 
-WORDS = np.array(
-    [
-        "a",
-        "film",
-        "story",
-        "plot",
-        "good",
-        "bad",
-        "dull",
-        "fine",
-        "very",
-        "not",
-        "warm",
-        "cold",
-        "long",
-        "short",
-        "old",
-        "new",
-    ]
-)
+FILM = ["film", "story", "plot", "cast", "scene", "end", "book", "song"]
+WORDS = np.array(["a", "good", "bad", "dull", "fine", "very", "not", "warm", *FILM])
 EVERY = 2.0  # seconds between two looks at the memory
 
 

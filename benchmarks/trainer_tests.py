@@ -29,6 +29,7 @@ def trainer(folder: Path, patience: int = 0, scores: Any = None, stop_at: int = 
     """A Trainer on 80 random texts; with ``scores`` evaluation ``i`` has the accuracy ``scores(i)``."""
     transformers.set_seed(0)
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     config = transformers.BertConfig(
         vocab_size=31, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=20,
         max_position_embeddings=16, num_labels=2,
@@ -56,6 +57,7 @@ def trainer(folder: Path, patience: int = 0, scores: Any = None, stop_at: int = 
         transformers.BertForSequenceClassification(config), arguments, train_dataset=rows, eval_dataset=rows[:9],
         callbacks=calls, compute_metrics=lambda _: {"score": scores(made.state.global_step) if scores else 0.0},
     )  # fmt: skip
+    made.remove_callback(transformers.PrinterCallback)
     return made
 
 
