@@ -29,9 +29,12 @@ from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.checkpoints.native import load_state, save_state
 from glassformer.checkpoints.tensors import read_tensors
+from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.tables import read_table
+from glassformer.data.text import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import InputError
+from glassformer.recipe import load_recipe, recipe_names
 from glassformer.runtime import peak_memory_mb
 
 DAMAGES = ("removed", "cut", "flipped", "swapped", "grown", "emptied")
@@ -238,6 +241,58 @@ def _read(path: Path, body: bytes, read: Callable[[Path], None]) -> dict:
     path.unlink()
     fine = passed and seconds < MOST_SECONDS
     return {"file": path.name, "passed": fine, "answer": said, "seconds": round(seconds, 3)}
+
+
+def readers(count: int) -> list[dict]:
+    """Every other file that is read from outside: weights, settings, tokenizers, word vectors, recipes; mutated."""
+    import glassformer as gf
+
+    with scratch() as home:
+        texts = [" ".join(GOOD_JSONL.decode().split()), "a bad film"]
+        options = {
+            "d_model": 6,
+            "num_layers": 1,
+            "num_heads": 1,
+            "d_ff": 5,
+            "epochs": 1,
+            "threads": 1,
+            "max_length": 9,
+        }
+        clf = gf.TextClassifier("encoder-mini", min_count=1, **options).fit(texts * 4, [0, 1] * 4)
+        hub = clf.save(home / "hub")
+        (hub / "manifest.json").unlink()  # whose sums would refuse all of these at once
+        words = [f"w{i}" for i in range(9)]
+        for name, binary in (("v.txt", False), ("v.bin", True)):
+            write_word2vec_format(home / name, words, np.ones((9, 4), np.float32), binary=binary)
+        shutil.copy(next(iter(recipe_names().values())), home / "r.toml")
+        work: list[tuple[Path, Callable[[], Any]]] = [
+            (hub / "model.safetensors", lambda: load_pretrained(hub)),
+            (hub / "config.json", lambda: load_pretrained(hub)),
+            (hub / "tokenizer.json", lambda: load_tokenizer(hub)),
+            (home / "v.txt", lambda: read_word2vec_format(home / "v.txt")),
+            (home / "v.bin", lambda: read_word2vec_format(home / "v.bin")),
+            (home / "r.toml", lambda: load_recipe(home / "r.toml")),
+        ]
+        whole = {path: path.read_bytes() for path, _ in work}
+        out = []
+        for i in range(count):
+            path, read = work[i % len(work)]
+            path.write_bytes(mutated(whole[path], i))
+            started, said, passed = time.perf_counter(), "read", True
+            try:
+                read()
+            except InputError:
+                said = "refused"
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a panic of compiled code is no Exception
+                said, passed = f"{type(error).__name__}: {error}"[:200], False
+            seconds = time.perf_counter() - started
+            path.write_bytes(whole[path])
+            out.append(
+                {"file": path.name, "seed": i, "answer": said, "passed": passed and seconds < MOST_SECONDS}
+            )
+    return out
 
 
 # --- pictures -----------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                bad_files.tables),
     "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
                  bad_files.pictures),
+    "readers": ("weights, settings, tokenizers, word vectors and recipes from outside, mutated: read, or a typed error",
+                1200, bad_files.readers),
     "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out: "
                   "refused, nothing executed", 0, lambda count: bad_files.malicious_checkpoints()),
 }  # fmt: skip
