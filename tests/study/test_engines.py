@@ -13,7 +13,7 @@ import pytest
 import glassformer as gf
 from glassformer.errors import ConfigError, DataError
 from glassformer.study.compare import compare
-from glassformer.study.engines import mapped, work_on
+from glassformer.study.engines import LOCAL, mapped, work_on
 from glassformer.study.grid import load_study
 from glassformer.study.scoring import score_file
 
@@ -57,7 +57,7 @@ def test_a_study_and_a_table_are_the_same_on_ray(base: Path, tmp_path: Path):
 
     (tmp_path / "mine.toml").write_text(STUDY.format(recipe=str(base)), encoding="utf-8")
     study = load_study(tmp_path / "mine.toml")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(log_to_driver=False, **LOCAL)
     try:
         for engine in ("ray", "serial"):
             found = compare(study, tmp_path / engine, engine=engine, workers=0)

@@ -13,6 +13,12 @@ from typing import Any
 from glassformer.errors import ConfigError, GlassformerError
 
 ENGINES = ("serial", "ray")
+# A cluster begun here is of this machine alone: it listens on no other address.
+LOCAL: dict[str, Any] = {
+    "include_dashboard": False,
+    "num_cpus": os.cpu_count(),
+    "_node_ip_address": "127.0.0.1",
+}
 Work = Callable[[Any], Any]
 
 
@@ -53,8 +59,7 @@ def _on_ray(work: Work, items: list[Any], cpus: int) -> Iterator[tuple[Any, Any]
     begun = not ray.is_initialized()
     if begun:
         address = os.environ.get("RAY_ADDRESS")
-        local: dict[str, Any] = {} if address else {"include_dashboard": False, "num_cpus": os.cpu_count()}
-        ray.init(address=address, log_to_driver=False, configure_logging=False, **local)
+        ray.init(address=address, log_to_driver=False, configure_logging=False, **({} if address else LOCAL))
     try:
         task = ray.remote(num_cpus=cpus, max_retries=3)(work_on)
         waiting: dict[Any, Any] = {}

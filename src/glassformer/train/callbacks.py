@@ -103,10 +103,10 @@ class StopOnSignal(Callback):
     def step(self, training: Training, info: StepInfo) -> None:
         if not training.finished and training.ranks.any(self.received is not None):
             path = training.saved_at(self.folder) or training.save(self.folder, self.keep_last)
-            raise Interrupted(
-                f"stopped at step {training.step} of {training.total_steps}, saved in {path}; "
-                "go on with --resume"
+            saved = (
+                f"saved in {path}; go on with --resume" if training.ranks.leads else "the first process saves"
             )
+            raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {saved}")
 
     def end(self, training: Training) -> None:
         for number, handler in self._old.items():
