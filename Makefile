@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full lint format bench labs results map docs fuzz clean
+.PHONY: help setup demo test test-full soak lint format bench labs results map docs fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -42,6 +42,9 @@ test: $(VENV)/.installed-test ## lint and the test suite without the slow tests
 test-full: $(VENV)/.installed-test ## lint and every test, the slow ones too
 	$(BIN)/ruff check --quiet .
 	$(PYTEST) $(ARGS)
+
+soak: $(VENV)/.installed-test $(VENV)/.installed-bench ## the reliability table at its full counts (about an hour)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reliability.py $(ARGS)
 
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff and pyright
 	$(BIN)/ruff check .

@@ -116,6 +116,7 @@ class TextClassifier(Estimator):
         precision: str = "auto",
         device: str = "auto",
         threads: int = 0,
+        strategy: str = "auto",
         verbose: int = 0,
         batch_tokens: int = 8192,
         length_window: int = 50,

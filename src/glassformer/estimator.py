@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from glassformer.checkpoints.names_lora import save_adapter
-from glassformer.checkpoints.native import list_states
+from glassformer.checkpoints.native import newest_state
 from glassformer.config import build, to_toml
 from glassformer.data.checks import check_classes, check_pairs, check_weights, place
 from glassformer.data.splits import stratified_split
@@ -33,6 +33,7 @@ from glassformer.recipe import FitConfig, load_recipe
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads
 from glassformer.saving import save_classifier
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
+from glassformer.train.distributed import Ranks, join
 from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, count_steps
 from glassformer.train.objectives import class_weights
@@ -132,6 +133,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         train: FitConfig = configs["train"]
         device = choose_device(train.device)
         set_threads(train.threads)
+        ranks = join(train.strategy, device, train.seed)
         examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self._check)
         check_classes(labels)
         self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
@@ -144,23 +146,24 @@ class Estimator(ClassifierMixin, BaseEstimator):
         started = time.perf_counter()
         self._prepare(configs, examples)
         table = self._training_table(examples)
-        set_seed(train.seed)
-        network = self._build(configs, len(self.classes_), table).to(device)
-        self.weights_source_ = network.weights_source
         self.temperature_, self.threshold_ = 1.0, None
-        freeze(network, train)
+        network = self._network(configs, table, device)
         dtype = choose_dtype(train.precision, device)
-        optimizer = MasterOptimizer(network, train, dtype)
+        optimizer = MasterOptimizer(network, train, dtype, ranks)
         stream = self._stream(table, train, device, network)
         training = Training(network, optimizer, train, count_steps(stream, train.epochs))
         held = self._validation(validation)
         training.fingerprint = self._fingerprint(table, targets, weights, held)
         objective = self._objective(targets, self._weights(targets, weights), train)
-        logits = held and partial(self._table_rows, network, held[0], "logits", device)
-        stream, objective, logits = self._shorten(network, train, stream, objective, held, logits)
-        judge = self._judge(logits, held[1]) if held and logits else None
+        own = held if ranks.size == 1 else self._validation(validation, ranks.own)
+        logits = own and partial(self._table_rows, network, own[0], "logits", device)
+        if not ranks.sharded:
+            stream, objective, logits = self._shorten(network, train, stream, objective, own, logits)
+        judge = self._judge(logits, held[1], ranks) if held and logits else None
         self._run(training, stream, objective, judge, callbacks, checkpoints, resume)
         weights_now = training.final_weights()
+        if ranks.sharded:  # the pieces stay behind
+            network = self._network(configs, table, device)
         network.set_compute_dtype(torch.float32)
         network.load_state_dict(optimizer.frozen | weights_now, strict=False)
         self.adapter_ = adapter(network) or None
@@ -171,18 +174,26 @@ class Estimator(ClassifierMixin, BaseEstimator):
         self.train_seconds_ = time.perf_counter() - started
         self._compute_model = None
 
+    def _network(self, configs: dict[str, Any], table: Any, device: torch.device) -> Any:
+        """The model to train, what shall not learn frozen."""
+        set_seed(configs["train"].seed)
+        network = self._build(configs, len(self.classes_), table).to(device)
+        self.weights_source_ = network.weights_source
+        freeze(network, configs["train"])
+        return network
+
     def _run(self, training, stream, objective, judge, callbacks, checkpoints, resume) -> None:
         calls = list(callbacks)
         if checkpoints is not None:
             folder = Path(checkpoints)
-            if states := list_states(folder):
+            if newest := training.ranks.agree(newest_state(folder)):
                 if not resume:
-                    raise CheckpointError("has checkpoints", where=str(states[-1][1]), fix="Use resume=True")
+                    raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
         if training.config.unfreeze_every:
             calls.insert(0, Unfreeze(training.config.train_layers, training.config.unfreeze_every))
-        if training.config.verbose:
+        if training.config.verbose and training.ranks.leads:
             calls.append(Progress())
         run_with(calls, training, stream, objective, judge)
 
@@ -194,23 +205,21 @@ class Estimator(ClassifierMixin, BaseEstimator):
             weights = (weights / weights.mean()).astype(np.float32)
         return weights
 
-    def _validation(self, validation) -> tuple[Any, np.ndarray] | None:
+    def _validation(self, validation, own: Callable = list) -> tuple[Any, np.ndarray] | None:
+        """The held-out examples as a table, or ``own`` of them, and their classes."""
         if validation is None:
             return None
+        X, y = validation
         examples, labels = check_pairs(
-            validation[0],
-            validation[1],
-            "validation",
-            f"validation {self.NOUN}",
-            "validation labels",
-            self._check,
+            X, y, "validation", f"validation {self.NOUN}", "validation labels", self._check
         )
+        examples, labels = own(examples), own(labels)
         return self._evaluation_table(examples), self._targets(labels, "validation labels")
 
-    def _judge(self, logits: Callable[[], np.ndarray], targets: np.ndarray):
+    def _judge(self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks):
         def judge() -> dict[str, float]:
             meter = ClassificationMeter(self.classes_.tolist())
-            meter.update(softmax(logits()), targets)
+            meter.update(softmax(ranks.gather(logits())), targets)
             out = meter.result(bootstrap=0)
             return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 

@@ -109,6 +109,7 @@ class ImageClassifier(Estimator):
         precision: str = "auto",
         device: str = "auto",
         threads: int = 0,
+        strategy: str = "auto",
         verbose: int = 0,
     ):
         values = locals()

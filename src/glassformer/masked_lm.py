@@ -113,6 +113,7 @@ class MaskedLM(SequenceEstimator):
         precision: str = "auto",
         device: str = "auto",
         threads: int = 0,
+        strategy: str = "auto",
         verbose: int = 0,
     ):
         self._take(locals())

@@ -239,6 +239,6 @@ def fingerprint(settings: Mapping[str, Any], arrays: Iterable[np.ndarray | None]
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-    ignored = {"checkpoint_every", "verbose", "device"}
+    ignored = {"checkpoint_every", "verbose", "device", "strategy"}
     kept = {k: v for k, v in settings.items() if k not in ignored}
     return plain({**kept, "data_sha256": digest.hexdigest()})

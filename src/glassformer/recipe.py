@@ -30,6 +30,7 @@ class DataConfig:
     train_size: int | None = None  # at most this many training examples, stratified
     limit: int | None = None  # at most this many examples of every split: a quick look
     split_seed: int = 0  # of every choice of examples
+    on_bad_row: Literal["refuse", "skip"] = "refuse"  # skip: rows that cannot be used go to rejected.jsonl
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -128,6 +129,9 @@ class FitConfig:
     precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
     device: str = "auto"  # auto: the GPU where there is one
     threads: int = 0  # 0: as torch has it
+    strategy: Literal["auto", "ddp", "fsdp"] = (
+        "auto"  # under torchrun; fsdp: each process keeps a part of the weights
+    )
     verbose: int = 0  # 1: a progress bar
 
     def __post_init__(self) -> None:

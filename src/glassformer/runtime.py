@@ -37,13 +37,19 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """``auto`` is the GPU where there is one.
+    """``auto`` is the GPU where there is one; under ``torchrun`` each process of a machine has one of its own.
 
     Raises:
         ConfigError: a device that torch does not know or does not see.
     """
+    if name in ("auto", "cuda") and torch.cuda.is_available():
+        place, gpus = int(os.environ.get("LOCAL_RANK", "-1")), torch.cuda.device_count()
+        if place >= gpus:
+            raise ConfigError(f"process {place} of this machine has no GPU", where="torchrun",
+                              fix=f"Use --nproc-per-node {gpus}, or --set device=cpu")  # fmt: skip
+        return torch.device("cuda" if place < 0 else f"cuda:{place}")
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -111,6 +117,16 @@ def set_seed(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
+
+
+def be_deterministic() -> None:
+    """Use only algorithms that give the same bits each time; one that cannot is an error that names it.
+
+    On a CPU that is so anyway. On a GPU sums are otherwise taken in an order that changes from run to run.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the first product is computed
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.benchmark = False
 
 
 @contextmanager

@@ -16,17 +16,18 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from glassformer.checkpoints.native import list_states
+from glassformer.checkpoints.native import newest_state
 from glassformer.config import build, plain, to_toml
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.recipe import TrainConfig, load_recipe
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_threads
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
+from glassformer.train.distributed import join, refuse_several
 from glassformer.train.loop import Stream, count_steps
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
 
-NOT_SETTINGS = {"checkpoint_every", "verbose", "device"}  # change no bit of the result
+NOT_SETTINGS = {"checkpoint_every", "verbose", "device", "strategy"}  # change no bit of the result
 
 
 def section_defaults(sections: Mapping[str, type]) -> dict[str, Any]:
@@ -115,19 +116,25 @@ class SequenceEstimator(BaseEstimator):
         """Train ``network`` to its end and keep it in ``model_``; ``arrays`` are the data, for the fingerprint."""
         started = time.perf_counter()
         self.weights_source_ = network.weights_source  # type: ignore[assignment]
-        dtype = choose_dtype(train.precision, choose_device(train.device))
-        optimizer = MasterOptimizer(network, train, dtype)
+        device = choose_device(train.device)
+        dtype = choose_dtype(train.precision, device)
+        if train.strategy == "fsdp" or getattr(stream, "next_sentence", False):
+            refuse_several(
+                "fsdp and next-sentence prediction need one process here", "Use --set strategy=ddp"
+            )
+        ranks = join("ddp", device, train.seed)
+        optimizer = MasterOptimizer(network, train, dtype, ranks)
         training = Training(network, optimizer, train, count_steps(stream, train.epochs))
         training.fingerprint = self._fingerprint(arrays)
         calls = list(callbacks)
         if checkpoints is not None:
             folder = Path(checkpoints)
-            if states := list_states(folder):
+            if newest := ranks.agree(newest_state(folder)):
                 if not resume:
-                    raise CheckpointError("has checkpoints", where=str(states[-1][1]), fix="Use resume=True")
+                    raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
                 training.load(folder)
             calls.insert(0, Checkpoints(folder, train.checkpoint_every))
-        if train.verbose:
+        if train.verbose and ranks.leads:
             calls.append(Progress())
         run_with(calls, training, stream, objective, judge)
         weights = training.final_weights()

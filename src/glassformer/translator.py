@@ -129,6 +129,7 @@ class Translator(SequenceEstimator):
         precision: str = "auto",
         device: str = "auto",
         threads: int = 0,
+        strategy: str = "auto",
         verbose: int = 0,
     ):
         self._take(locals())

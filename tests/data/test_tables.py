@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.data.rejected import summary, write_rejected
+from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import read_table, read_utf8
 from glassformer.errors import DataError
 
@@ -162,3 +164,29 @@ def test_parquet_text_that_is_not_utf8(tmp_path):
 def test_read_utf8_refuses_a_folder(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         read_utf8(tmp_path)
+
+
+def test_bad_rows_are_skipped_and_listed(tmp_path):
+    csv = "text,label\ngood film,1\nragged,0,9\n,1\nbad film,0\nno label,\nfine film,1\n"
+    lines = '{"text": "good", "label": 1}\n{"text": \n["x"]\n{"label": 0}\n{"text": "bad", "label": 0}\n'
+    for name, content, kept, dropped in (
+        ("a.csv", csv, [2, 5, 7], [3, 4, 6]),
+        ("a.jsonl", lines, [1, 5], [2, 3, 4]),
+    ):
+        path = write(tmp_path / name, content)
+        with pytest.raises(DataError):
+            load_text_dataset(path)
+        dataset = load_text_dataset(path, on_bad_row="skip")
+        assert list(dataset.splits["train"].rows or ()) == kept
+        assert sorted(row.row for row in dataset.rejected) == dropped
+        assert {row.file for row in dataset.rejected} == {str(path)}
+        write_rejected(tmp_path / "rejected.jsonl", dataset.rejected)
+        told = [json.loads(line) for line in (tmp_path / "rejected.jsonl").read_text().splitlines()]
+        assert sorted(row["row"] for row in told) == dropped
+        assert all(row["reason"] for row in told)
+        assert f"{len(dropped)} rows left out" in summary(dataset.rejected)
+
+
+def test_a_file_without_one_good_row_is_refused(tmp_path):
+    with pytest.raises(DataError, match="no row can be used"):
+        load_text_dataset(write(tmp_path / "a.csv", "text,label\n,1\n,0\n"), on_bad_row="skip")

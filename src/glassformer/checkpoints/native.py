@@ -104,6 +104,12 @@ def list_states(folder: str | Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if path.is_dir())
 
 
+def newest_state(folder: str | Path) -> str:
+    """The path of the newest checkpoint, damaged or not; empty where there is none."""
+    states = list_states(folder)
+    return str(states[-1][1]) if states else ""
+
+
 def load_state(folder: str | Path) -> LoadedState:
     """The newest complete checkpoint; damaged ones are passed over and listed in ``skipped``.
 

@@ -134,7 +134,9 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    typer.echo(f"error: {one_line(message)}", err=True)
+    rank = os.environ.get("RANK", "0")
+    who = "" if rank == "0" else f"process {rank}: "
+    typer.echo(f"error: {who}{one_line(message)}", err=True)
     return code
 
 

@@ -56,15 +56,26 @@ def compare_command(
         int,
         typer.Option(metavar="N", help="Runs at a time, each in a process of its own; 0: all in this one."),
     ] = 1,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")
+    ] = "serial",
 ) -> None:
     """Compare recipes fairly: same examples, several seeds, paired tests. Finished runs are kept, broken ones go on."""
     from glassformer.study.compare import compare
+    from glassformer.study.engines import check_engine
     from glassformer.study.grid import load_study
 
+    check_engine(engine)
     asked = load_study(study)
     folder = out or RUNS / asked.name
     results = compare(
-        asked, folder, settings=parse_settings(settings or ()), workers=workers, say=say, progress=True
+        asked,
+        folder,
+        settings=parse_settings(settings or ()),
+        workers=workers,
+        say=say,
+        progress=True,
+        engine=engine,
     )
     show_study(results, folder)
     if results["failed"]:

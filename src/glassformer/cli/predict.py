@@ -169,8 +169,10 @@ def check_output(path: Path) -> None:
         )
 
 
-def predict_table(run: Path, data: Path, out: Path | None, text_column: str | None) -> None:
-    """Score a Parquet file into another, with a bar on a terminal."""
+def predict_table(
+    run: Path, data: Path, out: Path | None, text_column: str | None, engine: str = "serial"
+) -> None:
+    """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -192,7 +194,7 @@ def predict_table(run: Path, data: Path, out: Path | None, text_column: str | No
     ) as bar:
         task = bar.add_task("rows", total=None)
         done = score_file(
-            run, data, out, column=text_column, rows=SHARD_ROWS,
+            run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine,
             progress=lambda rows, total: bar.update(task, advance=rows, total=total),
         )  # fmt: skip
     say(f"{done['rows']:,} rows: {out}")
@@ -222,12 +224,15 @@ def predict_command(
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
+    engine: Annotated[
+        str, typer.Option(metavar="NAME", help="With --data: serial, or ray for a cluster.")
+    ] = "serial",
 ) -> None:
     """Label texts or pictures: one line each with label, probability, and the text or the file."""
     if data is not None:
         if given:
             raise ConfigError("texts and --data at once", where="predict", fix="Give one of them")
-        predict_table(run, data, out, text_column)
+        predict_table(run, data, out, text_column, engine)
         return
     if not given:
         raise ConfigError("nothing to label", where="predict", fix="Give a TEXT, a FILE or --data")

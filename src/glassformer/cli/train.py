@@ -33,6 +33,7 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
         InputError: see ``run_task``.
         Interrupted: on Ctrl-C, with everything saved.
     """
+    from glassformer.study.run_folder import Helped
     from glassformer.study.tasks import run_task
     from glassformer.train.callbacks import Interrupted, Progress
 
@@ -40,6 +41,8 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
     was_there, had_config = folder.is_dir(), (folder / "config.toml").exists()
     try:
         return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
+    except Helped:
+        raise
     except BaseException as error:
         # Else the corrected command would meet "the output folder exists".
         if not had_config and folder.is_dir() and {p.name for p in folder.iterdir()} == {"config.toml"}:
@@ -131,6 +134,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         limit=d.limit,
         seed=d.split_seed,
         need_labels=True,
+        on_bad_row=d.on_bad_row,
     )
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     texts = len(labels or ())
@@ -280,11 +284,20 @@ def train_command(
     data: Annotated[
         str | None, typer.Option(metavar="PATH", help="A named data set or path instead of the recipe's.")
     ] = None,
+    on_bad_row: Annotated[
+        str | None,
+        typer.Option(
+            metavar="refuse|skip", help="Texts: skip lists rows that cannot be used in rejected.jsonl."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with what was begun there, to the same bits.")
+    ] = False,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="On a GPU too: the same bits each time, if slower.")
     ] = False,
     help_keys: Annotated[
         bool,
@@ -294,12 +307,23 @@ def train_command(
     ] = False,
 ) -> None:
     """Train, judge and report, as a recipe says or on texts or pictures of your own."""
+    if deterministic:
+        from glassformer.runtime import be_deterministic
+
+        be_deterministic()
     begun = out if resume else None
+    settings = [*(settings or ()), *([f"on_bad_row={on_bad_row}"] if on_bad_row else ())]
     chosen = choose_recipe(
-        recipe, text, images=images, model=model, data=data, settings=settings or (), begun=begun
+        recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )
     folder = out or RUNS / (chosen.name or "run")
     if (text or images) and chosen.data.test_size:
         noun = "texts" if text else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
-    show_run(train(chosen, folder, resume=resume), chosen)
+    from glassformer.study.run_folder import Helped
+
+    try:
+        run = train(chosen, folder, resume=resume)
+    except Helped:
+        return
+    show_run(run, chosen)

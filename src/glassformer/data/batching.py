@@ -97,6 +97,23 @@ def cut(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list
     return batches
 
 
+def divided(lengths: np.ndarray, size: int) -> list[np.ndarray]:
+    """The rows of a batch in ``size`` parts of nearly as many tokens: the longest first, to whom has the fewest.
+
+    Args:
+        lengths: ``[B]`` tokens of each row.
+
+    Returns:
+        Row numbers of each part, in their order; the first parts are filled first, the last may be empty.
+    """
+    tokens, parts = [0] * size, [[] for _ in range(size)]
+    for row in np.argsort(-lengths, kind="stable").tolist():
+        least = tokens.index(min(tokens))
+        tokens[least] += int(lengths[row])
+        parts[least].append(row)
+    return [np.array(sorted(part), dtype=np.int64) for part in parts]
+
+
 def grouped(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence[np.ndarray]]:
     """The batches of each optimiser step."""
     for i in range(0, len(batches), accumulate):

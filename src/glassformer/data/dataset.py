@@ -53,6 +53,7 @@ class TextDataset:
     description: str = ""
     licence: str = ""
     notes: tuple[str, ...] = ()
+    rejected: tuple[Any, ...] = ()  # rows left out (``RejectedRow``), where that was asked for
 
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,6 +22,13 @@ class ImageBatch:
     index: np.ndarray
     mixed: Mixed | None = None
 
+    def rows(self, rows: np.ndarray) -> ImageBatch:
+        """Some of the pictures of a batch that is not mixed."""
+        packing = Packing(tuple(self.packing.lengths[i] for i in rows.tolist()), self.packing.device)
+        return ImageBatch(
+            self.pixels[torch.from_numpy(rows).to(self.pixels.device)], packing, self.index[rows]
+        )
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -30,6 +37,7 @@ class Draw:
     epoch: int
     number: int
     index: np.ndarray
+    rows: np.ndarray | None = None  # of the batch, those wanted (several processes); None: all
 
 
 @dataclass(frozen=True)
@@ -66,13 +74,23 @@ class ImageStream:
         draws = [Draw(epoch, i, order[s : s + self.batch_size]) for i, s in enumerate(starts)]
         return [draws[i : i + self.accumulate] for i in range(0, len(draws), self.accumulate)]
 
+    def cut(self, index: Draw, rank: int, size: int) -> Draw | None:
+        rows = np.arange(rank, len(index.index), size)
+        return replace(index, rows=rows) if len(rows) else None
+
     def pack(self, index: Draw) -> ImageBatch:
-        generator = torch.Generator().manual_seed(
-            int(
-                np.random.SeedSequence([self.seed, index.epoch, index.number]).generate_state(1, np.uint64)[0]
-                >> 1
-            )
-        )
+        if index.rows is None:
+            return self._pack(index)
+        part = Draw(index.epoch, index.number, index.index[index.rows])
+        if self.changes.mix != "none":  # a picture is mixed with one of its own process
+            return self._pack(part, int(index.rows[0]))
+        if self.changes.augment == "none":
+            return self._pack(part)
+        return self._pack(index).rows(index.rows)  # changed as in the whole batch, however many share it
+
+    def _pack(self, index: Draw, *also: int) -> ImageBatch:
+        seeds = np.random.SeedSequence([self.seed, index.epoch, index.number, *also])
+        generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
         pixels = torch.from_numpy(self.table.pixels[index.index]).to(self.device)
         pixels = augment(pixels, self.transform.size, self.changes.augment, generator, flip=self.changes.flip)
         pixels = self.transform.normalise(pixels)

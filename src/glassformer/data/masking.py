@@ -17,7 +17,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from glassformer.data.batching import BatchSettings, cut, grouped, training_batches
+from glassformer.data.batching import BatchSettings, cut, divided, grouped, training_batches
 from glassformer.data.text import SPECIAL_TOKENS, TokenTable, clean_text, starts_of
 from glassformer.errors import DataError
 from glassformer.packing import Packing
@@ -165,6 +165,12 @@ class MaskedStream:
         """All chunks once, longest first, under the masks of epoch -1: for judging."""
         order = np.argsort(-self.lengths, kind="stable")
         return [(-1, index) for index in cut(order, self.lengths, BatchSettings(0, batch_tokens))]
+
+    def cut(self, index: tuple[int, np.ndarray], rank: int, size: int) -> tuple[int, np.ndarray] | None:
+        """The chunks of a batch that one of ``size`` processes computes, masked by its own draws."""
+        epoch, chosen = index
+        rows = divided(self.lengths[chosen], size)[rank]
+        return (epoch, chosen[rows]) if len(rows) else None
 
     def pack(self, index: tuple[int, np.ndarray]) -> MaskedBatch:
         """One packed batch under the masks of its epoch."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.batching import BatchSettings, grouped, pack_texts, training_batches
+from glassformer.data.batching import BatchSettings, divided, grouped, pack_texts, training_batches
 from glassformer.data.text import TokenTable
 from glassformer.packing import Packing
 
@@ -69,3 +69,8 @@ class PairStream:
     def pack(self, index: np.ndarray) -> PairBatch:
         """One packed batch."""
         return pack_pairs(self.source, self.target, index, self.device)
+
+    def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
+        """The pairs of a batch that one of ``size`` processes computes; None where none are left for it."""
+        rows = divided(self.source.lengths[index] + self.target.lengths[index], size)[rank]
+        return index[rows] if len(rows) else None

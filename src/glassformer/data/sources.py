@@ -20,6 +20,7 @@ from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import load_text_folder
+from glassformer.data.rejected import RejectedRow, without_bad_rows
 from glassformer.data.splits import stratified_subset
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import DataError
@@ -37,6 +38,7 @@ def load_text_dataset(
     seed: int = 0,
     splits: Sequence[str] | None = None,
     need_labels: bool = False,
+    on_bad_row: str = "refuse",
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -47,6 +49,7 @@ def load_text_dataset(
         seed: of the choice that ``limit`` makes.
         splits: only these; the others are not read.
         need_labels: a table without a column of labels is an error.
+        on_bad_row: ``refuse`` ends at the first row that cannot be used; ``skip`` leaves it out and lists it.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers.
@@ -60,12 +63,15 @@ def load_text_dataset(
         raise DataError(
             "no data set is named", where="source", fix=f"Give a path or one of: {', '.join(NAMED_SOURCES)}"
         )
-    columns = _Columns(text_column, label_column, need_labels)
+    rejected: list[RejectedRow] = []
+    columns = _Columns(text_column, label_column, need_labels, rejected if on_bad_row == "skip" else None)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
     else:
         dataset = _load_path(Path(source), columns, splits)
+    if rejected:
+        dataset = replace(dataset, rejected=tuple(rejected))
     if limit is not None:
         dataset = replace(dataset, splits={k: _limited(v, limit, seed) for k, v in dataset.splits.items()})
     return dataset
@@ -86,6 +92,14 @@ class _Columns:
     text: str | None = None
     label: str | None = None
     need_labels: bool = False
+    rejected: list[RejectedRow] | None = None  # where bad rows are listed; None: the first ends the reading
+
+    def table(self, path: Path) -> Table:
+        """A file, its ragged rows left out where that was asked for."""
+        found = self.rejected
+        if found is None:
+            return read_table(path)
+        return read_table(path, lambda error, row: found.append(RejectedRow(str(path), row, error.what)))
 
 
 def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -99,7 +113,7 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
     else:
         hint = nearest(str(path), list(NAMED_SOURCES))
         raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
-    tables = {k: list(map(read_table, v)) for k, v in choose_splits(files, wanted, str(path)).items()}
+    tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, str(path)).items()}
     return _from_tables(path.name if path.is_dir() else path.stem, tables, columns)
 
 
@@ -125,8 +139,10 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     for split, parts in tables.items():
         texts: list[str] = []
         labels: list[Any] = []
-        for table in parts:
+        for i, table in enumerate(parts):
             text_column, label_column = _find_columns(table, columns, split)
+            if columns.rejected is not None:
+                table = parts[i] = without_bad_rows(table, text_column, label_column, columns.rejected)
             texts += check_texts(table.read(text_column), table.origin, table.rows)
             if label_column is None:
                 if split != "unsupervised":
@@ -268,7 +284,7 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
             )
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
-    tables = {k: list(map(read_table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
+    tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
     dataset = _from_tables(source.folder, tables, columns)
     return replace(
         dataset, description=source.description, licence=source.licence, notes=source.notes + dataset.notes

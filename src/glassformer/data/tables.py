@@ -34,8 +34,19 @@ class Table:
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> names of its ints
 
 
-def read_table(path: str | Path) -> Table:
+Refuse = Callable[[DataError, int], None]  # (what is wrong with a row, its number)
+
+
+def _stop(error: DataError, row: int) -> None:
+    raise error
+
+
+def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
+
+    Args:
+        refuse: called with a row that is ragged or no JSON object; where it returns, the row is left out, and a key
+            that a JSON object lacks is None. Other damage (encoding, quoting) always ends the reading.
 
     Raises:
         DataError: no such file, another kind of file, not UTF-8, damaged, ragged, or without rows.
@@ -45,7 +56,7 @@ def read_table(path: str | Path) -> Table:
     if reader is None:
         known = ", ".join(READERS)
         raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=f"Known: {known}")
-    table = reader(path)
+    table = reader(path, refuse)
     if not table.rows:
         raise DataError("the file has no rows", where=str(path), fix="Give at least one example")
     return table
@@ -98,7 +109,7 @@ def _line(path: Path, data: bytes, position: int) -> str:
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
-def _read_delimited(path: Path) -> Table:
+def _read_delimited(path: Path, refuse: Refuse) -> Table:
     text = read_utf8(path)
     header = text[: text.find("\n")] if "\n" in text else text
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
@@ -114,11 +125,12 @@ def _read_delimited(path: Path) -> Table:
             if not names:
                 names = [name.strip() for name in record]
             elif record and len(record) != len(names):
-                raise DataError(
+                error = DataError(
                     f"{len(record)} fields where the header has {len(names)}",
                     where=f"{path}, row {row}",
                     fix="Put a text that holds the separator or a line break into double quotes",
                 )
+                refuse(error, row)
             elif record:  # a blank line is no record, yet it counts as a row
                 records.append(record)
                 rows.append(row)
@@ -145,24 +157,34 @@ def _check_names(names: Sequence[str], where: str) -> None:
 # --- JSONL and JSON ---------------------------------------------------------------------------
 
 
-def _read_jsonl(path: Path) -> Table:
+def _read_jsonl(path: Path, refuse: Refuse) -> Table:
     text = read_utf8(path)
     if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
         found = list(enumerate(_parse(text, str(path), "Write one array of objects"), 1))
     else:
         lines = enumerate(text.split("\n"), 1)  # not splitlines: a text may hold U+2028
-        found = [(row, _parse(line, f"{path}, row {row}")) for row, line in lines if line.strip()]
+        found = []
+        for row, line in lines:
+            try:
+                found += [(row, _parse(line, f"{path}, row {row}"))] if line.strip() else []
+            except DataError as error:
+                refuse(error, row)
     names: dict[str, None] = {}  # a set in order of appearance
     for row, record in found:
-        if not isinstance(record, dict):
-            raise DataError("not a JSON object", where=f"{path}, row {row}", fix='Write {"text": ...} a line')
-        names |= dict.fromkeys(record)
+        if isinstance(record, dict):
+            names |= dict.fromkeys(record)
+        else:
+            what = DataError(
+                "not a JSON object", where=f"{path}, row {row}", fix='Write {"text": ...} a line'
+            )
+            refuse(what, row)
+    found = [(row, record) for row, record in found if isinstance(record, dict)]
 
     def read(name: str) -> list[Any]:
         for row, record in found:
-            if name not in record:
+            if name not in record and refuse is _stop:
                 raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
-        return [record[name] for _, record in found]
+        return [record.get(name) for _, record in found]
 
     return Table(str(path), tuple(names), [row for row, _ in found], read)
 
@@ -179,7 +201,7 @@ def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> 
 # --- Parquet ----------------------------------------------------------------------------------
 
 
-def _read_parquet(path: Path) -> Table:
+def _read_parquet(path: Path, refuse: Refuse) -> Table:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -241,7 +263,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-READERS: dict[str, Callable[[Path], Table]] = {
+READERS: dict[str, Callable[[Path, Refuse], Table]] = {
     ".csv": _read_delimited,
     ".tsv": _read_delimited,
     ".jsonl": _read_jsonl,

@@ -18,13 +18,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import key_places, lay_over, to_dict
 from glassformer.errors import ConfigError, GlassformerError, InputError
 from glassformer.recipe import build_recipe
+from glassformer.study.engines import mapped
 from glassformer.study.grid import Arm, Study, folder_name
 from glassformer.study.run_folder import read_run_recipe
 from glassformer.study.tasks import run_task
@@ -121,13 +122,19 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
 
 
 def run_jobs(
-    jobs: Sequence[Job], *, workers: int = 1, say: Say = silent, progress: bool = False
+    jobs: Sequence[Job],
+    *,
+    workers: int = 1,
+    say: Say = silent,
+    progress: bool = False,
+    engine: str = "serial",
 ) -> dict[str, str]:
     """Run what is not finished yet.
 
     Args:
         workers: processes at a time; 0: all in this one.
         say: called with one line as jobs begin and end; with workers it must be a function that pickles.
+        engine: ``ray``: jobs are tasks of a cluster that sees the study's folder under the same path.
 
     Returns:
         Title -> reason of each job that failed; the others are done.
@@ -155,6 +162,11 @@ def run_jobs(
             failed[job.title] = str(error) or type(error).__name__
         say(f"[{done}/{len(jobs)}] {job.title}: {f'failed: {error}' if error else f'{seconds:.0f} s'}")
 
+    if engine == "ray":
+        apart = [replace(job, folder=job.folder.resolve()) for job in todo]
+        for job, (error, seconds) in mapped("ray", _attempt, apart):
+            settle(job, error, seconds)
+        return failed
     if workers == 0:
         for job in todo:
             started, error = time.perf_counter(), None
@@ -213,6 +225,18 @@ def _run_apart(job: Job, say: Say, progress: bool, running: list[Any]) -> tuple[
         error = GlassformerError(f"its process ended with {_ending(process.exitcode)}")
     process.join()
     running.remove(process)
+    return error, time.perf_counter() - started
+
+
+def _attempt(job: Job) -> tuple[BaseException | None, float]:
+    """Run a job in this process; what went wrong and the seconds."""
+    started, error = time.perf_counter(), None
+    try:
+        run_arm(job, own_process=False)
+    except GlassformerError as caught:
+        error = caught
+    except Exception as caught:  # of any library: only its words are sure to survive the way back
+        error = GlassformerError(f"{type(caught).__name__}: {caught}")
     return error, time.perf_counter() - started
 
 

@@ -20,6 +20,7 @@ def compare(
     *,
     settings: Mapping[str, Any] | None = None,
     workers: int = 1,
+    engine: str = "serial",
     say: Say = silent,
     progress: bool = False,
 ) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def compare(
     Args:
         folder: of the study; what is finished there is kept.
         settings: key -> value, laid over every arm.
-        workers: processes at a time, 0: all in this one. say: see ``run_jobs``.
+        workers: processes at a time, 0: all in this one. engine, say: see ``run_jobs``.
 
     Returns:
         The results, as in results.json; ``failed`` names the runs that did not end, with the reason.
@@ -51,7 +52,7 @@ def compare(
     jobs = jobs_of(study, arms, folder)
     (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
-    failed = run_jobs(jobs, workers=workers, say=say, progress=progress)
+    failed = run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
     results = collect(study, arms, jobs, failed)
     write_results(folder, study, results)
     write_study_report(folder)

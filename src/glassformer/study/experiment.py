@@ -20,6 +20,7 @@ from glassformer.classifier import TextClassifier
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import examine
+from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
@@ -44,6 +45,7 @@ from glassformer.study.run_folder import (
     check_folder,
     check_unseen,
     describe,
+    one_writer,
     read_run_recipe,
     split_up,
     write_json,
@@ -60,7 +62,7 @@ def load_splits(recipe: Recipe) -> Splits:
     d = recipe.data
     dataset = load_text_dataset(
         d.source, text_column=d.text_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed,
-        need_labels=True,
+        need_labels=True, on_bad_row=d.on_bad_row,
     )  # fmt: skip
     return split_up(dataset, recipe)
 
@@ -92,6 +94,9 @@ def run_recipe(
     clf = TextClassifier.from_recipe(recipe)
     begin(folder, recipe)
     say(describe(splits))
+    if rejected := splits.dataset.rejected:
+        write_rejected(folder / "rejected.jsonl", rejected)
+        say(summary(rejected))
     report = examine(_as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean)
     for finding in report.findings:
         if finding.severity == "warning":
@@ -108,6 +113,7 @@ def run_recipe(
         resume=resume,
         callbacks=[HistoryFile(folder / "history.jsonl"), saving, *callbacks, stop],
     )
+    one_writer()
     clf.save(folder / "model", overwrite=True)
     doctor = examine(
         _as_split(splits),

@@ -38,6 +38,7 @@ from glassformer.study.run_folder import (
     check_folder,
     check_unseen,
     describe,
+    one_writer,
     read_run_recipe,
     split_up,
     write_json,
@@ -99,6 +100,7 @@ def run_image_recipe(
         resume=resume,
         callbacks=[HistoryFile(folder / "history.jsonl"), Announce(say, clf), *callbacks, stop],
     )
+    one_writer()
     clf.save(folder / "model", overwrite=True)
     say("judging")
     metrics = judge(clf, recipe, splits, folder, say)

@@ -25,7 +25,15 @@ from glassformer.recipe_pretraining import PretrainRecipe
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.run_folder import Announce, Run, Say, check_folder, read_run_recipe, write_json
+from glassformer.study.run_folder import (
+    Announce,
+    Run,
+    Say,
+    check_folder,
+    one_writer,
+    read_run_recipe,
+    write_json,
+)
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 COUNTED = 2000  # texts whose masks are counted for the report
@@ -122,6 +130,7 @@ def run_pretraining(
             HistoryFile(folder / "history.jsonl"), Announce(say, learner), *callbacks, StopOnSignal(checkpoints)
         ],
     )  # fmt: skip
+    one_writer()
     learner.save(folder / "model", overwrite=True)
     metrics = figures(learner, recipe, corpus)
     metrics["seconds"] = {"train": learner.train_seconds_, "total": time.perf_counter() - started}

@@ -15,6 +15,7 @@ from glassformer.data.splits import stratified_split, stratified_subset
 from glassformer.errors import ConfigError, DataError
 from glassformer.recipe import build_recipe
 from glassformer.train.callbacks import Callback
+from glassformer.train.distributed import world
 
 Say = Callable[[str], None]
 
@@ -86,6 +87,20 @@ class Announce(Callback):
             self.say(f"damaged checkpoint passed over: {line}")
         if training.step:
             self.say(f"resumed at step {training.step}")
+
+
+class Helped(Exception):
+    """This process has helped to train, and another one writes what came of it."""
+
+
+def one_writer() -> None:
+    """Called once training is over: of several processes, one goes on to judge and to write.
+
+    Raises:
+        Helped: in all the others.
+    """
+    if world()[0]:
+        raise Helped
 
 
 def read_run_recipe(folder: Path) -> Any:

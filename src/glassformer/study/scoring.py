@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from glassformer.data.checks import check_texts
 from glassformer.data.image import open_picture
 from glassformer.data.sources import TEXT_COLUMNS
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.study.engines import mapped
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
@@ -94,6 +95,7 @@ def score_file(
     *,
     column: str | None = None,
     rows: int = SHARD_ROWS,
+    engine: str = "serial",
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, int]:
     """Score a Parquet file into another; a call that was stopped is gone on with by the same call.
@@ -102,6 +104,7 @@ def score_file(
 
     Args:
         column: of texts or pictures; None finds it by its usual names.
+        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files under the same paths.
         progress: called after each shard, those of an earlier call included, with its rows and the rows of all.
 
     Returns:
@@ -117,12 +120,13 @@ def score_file(
         raise ConfigError("no such folder", where=str(out.parent), fix="Make it first")
     parts = out.with_name(f"{out.name}.parts")
     column = find_column(source, load_once(model).NOUN, column)
-    shards = shards_of(source, parts, column, rows)
+    shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows)
     if not shards:
         raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
     total, failed = sum(shard.rows for shard in shards), 0
-    for shard in shards:
-        failed += score_shard(model, shard)
+    work = partial(score_shard, str(Path(model).resolve()))
+    for shard, without in mapped(engine, work, shards):
+        failed += without
         if progress is not None:
             progress(shard.rows, total)
     join_parts([shard.target for shard in shards], out)

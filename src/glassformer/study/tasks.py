@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.classifier import TextClassifier
@@ -19,6 +20,7 @@ from glassformer.study.pretraining import evaluate_pretraining, run_pretraining
 from glassformer.study.run_folder import Run, read_run_recipe
 from glassformer.study.translation import evaluate_translation, run_translation
 from glassformer.study.vectors import evaluate_vectors, run_vectors
+from glassformer.train.distributed import refuse_several, world
 
 RUNNERS: dict[str, Callable[..., Run]] = {
     "text-classification": run_recipe,
@@ -37,8 +39,17 @@ EVALUATORS: dict[str, Callable[..., dict[str, Any]]] = {
 
 
 def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
-    """Run a recipe of any task in ``folder``; options and errors as in ``experiment.run_recipe``."""
-    return RUNNERS[recipe.task](recipe, folder, **options)
+    """Run a recipe of any task in ``folder``; options and errors as in ``experiment.run_recipe``.
+
+    Raises:
+        Helped: under ``torchrun``, in every process but the first, which alone writes the run.
+    """
+    if recipe.task == "word2vec":
+        refuse_several("word vectors are trained by threads of one process", "Run it without torchrun")
+    if world()[0] == 0:
+        return RUNNERS[recipe.task](recipe, folder, **options)
+    with TemporaryDirectory() as scratch:
+        return RUNNERS[recipe.task](recipe, Path(scratch) / "run", resume=options.get("resume", False))
 
 
 def evaluate_task(folder: str | Path, *arguments: Any) -> dict[str, Any]:

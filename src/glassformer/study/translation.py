@@ -24,7 +24,15 @@ from glassformer.recipe_translation import TranslationRecipe
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
-from glassformer.study.run_folder import Announce, Run, Say, check_folder, read_run_recipe, write_json
+from glassformer.study.run_folder import (
+    Announce,
+    Run,
+    Say,
+    check_folder,
+    one_writer,
+    read_run_recipe,
+    write_json,
+)
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 from glassformer.translator import Translator
 
@@ -113,6 +121,7 @@ def run_translation(
             HistoryFile(folder / "history.jsonl"), Announce(say, translator), *callbacks, StopOnSignal(checkpoints)
         ],
     )  # fmt: skip
+    one_writer()
     translator.save(folder / "model", overwrite=True)
     say("translating")
     metrics = judge(translator, recipe, pairs, folder)

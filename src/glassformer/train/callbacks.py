@@ -37,11 +37,12 @@ class Callback:
 def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> None:
     """Run the loop to its end, telling every callback of each step; ``loop``: see ``loop.run``."""
     try:
-        for callback in callbacks:
-            callback.start(training)
-        for info in run(training, *loop):
+        with training.ranks.watched():
             for callback in callbacks:
-                callback.step(training, info)
+                callback.start(training)
+            for info in run(training, *loop):
+                for callback in callbacks:
+                    callback.step(training, info)
     finally:
         for callback in callbacks:
             callback.end(training)
@@ -100,12 +101,12 @@ class StopOnSignal(Callback):
             signal.signal(known, handler)
 
     def step(self, training: Training, info: StepInfo) -> None:
-        if self.received is not None and not training.finished:
+        if not training.finished and training.ranks.any(self.received is not None):
             path = training.saved_at(self.folder) or training.save(self.folder, self.keep_last)
-            raise Interrupted(
-                f"stopped at step {training.step} of {training.total_steps}, saved in {path}; "
-                "go on with --resume"
+            saved = (
+                f"saved in {path}; go on with --resume" if training.ranks.leads else "the first process saves"
             )
+            raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {saved}")
 
     def end(self, training: Training) -> None:
         for number, handler in self._old.items():

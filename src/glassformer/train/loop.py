@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from glassformer.data.batching import BatchSettings, TextBatch, grouped, pack_texts, training_batches
+from glassformer.data.batching import BatchSettings, TextBatch, divided, grouped, pack_texts, training_batches
 from glassformer.errors import GlassformerError
 from glassformer.runtime import return_freed_memory
 from glassformer.train.optim import learning_rate
@@ -49,6 +49,10 @@ class Stream(Protocol):
         """One packed batch; it has a ``packing``."""
         ...
 
+    def cut(self, index: Any, rank: int, size: int) -> Any:
+        """The rows of a batch that one of ``size`` processes computes; None where none are left for it."""
+        ...
+
 
 def count_steps(stream: Stream, epochs: int) -> int:
     """Optimiser steps in so many epochs."""
@@ -76,6 +80,10 @@ class TextStream:
     def pack(self, index: np.ndarray) -> TextBatch:
         return pack_texts(self.table, index, self.device)
 
+    def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
+        rows = divided(self.table.lengths[index], size)[rank]
+        return index[rows] if len(rows) else None
+
 
 def run(
     training: Training,
@@ -91,24 +99,28 @@ def run(
     Raises:
         GlassformerError: the loss is no longer finite.
     """
-    config, model, optimizer = training.config, training.model, training.optimizer
+    config, model, optimizer, ranks = training.config, training.model, training.optimizer, training.ranks
     examples = stream.examples
+    stream, objective = ranks.divide(stream, objective)
     while not training.finished:
         steps = stream.steps(training.epoch)
-        # Batches may differ in size; dividing by the mean size gives every sequence the same weight.
-        per_step = examples / len(steps)
+        # Batches may differ in size; dividing by the mean size gives every sequence the same weight. Several
+        # processes take the mean of their gradients, which is to be the sum.
+        per_step = examples / len(steps) / ranks.size
         for micro_batches in steps[training.cursor :]:
             started = time.perf_counter()
             model.train()
-            loss_sum, count, tokens = 0.0, 0, 0
-            for index in micro_batches:
+            sums = {"loss": 0.0, "correct": 0.0, "count": 0, "tokens": 0}
+            for i, index in enumerate(micro_batches, 1):
                 batch = stream.pack(index)
-                out = objective(model, batch)
-                (out.loss / per_step).backward()
-                loss_sum += float(out.loss.detach())
-                count += out.count
-                tokens += batch.packing.total
-                _add(training.epoch_sums, loss=float(out.loss.detach()), correct=out.correct, count=out.count)
+                with ranks.adding(now=i == len(micro_batches)):
+                    out = objective(model, batch)
+                    (out.loss / per_step).backward()
+                tokens = batch.packing.total if out.count else 0
+                _add(sums, loss=float(out.loss.detach()), correct=out.correct, count=out.count, tokens=tokens)
+            sums = ranks.sum(**sums)
+            loss_sum, count, tokens = sums["loss"], sums["count"], sums.pop("tokens")
+            _add(training.epoch_sums, **sums)
             if not np.isfinite(loss_sum):
                 raise GlassformerError(
                     f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}) or set clip"

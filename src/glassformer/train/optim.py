@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.recipe import FitConfig
+from glassformer.train.distributed import ALONE, Ranks
 
 KEPT = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and of Muon, for each weight
 
@@ -34,20 +35,26 @@ class MasterOptimizer:
 
     Args:
         model: in fp32, the weights to train marked by ``requires_grad``; its encoder is converted to ``dtype`` here.
+        ranks: the processes that train together. Sharded among them, a master is this process's part of a weight;
+            what ``weights``, ``tensors`` and ``load_tensors`` speak of is always whole.
     """
 
-    def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype):
-        self.config = config
+    def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = ALONE):
+        self.config, self.ranks = config, ranks
         self.params = {name: p for name, p in model.named_parameters() if p.requires_grad}
         originals = {name: p.detach().clone() for name, p in self.params.items()}
         # Weights that stay as they are, in full precision: computing in bf16 must not round what is saved.
         self.frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
+        self.shapes = {name: p.shape for name, p in originals.items()}
         model.set_compute_dtype(dtype)  # type: ignore[operator]
+        ranks.wrap(model, uneven=bool(config.unfreeze_every))
+        self.params = {name: p for name, p in model.named_parameters() if name in originals}
         self.masters = {
-            name: p if p.dtype == torch.float32 else originals[name].requires_grad_()
+            name: ranks.local(p) if p.dtype == torch.float32 else ranks.part(originals[name]).requires_grad_()
             for name, p in self.params.items()
         }
-        self.copied = [name for name, p in self.params.items() if p is not self.masters[name]]
+        self.apart = [name for name, p in self.params.items() if p is not self.masters[name]]
+        self.copied = [name for name in self.apart if self.params[name].dtype != torch.float32]
         self.optimizers = self._make(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
 
@@ -79,10 +86,14 @@ class MasterOptimizer:
 
     def step(self, lr: float) -> float:
         """One update from the gradients on the model; returns the norm of the gradient before clipping."""
-        for name in self.copied:
-            grad = self.params[name].grad
+        for name in self.apart:
+            grad = self.ranks.local(self.params[name].grad)
             self.masters[name].grad = None if grad is None else grad.float()
-        norm = nn.utils.clip_grad_norm_(self.masters.values(), self.config.clip or math.inf, foreach=True)
+        grads = [m.grad for m in self.masters.values() if m.grad is not None]
+        norm = self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
+        nn.utils.clip_grads_with_norm_(
+            self.masters.values(), self.config.clip or math.inf, norm, foreach=True
+        )
         for optimizer in self.optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = lr * group["factor"]
@@ -102,12 +113,13 @@ class MasterOptimizer:
         """Copy the masters into the weights that the model computes with."""
         if self.copied:
             torch.ops.aten._foreach_copy_(
-                [self.params[n] for n in self.copied], [self.masters[n] for n in self.copied]
+                [self.ranks.local(self.params[n]) for n in self.copied],
+                [self.masters[n] for n in self.copied],
             )
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:
-        """Replace the masters and publish them."""
+        """Replace the masters (this process's parts of them) and publish them."""
         for name, master in self.masters.items():
             master.copy_(weights[name])
         self.publish()
@@ -115,33 +127,39 @@ class MasterOptimizer:
     def weights(self) -> dict[str, Tensor]:
         """The weights to judge and to keep: the running mean where there is one, else the masters."""
         source = self.average if self.average is not None else self.masters
-        return {name: w.detach().clone() for name, w in source.items()}
+        return {name: w.clone() for name, w in self._whole(source).items()}
+
+    def _whole(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {name: self.ranks.whole(w.detach(), self.shapes[name]) for name, w in parts.items()}
 
     def _detached(self) -> list[Tensor]:
         return [m.detach() for m in self.masters.values()]
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that decides the next update, by name."""
-        out = {f"master/{n}": m.detach() for n, m in self.masters.items()}
+        out = {f"master/{n}": m for n, m in self._whole(self.masters).items()}
         for name, master in self.masters.items():
             for optimizer in self.optimizers:
                 for key, value in optimizer.state.get(master, {}).items():
-                    out[f"{key}/{name}"] = value
+                    out[f"{key}/{name}"] = self.ranks.whole(value, self.shapes[name])
         if self.average is not None:
-            out |= {f"average/{n}": w for n, w in self.average.items()}
+            out |= {f"average/{n}": w for n, w in self._whole(self.average).items()}
         return out
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
         """The reverse of ``tensors``."""
-        self.load({n: tensors[f"master/{n}"] for n in self.masters})
+        part = self.ranks.part
+        self.load({n: part(tensors[f"master/{n}"]) for n in self.masters})
         for name, master in self.masters.items():
             for optimizer in self.optimizers:
                 if any(master is p for group in optimizer.param_groups for p in group["params"]):
-                    found = {k: tensors[f"{k}/{name}"].clone() for k in KEPT if f"{k}/{name}" in tensors}
+                    found = {
+                        k: part(tensors[f"{k}/{name}"]).clone() for k in KEPT if f"{k}/{name}" in tensors
+                    }
                     if found:
                         optimizer.state[master] = found
         if self.average is not None:
-            self.average = {n: tensors[f"average/{n}"].clone() for n in self.masters}
+            self.average = {n: part(tensors[f"average/{n}"]).clone() for n in self.masters}
 
 
 def decays(name: str, weight: Tensor) -> bool:

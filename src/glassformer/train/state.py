@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from glassformer.checkpoints.native import LoadedState, load_state, save_state
 from glassformer.errors import CheckpointError
 from glassformer.recipe import FitConfig
+from glassformer.train.distributed import Ranks
 from glassformer.train.optim import MasterOptimizer
 
 
@@ -49,16 +49,23 @@ class Training:
     def finished(self) -> bool:
         return self.stopped_early or self.epoch >= self.config.epochs
 
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that train together."""
+        return self.optimizer.ranks
+
     @contextmanager
     def evaluation_weights(self):
         """Compute with the weights to be judged (the running mean, where there is one)."""
         if self.optimizer.average is None:
-            yield
+            with self.ranks.gathered():
+                yield
             return
         masters = {n: m.detach().clone() for n, m in self.optimizer.masters.items()}
         self.optimizer.load(self.optimizer.average)
         try:
-            yield
+            with self.ranks.gathered():
+                yield
         finally:
             self.optimizer.load(masters)
 
@@ -67,21 +74,23 @@ class Training:
         return self.best_weights if self.best_weights is not None else self.optimizer.weights()
 
     def save(self, folder: Path, keep_last: int = 2) -> Path:
-        """Write a checkpoint; a kill at any instant leaves the one before it whole."""
-        tensors = self.optimizer.tensors()
-        tensors["rng/torch"] = torch.get_rng_state()
-        if torch.cuda.is_available():
-            tensors["rng/cuda"] = torch.cuda.get_rng_state()
+        """Write a checkpoint; a kill at any instant leaves the one before it whole. Of several processes one writes."""
+        tensors = self.optimizer.tensors() | self.ranks.generators()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
         state = {key: getattr(self, key) for key in self.KEPT}
-        self._saved = save_state(folder, self.step, tensors, state, keep_last=keep_last), self.step
-        return self._saved[0]
+        path = Path(folder)
+        if self.ranks.leads:
+            path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
+        self._saved = path, self.step
+        return path
 
     def saved_at(self, folder: Path) -> Path | None:
         """The checkpoint in ``folder`` that this object wrote of the step it stands at, if it did."""
         path, step = self._saved or (None, -1)
-        return path if path is not None and step == self.step and path.parent == folder else None
+        if path is None or step != self.step:
+            return None
+        return path if path.parent == folder or not self.ranks.leads else None
 
     def load(self, folder: Path) -> LoadedState:
         """Continue from the newest whole checkpoint; damaged newer ones are listed in ``skipped``.
@@ -89,7 +98,7 @@ class Training:
         Raises:
             CheckpointError: none is whole, or it belongs to other data or settings (the first difference is named).
         """
-        found = load_state(folder)
+        found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
         theirs = found.state.get("fingerprint", {})
         for key in sorted(self.fingerprint.keys() | theirs.keys()):
             if self.fingerprint.get(key) != theirs.get(key):
@@ -104,7 +113,5 @@ class Training:
         self.optimizer.load_tensors(found.tensors)
         best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
         self.best_weights = best or None
-        torch.set_rng_state(found.tensors["rng/torch"])
-        if "rng/cuda" in found.tensors and torch.cuda.is_available():
-            torch.cuda.set_rng_state(found.tensors["rng/cuda"])
+        self.ranks.set_generators(found.tensors, self.step)
         return found

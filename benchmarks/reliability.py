@@ -1,0 +1,201 @@
+"""The reliability scoreboard: each promise with how often it was tested and how often it held.
+
+    python benchmarks/reliability.py                        every row at its full count (make soak)
+    python benchmarks/reliability.py kills --count 20       one row
+    python benchmarks/reliability.py kills --more 20        twenty more of that row, added to the file
+    python benchmarks/reliability.py --page                 write docs/reliability.md from the file again
+
+A row is written into results/reliability.json as soon as it has run. No test reaches the network: every attempt would
+be refused and counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import bad_files
+import kill_tests
+import trainer_tests
+from common import RESULTS, environment, write_result
+
+FILE = RESULTS / "reliability.json"
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+ATTEMPTS: list[str] = []
+
+# name: (what is promised, how often it is tested, the test); a test without a count has one of its own
+ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
+    "kills": ("`kill -9` at a random instant, half of them aimed inside a save, over text, pictures, word vectors (one "
+              "thread) and pre-training; resumed: every tensor and the history bit for bit as without the kill", 200,
+              kill_tests.kills),
+    "crashes": ("the process killed at each call to the disk in a save: the newest complete checkpoint is found", 0,
+                lambda count: kill_tests.crashes()),
+    "damages": ("a file of a checkpoint removed, cut, flipped, swapped, grown, emptied: named, and the older one used",
+                600, bad_files.damaged_checkpoints),
+    "resumes": ("resumed at each step of a run: the same bits and history, early stopping included", 0,
+                lambda count: kill_tests.resumes()),
+    "full_disks": ("the disk refuses bytes inside a save: older checkpoint whole, nothing left behind, exit code 1", 30,
+                   kill_tests.full_disks),
+    "signals": ("SIGTERM or Ctrl-C at a random instant: saved, exit code 130, the resumed run ends the same", 30,
+                kill_tests.signals),
+    "pairs": ("the same seed twice, in two processes: the same bits", 24, kill_tests.pairs),
+    "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,
+               bad_files.tables),
+    "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
+                 bad_files.pictures),
+    "readers": ("weights, settings, tokenizers, word vectors and recipes from outside, mutated: read, or a typed error",
+                1200, bad_files.readers),
+    "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out: "
+                  "refused, nothing executed", 0, lambda count: bad_files.malicious_checkpoints()),
+}  # fmt: skip
+PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
+    "trainer_kills": ("`kill -9` at a random instant, half of them aimed inside a save; resumed: the same bits", 24,
+                      trainer_tests.kills),
+    "trainer_early_stops": ("stopped while patience is being spent and resumed: the run ends at the same step", 8,
+                            trainer_tests.early_stops),
+    "trainer_damages": ("a file of the newest checkpoint damaged: refused, or resumed to the right model", 40,
+                        trainer_tests.damages),
+}  # fmt: skip
+EXAMPLES = 5  # of failures kept in the file
+
+
+def watch_the_network() -> None:
+    """Refuse and count every attempt to reach another machine."""
+
+    def hear(event: str, args: tuple) -> None:
+        if (
+            event == "socket.connect"
+            and isinstance(args[1], tuple)
+            and args[1][0] not in ("127.0.0.1", "::1")
+        ):
+            ATTEMPTS.append(str(args[1]))
+            raise ConnectionRefusedError("no network in these tests")
+
+    sys.addaudithook(hear)
+
+
+def run_row(name: str, count: int | None, more: int) -> dict[str, Any]:
+    """Run one row; its figures, those of earlier runs added where ``more`` was asked for."""
+    promise, asked, test = (ROWS | PEER)[name]
+    before = read().get("rows", {}).get(name) if more else None
+    first = before["run"] if before else 0
+    started = time.perf_counter()
+    wanted = more or (asked if count is None else count)
+    runs = (
+        test(wanted, first)
+        if name in ("kills", "full_disks", "signals", "pairs", "trainer_kills")
+        else test(wanted)
+    )
+    failures = [one for one in runs if not one["passed"]]
+    row = {
+        "promise": promise,
+        "asked": asked or len(runs),
+        "run": len(runs),
+        "passed": len(runs) - len(failures),
+        "seconds": round(time.perf_counter() - started, 1),
+        "network_attempts": len(ATTEMPTS),
+        "answers": dict(Counter(str(one["answer"]) for one in runs if "answer" in one)),
+        "in_a_save": sum(bool(one.get("in a save")) for one in runs),
+        "resumed": sum(bool(one.get("resumed")) for one in runs),
+        "failures": failures[:EXAMPLES],
+    }
+    if name in ("tables", "pictures"):
+        row["asked"] = asked + (60 if name == "tables" else 40)
+    for key in ("run", "passed", "seconds", "network_attempts", "in_a_save", "resumed") if before else ():
+        row[key] += before[key]
+    if before:
+        row["failures"] = (before["failures"] + row["failures"])[:EXAMPLES]
+    return row
+
+
+def read() -> dict[str, Any]:
+    """The result file as it is."""
+    return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+
+
+def page(result: dict[str, Any]) -> str:
+    """The scoreboard in Markdown."""
+    found, about = result["rows"], result["environment"]
+    lines = [
+        "# Reliability", "",
+        "What is promised, how often it was put to the test, and how often it held. Written by",
+        "`python benchmarks/reliability.py` (`make soak`) from `benchmarks/results/reliability.json`, not by hand.", "",
+        "## The scoreboard", "", "| Promise | Wanted | Run | Held | Seconds |", "|---|---|---|---|---|",
+    ]  # fmt: skip
+    for name in ROWS:
+        row = found.get(name)
+        shown = (
+            [row["asked"], row["run"], row["passed"], row["seconds"]]
+            if row
+            else [ROWS[name][1] or "all", 0, "–", "–"]
+        )
+        lines.append(
+            f"| {ROWS[name][0]} | {' | '.join(f'{v:,}' if isinstance(v, int) else str(v) for v in shown)} |"
+        )
+    if "kills" in found:
+        kills = found["kills"]
+        lines += [
+            "",
+            f"Of the {kills['run']:,} kills, {kills['in_a_save']:,} left a half-written folder: they hit a save.",
+        ]
+    attempts = sum(row["network_attempts"] for row in found.values())
+    lines += ["", f"Attempts to reach another machine during all of these: {attempts}.", ""]
+    lines += ["## The same on Hugging Face's Trainer", "",
+              "The documented way: `save_steps=1`, `resume_from_checkpoint=True`.",
+              "", "| Test | Wanted | Run | Held | What happened |", "|---|---|---|---|---|"]  # fmt: skip
+    for name, (promise, asked, _) in PEER.items():
+        row = found.get(name)
+        if row is None:
+            lines.append(f"| {promise} | {asked} | 0 | – | |")
+            continue
+        told = ", ".join(f"{count} {answer}" for answer, count in sorted(row["answers"].items()))
+        if name == "trainer_kills":
+            told = f"{row['run'] - row['resumed']} could not resume"
+        if name == "trainer_early_stops" and row["failures"]:
+            one = row["failures"][0]
+            told = f"ended at step {one['ended at']} instead of {one['wanted']}, for instance"
+        lines.append(f"| {promise} | {row['asked']} | {row['run']} | {row['passed']} | {told} |")
+    machine, versions = about["machine"], about["versions"]
+    lines += ["", f"{machine['cpu']}, {machine['cores']} cores, one thread; {about['date'][:10]}; "
+              + ", ".join(f"{name} {version}" for name, version in versions.items()) + ".", ""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run rows and write file and page."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join([*ROWS, *PEER])}")
+    parser.add_argument("--count", type=int, help="how often, instead of the full count")
+    parser.add_argument("--more", type=int, default=0, help="how often in addition to what the file has")
+    parser.add_argument("--page", action="store_true", help="write the page only")
+    given = parser.parse_args()
+    if unknown := set(given.rows) - (ROWS | PEER).keys():
+        parser.error(f"no row {', '.join(sorted(unknown))}")
+    names = [] if given.page else given.rows or [*ROWS, *PEER]
+    watch_the_network()
+    if {"kills", "signals", "pairs", "resumes"} & set(names):
+        kill_tests.warm()
+    if PEER.keys() & set(names):
+        trainer_tests.warm()
+    for name in names:
+        row = run_row(name, given.count, given.more)
+        result = read()
+        result |= {"environment": environment("transformers", "safetensors", "pyarrow", "pillow")}
+        result["rows"] = result.get("rows", {}) | {name: row}
+        write_result(FILE, result)
+        print(f"{name:20} {row['passed']:5} of {row['run']:5} held  {row['seconds']:8.1f} s", flush=True)
+        for failure in row["failures"]:
+            print(f"    {failure}")
+    PAGE.write_text(page(read()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Two processes give what one gives: losses, weights, resumed runs. And a dead one ends the job."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.data.batching import divided
+
+SCRIPT = Path(__file__).with_name("several.py")
+spec = importlib.util.spec_from_file_location("several", SCRIPT)
+several = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(several)
+LONG = 300  # seconds that nothing here takes, however busy the machine is
+
+
+def torchrun(*arguments: str, **options) -> subprocess.Popen:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
+               "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]  # fmt: skip
+    return subprocess.Popen(
+        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def losses(result: dict) -> list[float]:
+    return [record["loss"] for record in result["history"]]
+
+
+def counts(result: dict) -> list[tuple]:
+    return [
+        (r["kind"], r["step"], r["epoch"], r.get("tokens"), r.get("train_accuracy"))
+        for r in result["history"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> dict:
+    """Both processes' results, and those of this process alone."""
+    folder = tmp_path_factory.mktemp("several")
+    several.fit("text", folder / "begun-by-one", stop=12)
+    process = torchrun(str(SCRIPT), str(folder))
+    said, _ = process.communicate(timeout=LONG)
+    assert process.returncode == 0, said
+    ranks = [json.loads((folder / f"rank-{r}.json").read_text()) for r in (0, 1)]
+    alone = {kind: several.fit(kind, folder / f"{kind}-alone") for kind in several.CASES}
+    resumed = several.fit("text", folder / "begun-by-two")
+    return {"ranks": ranks, "alone": alone, "two to one": resumed, "folder": folder}
+
+
+@pytest.mark.parametrize("kind", ["text", "image"])
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_have_the_losses_of_one(found, kind, strategy):
+    theirs, alone = found["ranks"][0][f"{kind} {strategy}"], found["alone"][kind]
+    assert len([r for r in alone["history"] if r["kind"] == "step"]) >= several.STEPS
+    assert counts(theirs) == counts(alone)
+    np.testing.assert_allclose(losses(theirs), losses(alone), rtol=1e-5)
+    assert theirs["weights"] == pytest.approx(alone["weights"], rel=1e-3, abs=1e-3)
+
+
+def test_both_processes_know_the_same(found):
+    first, second = ({k: v for k, v in r.items() if "history" in v} for r in found["ranks"])
+    for case in first:
+        assert losses(first[case]) == losses(second[case])
+        assert first[case]["weights"] == second[case]["weights"]
+
+
+def test_one_goes_on_where_two_stopped_and_the_other_way_round(found):
+    alone = found["alone"]["text"]
+    for result in (found["two to one"], found["ranks"][0]["one to two"]):
+        assert counts(result) == counts(alone)
+        np.testing.assert_allclose(losses(result), losses(alone), rtol=1e-5)
+
+
+def test_two_resumed_by_two_draw_the_same_dropout(found):
+    for ours in found["ranks"]:
+        assert losses(ours["resumed"]) == losses(ours["whole"])
+        assert ours["resumed"]["weights"] == ours["whole"]["weights"]
+
+
+def test_one_process_writes(found):
+    states = list((found["folder"] / "text-fsdp").iterdir())
+    assert sorted(p.name for p in states) == ["step-00000020", "step-00000024"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_rows_are_divided_by_tokens(size):
+    lengths = np.random.default_rng(size).integers(1, 50, 31)
+    parts = divided(lengths, size)
+    assert sorted(np.concatenate(parts).tolist()) == list(range(31))
+    tokens = [int(lengths[part].sum()) for part in parts]
+    assert max(tokens) - min(tokens) <= lengths.max()
+    assert [len(part) for part in divided(lengths[:2], 5)] == [1, 1, 0, 0, 0]
+
+
+@pytest.mark.slow
+def test_a_killed_process_ends_the_job_with_a_clear_line(tmp_path):
+    run = tmp_path / "run"
+    process = torchrun("-m", "glassformer", "train", "europe", "--out", str(run), "--set", "epochs=500")
+    try:
+        deadline = time.monotonic() + LONG
+        while not (run / "history.jsonl").exists() or (run / "history.jsonl").read_bytes().count(b"\n") < 3:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        second = next(c for c in children if b"RANK=1\0" in Path(f"/proc/{c}/environ").read_bytes())
+        os.kill(int(second), signal.SIGKILL)
+        said, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert "lost another one of this training" in said or "Signal 9 (SIGKILL)" in said
