@@ -6,7 +6,7 @@ import os
 import platform
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -88,16 +88,6 @@ def keep_freed_memory() -> None:
     mallopt(mmap_threshold, 2**30)
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(top_pad, 2**26)
-
-
-def return_freed_memory() -> None:
-    """Give the system back what glibc keeps: batches of ever other sizes leave holes that nothing fits in, and without
-    this a training grew to several times the memory that it uses. Costs the pages that the next steps touch anew.
-    """
-    import ctypes
-
-    with suppress(OSError, AttributeError):  # another system, or another C library
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def cache_folder() -> Path:

@@ -12,11 +12,8 @@ import torch
 
 from glassformer.data.batching import BatchSettings, TextBatch, divided, grouped, pack_texts, training_batches
 from glassformer.errors import GlassformerError
-from glassformer.runtime import return_freed_memory
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
-
-TRIM_EVERY = 50  # steps
 
 
 @dataclass(frozen=True)
@@ -127,8 +124,6 @@ def run(
                 )
             lr = learning_rate(training.step, training.total_steps, config)
             norm = optimizer.step(lr)
-            if training.step % TRIM_EVERY == TRIM_EVERY - 1:
-                return_freed_memory()
             training.step += 1
             training.cursor += 1
             training.seconds += time.perf_counter() - started
