@@ -70,4 +70,3 @@ def serve_command(
         runs, limits, host=host, port=port, key=key, hosts=allow_host or (), threads=threads,
         precision=precision, said=lambda address: (say(f"serving on {address}"), sys.stdout.flush())[0],
     )  # fmt: skip
-    say("stopped")

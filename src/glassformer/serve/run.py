@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import resource
+import socket
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -57,16 +58,17 @@ def run_server(
         log_level=logging.WARNING, server_header=False, date_header=True, timeout_keep_alive=15,
         timeout_graceful_shutdown=int(limits.seconds) + 1, backlog=2048,
     )  # fmt: skip
-    try:
-        socket = config.bind_socket()
-    except (OSError, SystemExit) as error:
-        raise ConfigError(
-            f"{host}:{port} cannot be opened", where="--port", fix="Choose another --port or --host"
-        ) from error
     name = f"[{host}]" if ":" in host else host
-    if said is not None:
-        said(f"http://{name}:{socket.getsockname()[1]}")
-    uvicorn.Server(config).run(sockets=[socket])
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind((host, port))
+        except OSError as error:
+            reason = error.strerror or "cannot be opened"
+            raise ConfigError(reason, where=f"{name}:{port}", fix="Choose another --port or --host") from None
+        if said is not None:
+            said(f"http://{name}:{door.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[door])
 
 
 def _allow_files(connections: int) -> None:

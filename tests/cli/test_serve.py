@@ -1,0 +1,67 @@
+"""``glassformer serve``: a process that starts, answers, survives being killed, and stops when told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+    pytest.importorskip(package)
+
+
+def start(run: Path, port: int) -> subprocess.Popen:
+    command = [sys.executable, "-m", "glassformer.cli.app", "serve", str(run), "--port", str(port)]
+    process = subprocess.Popen(
+        [*command, "--threads", "1", "--precision", "fp32"],
+        stdout=subprocess.PIPE, text=True, env=os.environ | {"GLASSFORMER_API_KEY": "k"},
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"serving on http://127.0.0.1:{port}\n"
+    return process
+
+
+def label(port: int, text: str) -> str:
+    """Waits in the socket's queue until the server takes it."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/predict",
+        json.dumps({"texts": [text]}).encode(),
+        {"content-type": "application/json", "authorization": "Bearer k"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)["predictions"][0]["label"]
+
+
+def test_refusals(refused, run: Path, tmp_path: Path):
+    assert "no such run folder" in refused("serve", tmp_path / "none")
+    assert "Rename one folder" in refused("serve", run, run)
+    assert "inputs must be above 0" in refused("serve", run, "--inputs", 0)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"127.0.0.1:{port}: Address already in use" in refused("serve", run, "--port", port)
+
+
+@pytest.mark.slow
+def test_killed_and_stopped(gf, run: Path):
+    expected = gf("predict", run, "a splendid film").out.split("\t")[0]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = start(run, port)
+    try:
+        assert label(port, "a splendid film") == expected
+        process.kill()
+        assert process.wait(10) == -signal.SIGKILL
+        process = start(run, port)
+        assert label(port, "a splendid film") == expected
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == -signal.SIGTERM  # once it has answered what was in
+    finally:
+        process.kill()
+        process.wait(10)
