@@ -7,7 +7,7 @@ import json
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.report.published import page
+from glassformer.study.published_page import page
 from glassformer.study.published import ROWS, duration, find_row, headline, measured
 
 

@@ -39,7 +39,7 @@ def write_page(path: Path) -> None:
     Raises:
         InputError: no such folder.
     """
-    from glassformer.report.published import page
+    from glassformer.study.published_page import page
 
     if path.suffix != ".md" or not path.parent.is_dir():
         raise InputError(
