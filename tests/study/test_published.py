@@ -7,8 +7,8 @@ import json
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.study.published_page import page
 from glassformer.study.published import ROWS, duration, find_row, headline, measured
+from glassformer.study.published_page import page
 
 
 def write_result(folder, name, accuracies, **more):
