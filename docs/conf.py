@@ -30,7 +30,7 @@ html_css_files = ["glassformer.css"]
 html_theme_options = {
     "description": "Transformers you can see through",
     "fixed_sidebar": False,
-    "page_width": "1240px",
+    "page_width": "940px",
     "sidebar_width": "230px",
     "font_family": "system-ui, sans-serif",
     "head_font_family": "system-ui, sans-serif",

@@ -5,7 +5,8 @@
 # heads and three ways to score; how positions enter; and a self-attention layer that computes a given 3×3 convolution.
 #
 # Every number that you may change is marked `# change me`. Run the file as a script, or cell by cell in an editor or
-# notebook that knows the percent format.
+# notebook that knows the percent format. `lab` is a file beside this one: colours, figures, and `answer`, which prints a
+# question with its measured answer.
 
 # %%
 import math
@@ -25,6 +26,7 @@ torch.manual_seed(0)  # change me
 # ## Three tokens by hand
 #
 # A token is a row of numbers. Its *query* says what it looks for, its *key* what it offers, its *value* what it gives.
+# The softmax turns numbers into shares that sum to 1: eˣ of each, divided by the sum of all.
 # The weight of token j for token i is the softmax, over j, of qᵢ·kⱼ/√d_k; the output is the weighted mean of the values.
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py), `attend`.
 

@@ -116,7 +116,9 @@ ARROW = re.compile(r"\s{2,}|\s#|[`;|&]")  # what ends a command in a text: a col
 def documents() -> list[Path]:
     texts = [
         ROOT / "README.md",
-        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted(
+            p for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "reference"
+        ),  # that is made from the code
         *recipe_names().values(),
         *study_names().values(),
     ]
