@@ -8,7 +8,7 @@ import typing
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from glassformer import recipe as recipes
@@ -29,7 +29,14 @@ def strategy(hint: object, name: str = "") -> st.SearchStrategy:
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         fields = {f.name: strategy(hints[f.name], f.name) for f in dataclasses.fields(hint)}
-        return st.builds(hint, **fields)  # type: ignore[arg-type]
+
+        def made(**values: object) -> object:
+            try:
+                return hint(**values)  # type: ignore[operator]
+            except ConfigError:  # keys that do not go together
+                reject()
+
+        return st.builds(made, **fields)  # type: ignore[arg-type]
     low, high = recipes.RANGES.get(name, (None, None))
     high = None if high == recipes.INF else high
     if name == "betas":
@@ -43,7 +50,7 @@ def strategy(hint: object, name: str = "") -> st.SearchStrategy:
     plain = {
         str: text,
         bool: st.booleans(),
-        int: st.integers(-(2**40) if low is None else int(low), 2**40),
+        int: st.integers(-(2**40) if low is None else int(low), 2**40 if high is None else int(high)),
         float: st.floats(low, high, allow_nan=False),
         type(None): st.none(),
         dict: st.dictionaries(text, st.floats(0, 10), min_size=1, max_size=3),

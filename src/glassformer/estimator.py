@@ -1,7 +1,6 @@
 """What every classifier here is: scikit-learn's contract around a model, its preprocessing and its labels.
 
-``fit`` reads its examples, prepares and builds, and hands everything to the one training loop; what texts and
-pictures do differently are the methods at the end of ``Estimator``.
+``fit`` hands everything to the one training loop; what texts and pictures do differently is at the end of the class.
 """
 
 from __future__ import annotations
@@ -148,8 +147,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         table = self._training_table(examples)
         self.temperature_, self.threshold_ = 1.0, None
         network = self._network(configs, table, device)
-        dtype = choose_dtype(train.precision, device)
-        optimizer = MasterOptimizer(network, train, dtype, ranks)
+        optimizer = MasterOptimizer(network, train, choose_dtype(train.precision, device), ranks)
         stream = self._stream(table, train, device, network)
         training = Training(network, optimizer, train, count_steps(stream, train.epochs))
         held = self._validation(validation)

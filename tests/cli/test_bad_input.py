@@ -167,6 +167,7 @@ def test_output_folder_that_cannot_be_made(refused, reviews: Path):
 @pytest.mark.parametrize(
     ("setting", "wanted"),
     [
+        ("name=../elsewhere", "'../elsewhere' cannot be a folder's name. Leave out / and \\"),
         ("split=tset", "no split 'tset'. Did you mean 'test'?"),
         ("bootstrap=-1", "bootstrap = -1 is out of range"),
         ("maps=-1", "maps = -1 is out of range"),

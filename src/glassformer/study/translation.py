@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import to_toml
 from glassformer.data.pairs import PairDataset, PairSplit, load_pairs
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import csv_safe
@@ -28,7 +27,9 @@ from glassformer.study.run_folder import (
     Announce,
     Run,
     Say,
+    begin,
     check_folder,
+    choose_judged,
     one_writer,
     read_run_recipe,
     write_json,
@@ -73,7 +74,7 @@ def load_splits(recipe: TranslationRecipe) -> Pairs:
     if d.train_size is not None and d.train_size < len(splits["train"]):
         chosen = np.random.default_rng(d.split_seed).permutation(len(splits["train"]))[: d.train_size]
         splits["train"] = splits["train"].select(np.sort(chosen).tolist())
-    name = recipe.evaluate.split if recipe.evaluate.split in splits else "validation"
+    name = choose_judged(recipe.evaluate.split, [*splits])
     return Pairs(dataset, splits["train"], splits.get("validation"), splits.get(name), name)
 
 
@@ -105,8 +106,7 @@ def run_translation(
     need_sacrebleu()
     pairs = load_splits(recipe)
     translator = Translator.from_recipe(recipe)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
+    begin(folder, recipe)
     parts = {"train": pairs.train, "validation": pairs.validation, pairs.judged_name: pairs.judged}
     counts = ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
     say(f"{pairs.dataset.name}: {counts} pairs, {' to '.join(pairs.dataset.columns)}")

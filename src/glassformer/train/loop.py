@@ -30,16 +30,20 @@ class StepInfo:
     is_best: bool = False
 
 
-class Stream(Protocol):
+class Steps(Protocol):
+    """What can be counted before anything is computed."""
+
+    def steps(self, epoch: int) -> list[list]:
+        """The optimiser steps of an epoch, each a list of micro-batches (indices of examples)."""
+        ...
+
+
+class Stream(Steps, Protocol):
     """The batches of every epoch. The same epoch gives the same batches, whatever was drawn before."""
 
     @property
     def examples(self) -> int:
         """Of one epoch."""
-        ...
-
-    def steps(self, epoch: int) -> list[list]:
-        """The optimiser steps of an epoch, each a list of micro-batches (indices of examples)."""
         ...
 
     def pack(self, index: Any) -> Any:
@@ -51,7 +55,7 @@ class Stream(Protocol):
         ...
 
 
-def count_steps(stream: Stream, epochs: int) -> int:
+def count_steps(stream: Steps, epochs: int) -> int:
     """Optimiser steps in so many epochs."""
     return sum(len(stream.steps(epoch)) for epoch in range(epochs))
 
