@@ -6,7 +6,6 @@ The keys of ``text``, ``model`` and ``train`` are the constructor parameters of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -261,12 +260,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     if task not in classes:
         raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(classes)))
     cls = classes[task]
-    recipe = build(cls, apply_overrides(dict(values), overrides, cls), where)
-    if not re.fullmatch(r"[^/\\\0]*", recipe.name) or recipe.name in (".", ".."):
-        raise ConfigError(
-            f"{recipe.name!r} cannot be a folder's name", where=f"{where}.name", fix="Leave out / and \\"
-        )
-    return recipe
+    return build(cls, apply_overrides(dict(values), overrides, cls), where)
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:

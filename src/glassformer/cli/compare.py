@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import say, show_table
+from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
 from glassformer.errors import GlassformerError
 from glassformer.recipe import study_names
-
-RUNS = Path("runs")
 
 
 def show_study(results: dict[str, Any], folder: Path) -> None:
@@ -67,7 +66,7 @@ def compare_command(
 
     check_engine(engine)
     asked = load_study(study)
-    folder = out or RUNS / asked.name
+    folder = out or default_folder(asked.name)
     results = compare(
         asked,
         folder,

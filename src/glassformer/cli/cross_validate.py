@@ -11,11 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import say, show_table
+from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.recipe import recipe_names
-
-RUNS = Path("runs")
 
 
 def recipe_for_folds(
@@ -106,5 +105,5 @@ def cross_validate_command(
 ) -> None:
     """Train and judge a recipe k times on parts of its training examples: mean, spread, out-of-fold predictions."""
     chosen = recipe_for_folds(recipe, text, model, data, settings or ())
-    folder = out or RUNS / f"{chosen.name or 'run'}-folds"
+    folder = out or default_folder(chosen.name, "-folds")
     show_folds(cross_validate(chosen, folder, folds), folder)

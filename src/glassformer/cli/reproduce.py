@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.output import say, show_table
+from glassformer.cli.places import RUNS
 from glassformer.errors import ConfigError, InputError
 from glassformer.recipe import load_recipe
 from glassformer.study.published import ROWS, Measured, find_row, headline, measured, recipes_of
 
-RUNS, RESULTS = Path("runs"), Path("benchmarks") / "results"
+RESULTS = Path("benchmarks") / "results"
 
 
 def measure(name: str) -> Measured | None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.cross_validate import (
-    RUNS,
     Data,
     Folds,
     Model,
@@ -19,6 +18,7 @@ from glassformer.cli.cross_validate import (
     recipe_for_folds,
 )
 from glassformer.cli.output import excerpt, say, show_table
+from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
 
 SHOWN = 10  # suggestions on the terminal
@@ -77,6 +77,6 @@ def review_labels_command(
             )
     else:
         chosen = recipe_for_folds(recipe, text, model, data, settings or ())
-        folder = out or RUNS / f"{chosen.name or 'run'}-folds"
+        folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
     show_review(review(folder, top), folder)

@@ -12,6 +12,7 @@ import typer
 
 from glassformer.cli.keys import recipe_keys
 from glassformer.cli.output import excerpt, say, show_scores, show_table, show_translation_scores
+from glassformer.cli.places import default_folder
 from glassformer.cli.vectors import show_vectors_run
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 HELD_OUT = 0.1  # of a file without splits
 SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at least
-RUNS = Path("runs")
 
 
 def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
@@ -316,7 +316,7 @@ def train_command(
     chosen = choose_recipe(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )
-    folder = out or RUNS / (chosen.name or "run")
+    folder = out or default_folder(chosen.name)
     if (text or images) and chosen.data.test_size:
         noun = "texts" if text else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
