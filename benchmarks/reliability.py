@@ -108,7 +108,7 @@ def run_row(name: str, count: int | None, more: int) -> dict[str, Any]:
     if name in ("tables", "pictures"):
         row["asked"] = asked + (60 if name == "tables" else 40)
     for key in ("run", "passed", "seconds", "network_attempts", "in_a_save", "resumed") if before else ():
-        row[key] += before[key]
+        row[key] = round(row[key] + before[key], 1)
     if before:
         row["failures"] = (before["failures"] + row["failures"])[:EXAMPLES]
     return row
