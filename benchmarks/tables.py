@@ -219,8 +219,31 @@ SERVED: dict[str, Callable[[dict[str, Any]], str]] = {
     ),
 }
 
+
+def export() -> str:
+    """ONNX files beside their models: how far logits lie apart, labels that differ, and what int8 costs."""
+    result = read("export")
+    if result is None:
+        return "Not measured yet: `make bench-export`."
+    lines = [
+        "| Build | Inputs | Largest difference of a logit | Labels changed | int8 |",
+        "|---|---|---|---|---|",
+    ]
+    for name, m in result["models"].items():
+        small = m.get("int8")
+        cost = ""
+        if small:
+            accuracy = f"{small['accuracy_int8']:.1%} for {small['accuracy_fp32']:.1%}"
+            cost = f"{small['labels_changed']} labels changed; accuracy {accuracy}"
+        lines.append(
+            f"| {name} | {m['inputs']:,} | {m['largest_difference']:.1e} | {m['labels_changed']} | {cost} |"
+        )
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
+    "export": export,
     "recipes": recipes,
     "training": training,
     "inference": inference,
