@@ -26,7 +26,9 @@ def bounded_protocol(limits: Limits) -> type[HttpToolsProtocol]:
             self._within(limits.body_seconds)
             if len(self.connections) > limits.connections:
                 oldest = next(iter(idle))
-                del idle[oldest]  # now: it is closed later, and a burst must not close the same one again and again
+                del idle[
+                    oldest
+                ]  # now: it is closed later, and a burst must not close the same one again and again
                 oldest.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:
