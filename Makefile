@@ -31,7 +31,7 @@ help: ## show this list
 
 setup: $(VENV)/.installed ## make .venv and install glassformer with all it needs to run
 
-demo: $(VENV)/.installed ## train, judge and explain a small Transformer on the embedded corpus
+demo: $(VENV)/.installed ## train, judge and explain a small Transformer on sentences and one on pictures
 	$(BIN)/glassformer demo $(ARGS)
 
 test: $(VENV)/.installed-test ## lint and the test suite without the slow tests

@@ -3,7 +3,8 @@
     .venv/bin/python benchmarks/recipes.py imdb-minilm --seeds 0 1 2 [--runs runs] [--set threads=1]
 
 Every run is a run folder of its own (``runs/NAME-seed0``) and goes on where it was stopped. The figures of all
-seeds go to ``benchmarks/results/recipe-NAME.json``.
+seeds go to ``benchmarks/results/recipe-NAME.json``; seeds that stand there already, measured with the same
+settings, stay.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +57,25 @@ def kept(scores: dict[str, Any]) -> dict[str, Any]:
     return {key: scores[key] for key in KEPT if key in scores}
 
 
+def settings_digest(recipe: Any) -> str:
+    """What tells two settings of a recipe apart, whatever the seed."""
+    settings = asdict(recipe)
+    for table in (settings, settings.get("train", settings), settings.get("evaluate", settings)):
+        for key in ("name", "summary", "expect", "seed", "verbose", "threads", "baselines"):
+            table.pop(key, None)
+    return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def known_runs(path: Path, digest: str, overrides: list[str], seeds: list[int]) -> list[dict[str, Any]]:
+    """The runs of other seeds with the same settings that the results file has already."""
+    if not path.is_file():
+        return []
+    old = json.loads(path.read_text(encoding="utf-8"))
+    if old.get("settings", digest) != digest or old["overrides"] != overrides:
+        return []
+    return [run for run in old["runs"] if run["seed"] not in seeds]
+
+
 def judge_baselines(folder: Path) -> None:
     """The baselines of a finished run anew, on the same split, into its metrics.json."""
     recipe = read_run_recipe(folder)
@@ -75,7 +97,9 @@ def main() -> None:
     console = Console(stderr=True)
     if args.baselines:
         judge_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
-    results = []
+    path = RESULTS / f"recipe-{args.recipe}.json"
+    digest = settings_digest(load_recipe(args.recipe, args.overrides))
+    results = known_runs(path, digest, args.overrides, args.seeds)
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.
         classifies = load_recipe(args.recipe).task.endswith("classification")
@@ -87,13 +111,15 @@ def main() -> None:
         if not (folder / "metrics.json").is_file():
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
         results.append(figures(folder))
+    results.sort(key=lambda run: run["seed"])
     name, scores = "accuracy", [r["test"]["accuracy"] for r in results if "test" in r]
     if not scores:  # a task that is judged by something else
         name, scores = "score", [found[0] for r in results if (found := headline(r))]
     summary = {
         "recipe": args.recipe,
         "overrides": args.overrides,
-        "seeds": args.seeds,
+        "settings": digest,
+        "seeds": [run["seed"] for run in results],
         name: {
             "mean": round(statistics.mean(scores), 5),
             "min": min(scores),
@@ -102,7 +128,7 @@ def main() -> None:
         },
         "runs": results,
     }
-    write_result(RESULTS / f"recipe-{args.recipe}.json", summary)
+    write_result(path, summary)
     console.print(json.dumps(summary[name]))
 
 

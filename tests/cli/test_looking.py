@@ -89,7 +89,7 @@ def demo_settings() -> list[str]:
 def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = tmp_path / "demo-run"
     first, recipe = demo(folder, demo_settings())
-    assert {p.name for p in folder.iterdir()} == RUN_FILES == OURS
+    assert {p.name for p in folder.iterdir()} == RUN_FILES == OURS - {"grid.png", "pictures.json"}
     assert recipe.name == "europe"
     (folder / "report.html").write_text("old", encoding="utf-8")
     (folder / ".model.4711-0123abcd.tmp").mkdir()  # as a kill leaves behind
@@ -99,6 +99,21 @@ def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.Captu
         demo(folder, demo_settings())
     assert (folder / "thesis.txt").read_text(encoding="utf-8") == "dear"
     assert first.report.is_file()
+
+
+def test_demo_looks_at_pictures_too(tmp_path: Path):
+    run, recipe = demo(tmp_path / "demo-digits", ["epochs=1"], name="digits")
+    assert recipe.task == "image-classification"
+    assert {p.name for p in run.folder.iterdir()} - OURS == set()
+    demo(tmp_path / "demo-digits", ["epochs=1"], name="digits")
+    with pytest.raises(ConfigError, match="not an earlier demo"):
+        demo(tmp_path / "demo-digits", demo_settings())
+
+
+def test_demo_finds_what_is_in_its_way_first(refused, run: Path, tmp_path: Path):
+    run.rename(tmp_path / "demo-digits")
+    assert "not an earlier demo" in refused("demo")
+    assert not (tmp_path / "demo-run").exists()
 
 
 def test_demo_leaves_other_runs_and_links_alone(gf, refused, run: Path, tmp_path: Path):

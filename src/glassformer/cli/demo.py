@@ -1,4 +1,4 @@
-"""``glassformer demo``: train, judge and look into a small Transformer, from nothing, in less than a minute."""
+"""``glassformer demo``: train, judge and look into two small Transformers, one on text and one on pictures."""
 
 from __future__ import annotations
 
@@ -17,35 +17,45 @@ from glassformer.recipe import Recipe, load_recipe
 if TYPE_CHECKING:
     from glassformer.study.run_folder import Run
 
-FOLDER = Path("demo-run")
 RECIPE = "europe"
+# Recipe -> where its run goes, and what is said first.
+DEMOS = {
+    RECIPE: (
+        Path("demo-run"),
+        "A Transformer learns from nothing whether a sentence names France, Germany, Italy, Spain or the UK.\n"
+        "The 20,000 sentences are made here. It is then judged on sentences it has not seen, beside two simple models.",
+    ),
+    "digits": (
+        Path("demo-digits"),
+        "\nThe same encoder reads pictures: 1,150 handwritten digits of 8 x 8 pixels, cut into 16 patches each.",
+    ),
+}
 # What a run folder may hold; anything else is somebody's own and keeps the folder from being replaced.
 OURS = {
     "config.toml", "history.jsonl", "checkpoints", "model", "doctor.json", "metrics.json", "predictions.csv",
-    "maps.json", "report.html",
+    "maps.json", "grid.png", "pictures.json", "report.html",
 }  # fmt: skip
 
 
-def demo(folder: Path = FOLDER, settings: Sequence[str] = ()) -> tuple[Run, Recipe]:
-    """Run the demo's recipe in ``folder`` in place of an earlier demo.
+def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tuple[Run, Recipe]:
+    """Run a demo's recipe in ``folder`` in place of an earlier demo.
 
     Args:
         settings: ``KEY=VALUE`` laid over the recipe.
+        name: the recipe.
 
     Raises:
         ConfigError: something that is not an earlier demo stands there.
     """
-    recipe = load_recipe(RECIPE, settings)
-    clear(folder)
-    say("A Transformer learns from nothing whether a sentence names France, Germany, Italy, Spain or the UK.")
-    say(
-        "The 20,000 sentences are made here. It is then judged on sentences it has not seen, beside two simple models."
-    )
+    recipe = load_recipe(name, settings)
+    clear(folder, name)
+    for line in DEMOS[name][1].split("\n"):
+        say(line)
     return train(recipe, folder), recipe
 
 
-def clear(folder: Path) -> None:
-    """Remove an earlier demo.
+def clear(folder: Path, name: str = RECIPE) -> None:
+    """Remove an earlier demo of that name.
 
     Raises:
         ConfigError: there is something else; nothing is removed.
@@ -54,7 +64,7 @@ def clear(folder: Path) -> None:
         return
     config = folder / "config.toml"
     ours = not folder.is_symlink() and config.is_file() and all(map(_is_ours, folder.iterdir()))
-    if not ours or read_toml(config).get("name") != RECIPE:
+    if not ours or read_toml(config).get("name") != name:
         fix = "Move it away, or call the demo in another folder"
         raise ConfigError(
             "stands where the demo writes and is not an earlier demo", where=str(folder), fix=fix
@@ -68,7 +78,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def demo_command() -> None:
-    """Train, judge and explain a small Transformer on an embedded corpus, into ./demo-run. Takes less than a minute."""
-    run, recipe = demo()
-    show_run(run, recipe)
-    say("open the report in a browser: it shows the curves, the mistakes, and where the model looks")
+    """Train, judge and explain a Transformer on sentences and one on pictures, into ./demo-run and ./demo-digits: a minute or two."""
+    for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
+        clear(folder, name)
+    for name, (folder, _) in DEMOS.items():
+        show_run(*demo(folder, name=name))
+    say("open the reports in a browser: they show the curves, the mistakes, and where the models look")
