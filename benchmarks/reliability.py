@@ -22,6 +22,7 @@ from typing import Any
 
 import bad_files
 import kill_tests
+import long_run
 import trainer_tests
 from common import RESULTS, environment, write_result
 
@@ -53,6 +54,8 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                 1200, bad_files.readers),
     "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out: "
                   "refused, nothing executed", 0, lambda count: bad_files.malicious_checkpoints()),
+    "memory": ("100,000 steps of a tiny training that evaluates, saves and logs: its memory at each further 10,000 at "
+               "most 5 % above that at 10,000", 0, lambda count: long_run.memory(count or 100_000)),
 }  # fmt: skip
 PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "trainer_kills": ("`kill -9` at a random instant, half of them aimed inside a save; resumed: the same bits", 24,
