@@ -35,8 +35,8 @@ def train(steps: int, home: Path) -> None:
     """A tiny classifier with dropout, evaluations, checkpoints, a history file and progress for no terminal."""
     progress = Progress(io.StringIO())
     clf = gf.TextClassifier(
-        "encoder-mini", epochs=-(-steps * BATCH // TEXTS), batch_size=BATCH, batch_tokens=0, min_count=1, evaluate_every=1_000,
-        **{**NOISY, **SIZES, "checkpoint_every": max(1, steps // 25)},
+        "encoder-mini", epochs=-(-steps * BATCH // TEXTS), batch_size=BATCH, batch_tokens=0, min_count=1,
+        **{**NOISY, **SIZES, "evaluate_every": 1_000, "checkpoint_every": max(1, steps // 25)},
     )  # fmt: skip
     calls = [HistoryFile(home / "history.jsonl"), progress, Memory(steps, home / "memory")]
     clf.fit(*texts(TEXTS), validation=texts(29, 2), checkpoints=home / "checkpoints", callbacks=calls)
