@@ -83,6 +83,7 @@ def difference(ours: Any, theirs: Any, mask: torch.Tensor | None) -> tuple[float
 def round_trips(count: int, other: str | None = None) -> list[dict]:
     """``count`` models under the ``transformers`` of this interpreter, and as many under that of ``other``."""
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     out = []
     for i in range(count):
         rng, kind = random.Random(i), KINDS[i % len(KINDS)]
