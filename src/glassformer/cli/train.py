@@ -256,6 +256,7 @@ def _show_keys(wanted: bool) -> None:
         say(f"{task}:")
         for section, rows in sections.items():
             show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
+    say("--set KEY=none empties a key whose default is none.")
     raise typer.Exit
 
 
