@@ -30,6 +30,7 @@ class DataConfig:
     train_size: int | None = None  # at most this many training examples, stratified
     limit: int | None = None  # at most this many examples of every split: a quick look
     split_seed: int = 0  # of every choice of examples
+    hold_out: Literal["rows", "blocks"] = "rows"  # blocks: neighbouring rows stay together
     on_bad_row: Literal["refuse", "skip"] = "refuse"  # skip: rows that cannot be used go to rejected.jsonl
 
     def __post_init__(self) -> None:

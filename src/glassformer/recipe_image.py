@@ -24,6 +24,7 @@ class ImageDataConfig:
     train_size: int | None = None  # at most this many training pictures, stratified
     limit: int | None = None  # at most this many pictures of every split: a quick look
     split_seed: int = 0  # of every choice of pictures
+    hold_out: Literal["rows", "blocks"] = "rows"  # blocks: neighbouring rows stay together
     broken: Literal["refuse", "skip"] = (
         "refuse"  # skip: pictures that cannot be read are left out and counted
     )

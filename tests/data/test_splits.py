@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data import split_by_distinct_text, stratified_split, stratified_subset
+from glassformer.data.splits import BLOCKS, block_split
 from glassformer.errors import DataError
 
 LABELS = ["a"] * 70 + ["b"] * 20 + ["c"] * 10
@@ -89,3 +90,31 @@ def test_shares_must_add_up(sizes):
 def test_no_part_may_be_empty():
     with pytest.raises(DataError, match="part 'test' would be empty"):
         split_by_distinct_text(["a", "b"], [0, 1], {"train": 0.9, "test": 0.1}, 0)
+
+
+@given(st.integers(3, 89), st.integers(0, 10), st.permutations(LABELS))
+def test_blocks_are_runs_of_neighbours_in_each_class(size, seed, labels):
+    rest_idx, held_idx = block_split(labels, size, seed)
+    assert sorted([*rest_idx, *held_idx]) == list(range(100))
+    assert Counter(labels[i] for i in held_idx) == Counter(
+        labels[i] for i in stratified_split(labels, size, seed)[1]
+    )
+    for name in {labels[i] for i in held_idx}:
+        held = np.isin(np.flatnonzero(np.array(labels) == name), held_idx)
+        assert 1 <= (np.diff(held.astype(int), prepend=0) == 1).sum() <= BLOCKS
+
+
+def test_blocks_keep_groups_whole_but_at_their_ends():
+    films = np.repeat(np.arange(500), 20)  # 20 reviews of each film, next to each other
+    labels = ["bad"] * 5_000 + ["good"] * 5_000
+    rest_idx, held_idx = block_split(labels, 2_000, seed=3)
+    torn = set(films[rest_idx]) & set(films[held_idx])
+    assert len(torn) <= 4 * BLOCKS  # two ends of four runs in two classes
+    assert len(set(films[stratified_split(labels, 2_000, 3)[1]]) & set(films[rest_idx])) > 400
+    assert (block_split(labels, 2_000, seed=3)[1] == held_idx).all()
+    assert (block_split(labels, 2_000, seed=4)[1] != held_idx).any()
+
+
+def test_blocks_refuse_what_does_not_fit():
+    with pytest.raises(DataError, match="split size"):
+        block_split(LABELS, 100, 0)

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from glassformer.data.splits import block_split
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.recipe import load_recipe
@@ -103,6 +104,15 @@ def test_validation_is_held_out_of_train(reviews):
     sizes = ["validation_size=17", "train_size=53"]
     splits = load_splits(load_recipe("europe", [f"data.source={str(reviews)!r}", *sizes]))
     assert (len(splits.train), len(splits.validation), len(splits.judged)) == (53, 17, 31)
+    assert not set(splits.train.texts) & set(splits.validation.texts)
+
+
+def test_validation_is_held_out_in_blocks_where_asked(reviews):
+    asked = [f"data.source={str(reviews)!r}", "validation_size=17", "hold_out='blocks'"]
+    splits = load_splits(load_recipe("europe", asked))
+    everything = splits.dataset.splits["train"]
+    held = block_split(everything.labels, 17, 0)[1].tolist()
+    assert [*splits.validation.texts] == [everything.texts[i] for i in held]
     assert not set(splits.train.texts) & set(splits.validation.texts)
 
 

@@ -78,7 +78,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def demo_command() -> None:
-    """A Transformer on sentences and one on pictures, trained and judged in ./demo-run and ./demo-digits."""
+    """Train, judge and explain two Transformers, on sentences and on digits, into ./demo-run and ./demo-digits."""
     for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
         clear(folder, name)
     for name, (folder, _) in DEMOS.items():

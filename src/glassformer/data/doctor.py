@@ -14,9 +14,11 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.data.dataset import TextDataset, TextSplit
+from glassformer.data.neighbours import kinship
 from glassformer.data.text import Clean, clean_text, encode, unknown_id
 
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
+KIN = 3.0  # times as many rare words shared with a neighbour: the order of the rows means something
 SHORT = 3  # words; fewer make a text very short
 Severity = Literal["ok", "note", "warning"]
 
@@ -74,6 +76,7 @@ def examine(
         *_balance(splits),
         *_missing_classes(splits),
         *_twin_classes(splits),
+        *_neighbours(splits, figures),
         *_short_texts(splits),
         *_markup(splits, clean),
         *_segmentation(splits, tokenizer, clean),
@@ -138,6 +141,26 @@ def _leaks(
         if severity == "note":
             message += "; leave them out when pre-training on unsupervised"
         yield Finding(severity, "leaks", message, len(shared), tuple(map(_excerpt, shared[:3])))
+
+
+def _neighbours(splits: dict[str, TextSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+    """Whether rows that belong together stand together, so that a random part held out of them would flatter."""
+    train = splits.get("train")
+    found = kinship(train.texts, train.labels) if train is not None else None
+    if found is None:
+        return
+    figures["neighbours"] = asdict(found) | {"ratio": found.ratio}
+    if found.ratio < KIN:
+        yield Finding(
+            "ok", "neighbours", "train: rows next to each other are no more alike than rows far apart"
+        )
+        return
+    message = (
+        f"train: neighbouring rows share rare words {found.ratio:.0f} times as often as rows far apart: rows that "
+        'belong together (of one film, one author) stand together. Hold out with hold_out = "blocks", since random '
+        "rows would have relatives in training"
+    )
+    yield Finding("warning" if "test" not in splits else "note", "neighbours", message, found.pairs)
 
 
 def _contradictions(splits: dict[str, TextSplit]) -> Iterable[Finding]:

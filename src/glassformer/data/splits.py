@@ -1,4 +1,4 @@
-"""Seeded splits that keep the share of every class, or that keep equal texts together."""
+"""Seeded splits that keep the share of every class, or that keep equal texts or neighbouring rows together."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from glassformer.errors import DataError
 
 Labels = Sequence[str | int]
+BLOCKS = 4  # runs of neighbouring rows of each class in a part that is held out in blocks
 
 
 def _count(size: float, n: int) -> int:
@@ -55,6 +56,30 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     split = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed)
     rest_idx, held_idx = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
     return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
+
+
+def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """As ``stratified_split``, but of every class ``held`` takes up to four runs of neighbouring rows.
+
+    For tables in which rows that belong together (reviews of one film, comments of one author) stand together:
+    but for the ends of the runs, no such group has rows in both parts. Neighbours are rows of one class with no
+    other row of that class between them.
+
+    Args and errors: as in ``stratified_split``.
+    """
+    labels = list(labels)
+    _, of_class = stratified_split(labels, size, seed)  # checks, and how many of each class
+    wanted = Counter(labels[i] for i in of_class.tolist())
+    rng, held = np.random.default_rng(seed), []
+    for name in sorted(wanted, key=str):
+        rows = np.flatnonzero([label == name for label in labels])
+        runs = min(BLOCKS, wanted[name])
+        gaps = np.sort(rng.integers(0, len(rows) - wanted[name] + 1, runs))  # rows left out before each run
+        lengths = np.array([len(part) for part in np.array_split(np.arange(wanted[name]), runs)])
+        starts = gaps + np.cumsum(lengths) - lengths
+        held += [rows[start : start + length] for start, length in zip(starts, lengths)]
+    held_idx = np.sort(np.concatenate(held)).astype(np.int64)
+    return np.setdiff1d(np.arange(len(labels)), held_idx).astype(np.int64), held_idx
 
 
 def stratified_folds(

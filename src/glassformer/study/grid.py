@@ -26,7 +26,9 @@ from glassformer.errors import ConfigError
 from glassformer.recipe import build_recipe, load_recipe, study_names
 
 # What decides which examples are judged, and so must be one for all arms.
-SPLIT_KEYS = ("source", "text_column", "label_column", "validation_size", "test_size", "limit", "split_seed")
+SPLIT_KEYS = (
+    "source", "text_column", "label_column", "validation_size", "test_size", "limit", "split_seed", "hold_out",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from glassformer.config import nearest, read_toml, to_dict, to_toml
 from glassformer.data.checks import place
-from glassformer.data.splits import stratified_split, stratified_subset
+from glassformer.data.splits import block_split, stratified_split, stratified_subset
 from glassformer.errors import ConfigError, DataError
 from glassformer.recipe import build_recipe
 from glassformer.train.callbacks import Callback
@@ -51,9 +51,9 @@ def split_up(dataset: Any, recipe: Any) -> Splits:
         raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
     train, validation = splits["train"], splits.get("validation")
     if d.test_size is not None and "test" not in splits:
-        train, splits = _held_out(train, d.test_size, d.split_seed, splits, "test")
+        train, splits = _held_out(train, d.test_size, d, splits, "test")
     if d.validation_size is not None:
-        train, splits = _held_out(train, d.validation_size, d.split_seed, splits, "validation")
+        train, splits = _held_out(train, d.validation_size, d, splits, "validation")
         validation = splits["validation"]
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
@@ -66,8 +66,9 @@ def split_up(dataset: Any, recipe: Any) -> Splits:
     return Splits(dataset, train, validation, judged, name)
 
 
-def _held_out(train: Any, size: float, seed: int, splits: dict, name: str) -> tuple[Any, dict]:
-    kept, held = stratified_split(train.labels or [], size, seed)
+def _held_out(train: Any, size: float, d: Any, splits: dict, name: str) -> tuple[Any, dict]:
+    split = block_split if d.hold_out == "blocks" else stratified_split
+    kept, held = split(train.labels or [], size, d.split_seed)
     return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
 
 
