@@ -131,7 +131,7 @@ def page(result: dict[str, Any]) -> str:
     for name in ROWS:
         row = found.get(name)
         shown = (
-            [row["asked"], row["run"], row["passed"], row["seconds"]]
+            [row["asked"], row["run"], row["passed"], f"{row['seconds']:.1f}"]
             if row
             else [ROWS[name][1] or "all", 0, "–", "–"]
         )
