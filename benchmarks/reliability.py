@@ -160,7 +160,7 @@ def page(result: dict[str, Any]) -> str:
     for name in ROWS:
         row = found.get(name)
         shown = (
-            [row["asked"], row["run"], row["passed"], round(row["seconds"], 1)]
+            [row["asked"], row["run"], row["passed"], f"{row['seconds']:.1f}"]
             if row
             else [ROWS[name][1] or "all", 0, "–", "–"]
         )

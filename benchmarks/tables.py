@@ -174,13 +174,11 @@ def serve() -> str:
     result = read("serve")
     if result is None:
         return "Not measured yet: `make bench-serve`."
-    lines = ["| Under load | Measured | Machine had been busy |", "|---|---|---|"]
+    lines = ["| Under load | Measured | Threads, load of the machine before |", "|---|---|---|"]
     for part, say in SERVED.items():
         if part in result:
             load = result[part]["machine"]["load_before"][0]
-            lines.append(
-                f"| {say(result[part])} | {result[part]['threads']} thread, load {load:.1f} before |"
-            )
+            lines.append(f"| {say(result[part])} | {result[part]['threads']}, {load:.1f} |")
     return "\n".join(lines)
 
 
@@ -197,8 +195,8 @@ def _answers(r: dict[str, Any]) -> str:
 
 SERVED: dict[str, Callable[[dict[str, Any]], str]] = {
     "speed": lambda r: (
-        "requests a second beside FastAPI and a pipeline, 32 clients | "
-        f"{r['requests_per_second_32_clients']['glassformer']['median']:.0f} to "
+        "requests a second, 32 clients | "
+        f"glassformer {r['requests_per_second_32_clients']['glassformer']['median']:.0f}, FastAPI and a pipeline "
         f"{r['requests_per_second_32_clients']['FastAPI + pipeline']['median']:.0f}: {times(r['times_the_peer'])}; "
         f"at 8 clients the 99th percentile is {r['p99_over_p50_8_clients']['median']:.1f} times the median"
     ),
@@ -206,7 +204,7 @@ SERVED: dict[str, Callable[[dict[str, Any]], str]] = {
     "overload": lambda r: (
         "a queue of 2,000 tokens, 64 clients | "
         + ", ".join(f"{n:,} answered {status}" for status, n in r["statuses"].items())
-        + f"; refusals took {r['refused_p99_ms']} ms (99th percentile)"
+        + f"; a refusal took {r['refused_p99_ms']:.0f} ms at most in 99 % of cases"
     ),
     "restarts": lambda r: (
         f"{r['kills']} times `kill -9` under load | ready after {r['seconds_to_ready']['median']:.1f} s "

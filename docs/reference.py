@@ -139,7 +139,11 @@ def keys() -> str:
         "# Every key of a recipe",
         "",
         "`--set key=value` lays any of them over a recipe; in a file they stand under their section.",
-        "Made from the comments in `recipe*.py`. An empty default means: as the preset or the checkpoint has it.",
+        "A value is written as in TOML: `lr=1e-4`, `keep_best=false`, `betas=[0.9, 0.98]`; text needs no quotes.",
+        "",
+        "Default `none`: the key is empty, and its meaning says what that does (a shape: as the preset or the",
+        "checkpoint has it). `--set key=none` empties such a key again, for example `--set validation_size=none`.",
+        "In a recipe file an empty key is left out.",
     ]
     for task in recipe_classes():
         lines += ["", f'## {TASKS.get(task, task)} (`task = "{task}"`)']

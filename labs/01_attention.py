@@ -28,6 +28,7 @@ torch.manual_seed(0)  # change me
 # A token is a row of numbers. Its *query* says what it looks for, its *key* what it offers, its *value* what it gives.
 # The softmax turns numbers into shares that sum to 1: eˣ of each, divided by the sum of all.
 # The weight of token j for token i is the softmax, over j, of qᵢ·kⱼ/√d_k; the output is the weighted mean of the values.
+# d_k is the number of entries of a query and a key, here 2.
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py), `attend`.
 
 # %%
@@ -56,8 +57,8 @@ plt.show()
 # %% [markdown]
 # ## Shapes
 #
-# B sequences of T tokens, D numbers each, in H heads of K = D / H. Queries may come from T rows and keys from S others:
-# then the weights are [B, H, T, S].
+# B sequences of T tokens, D numbers each, in H heads of K = D / H numbers (K is the d_k of one head). Queries may come
+# from T rows and keys from S others: then the weights are [B, H, T, S].
 
 # %%
 B, T, S, D, H = 2, 7, 5, 24, 3  # change me: H must divide D
@@ -279,7 +280,7 @@ figure, axes = plt.subplots(1, 4, figsize=(10, 2.7))
 axes[0].imshow(picture.permute(1, 2, 0))
 axes[1].imshow(convolved[0][1:-1, 1:-1], cmap="RdBu")
 axes[2].imshow(attended[0][1:-1, 1:-1], cmap="RdBu")
-axes[3].imshow(record.weights[0][2, size * 5 + 4].view(size, size))  # head 2 looks up and to the right
+axes[3].imshow(record.weights[0][2, size * 5 + 4].view(size, size))  # head 3 looks up and to the right
 for ax, title in zip(axes, ("picture", "convolution", "attention", "head 3, one query's look")):
     ax.set(title=title, xticks=[], yticks=[])
 axes[3].plot(4, 5, "o", color=RED, markersize=5)

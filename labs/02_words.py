@@ -31,8 +31,8 @@ print(*(" ".join(s) for s in sentences[:3]), sep="\n")
 # %% [markdown]
 # ## The window
 #
-# Skip-gram learns from pairs: a centre and a word at most `window` places away. A narrow window pairs a word with its
-# grammar, a wide one with its topic.
+# Skip-gram learns from pairs: a centre and a word at most `window` places away. A narrow window is said to pair a word with
+# its grammar, a wide one with its topic. Count both, and see how far that holds for sentences as short as these.
 
 
 # %%
@@ -73,9 +73,10 @@ answer(
 # %% [markdown]
 # ## Negative sampling
 #
-# The loss of a pair is -log σ(v·u); on its own it has a cheap way out: make all vectors alike and long. k words
-# drawn at random from unigram^0.75 push back. Each training below is the same but for k; `alike` is the mean cosine of
-# centre vectors, 1 when they have collapsed.
+# The loss of a pair is -log σ(v·u): v is the centre's vector, u the context's, and σ(x) = 1 / (1 + e⁻ˣ) turns their product
+# into a probability. On its own it has a cheap way out: make all vectors alike and long. k words drawn at random push back,
+# each drawn in proportion to how often it occurs, to the power 0.75. Each training below is the same but for k; the
+# mean cosine of centre vectors is 1 when they have collapsed.
 
 # %%
 words = sorted({w for s in sentences for w in s})
@@ -160,8 +161,8 @@ answer(
 # %% [markdown]
 # ## Norms, and a loss that stops falling
 #
-# Centre vectors begin in U(±0.5/dim), context vectors at 0. Here the library's class in its readable form (Adam, the
-# practical's settings: 2 positives and 5 negatives a centre, dim 50, batches of 256, 1e-3) at two rates.
+# Centre vectors begin at random between ±0.5/dim, context vectors at 0. Here the library's class in its readable form (Adam,
+# with the settings of a published practical: 2 positives and 5 negatives a centre, dim 50, batches of 256, 1e-3) at two rates.
 
 # %%
 texts = [" ".join(s) for s in sentences]
@@ -269,7 +270,8 @@ answer(
 # %% [markdown]
 # ## The mini-Transformer, and the order of words
 #
-# One pre-norm layer, 2 heads, width 64, on frozen word vectors: does the sentence name a European *country*? Paris next to
+# One pre-norm layer (its layer norms stand before attention and before the feed-forward network), 2 heads, width 64, on frozen
+# word vectors: does the sentence name a European *country*? Paris next to
 # Chile is a trap. Then a task in which only the order counts: is the first country of a trade European?
 # Where the library does this: [models/bert.py](../src/glassformer/models/bert.py), `encoder_mini`;
 # [word_table.py](../src/glassformer/word_table.py).

@@ -45,7 +45,7 @@ print(train_y[0], "|", train_x[0][:200])
 # %% [markdown]
 # ## Vocabulary
 #
-# Words seen once teach nothing. `min_count` says how often a word must be seen to get a vector of its own.
+# A word seen once teaches little. `min_count` says how often a word must be seen to get a vector of its own.
 
 # %%
 cleaned = [clean_text(text, "words") for text in train_x]
@@ -132,7 +132,8 @@ answer(
 # ## Pooling, tokens, batches, rates
 #
 # Small encoders, one change at a time, the same seed: a sketch of a fair comparison. `glassformer compare imdb-pooling` does it
-# with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)).
+# with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)). In this lab reviews of the test
+# split stand in for validation data, so none of its figures is a final one.
 
 # %%
 N = budget(120, 2_000)

@@ -221,7 +221,7 @@ answer(
 
 # %%
 class SmallCNN(nn.Module):
-    """Two convolutions, a pool, a linear layer: as many parameters as a small ViT has in one layer."""
+    """Two convolutions, a pool, a linear layer: fewer parameters than one layer of the ViT above has."""
 
     def __init__(self):
         super().__init__()

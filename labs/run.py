@@ -3,7 +3,8 @@
     python labs/run.py [1 2 ...] [--again]      pages go to docs/labs/, the table of answers to labs/README.md
 
 A lab is a Python file in percent format: ``# %% [markdown]`` opens text, ``# %%`` opens code. A lab whose code has
-not changed since its page was written is left out, so a run that was stopped goes on where it was.
+not changed since its page was written is not run again, so a run that was stopped goes on where it was; its text is
+brought up to date.
 """
 
 from __future__ import annotations
@@ -104,8 +105,36 @@ def execute(
 
 
 def digest(path: Path) -> str:
-    """Of the code that a page was made from."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    """Of the code that a page was made from; its text may change without a run."""
+    code = "\n# %%\n".join(cell.source for cell in cells(path) if cell.kind == "code")
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
+
+
+def shown_on(page: str, path: Path) -> list[tuple[Cell, str, list[str]]]:
+    """What a page of the same code shows of each cell: printed text and names of figures, as ``execute`` gives them.
+
+    Raises:
+        ValueError: the page is of other code.
+    """
+    shown, at = [], 0
+    for cell in cells(path):
+        printed, names = "", []
+        if cell.kind == "code":
+            block = f"```python\n{cell.source}\n```"
+            at = page.index(block, at) + len(block)
+            outputs = re.compile(
+                r"(?:\n\n```text\n(.*?)\n```)?((?:\n\n!\[[^\n]*\]\(figures/[^\n]*\))*)", re.DOTALL
+            )
+            found = outputs.match(page, at)
+            printed = (found and found[1]) or ""
+            names = re.findall(r"\(figures/(.*?)\)", found[2] if found else "")
+        shown.append((cell, printed, names))
+    return shown
+
+
+def reworded(old: str, path: Path) -> str:
+    """A page with the text and solutions of now around the outputs that it has."""
+    return page(path, shown_on(old, path), old.rstrip().rpartition("\n")[2].partition(" ran ")[2])
 
 
 def solutions(path: Path) -> str:
@@ -113,8 +142,8 @@ def solutions(path: Path) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
-def page(path: Path, shown: list[tuple[Cell, str, list[str]]], seconds: float, machine: str) -> str:
-    """A lab with its outputs, as Markdown for the documentation."""
+def page(path: Path, shown: list[tuple[Cell, str, list[str]]], how: str) -> str:
+    """A lab with its outputs, as Markdown for the documentation; ``how`` it ran: "in 5 s on this machine."."""
     parts = [f"<!-- {path.name} {digest(path)}: written by labs/run.py -->"]
     for cell, printed, names in shown:
         if cell.kind == "markdown":
@@ -129,7 +158,7 @@ def page(path: Path, shown: list[tuple[Cell, str, list[str]]], seconds: float, m
             "## Solutions\n\n<details><summary>Show them</summary>\n\n"
             f"```python\n{text.strip()}\n```\n\n</details>"
         )
-    parts.append(f"---\n\n[{path.name}](../../labs/{path.name}) ran in {seconds:.0f} s on {machine}.")
+    parts.append(f"---\n\n[{path.name}](../../labs/{path.name}) ran {how}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -178,12 +207,13 @@ def main() -> None:
             continue
         fresh = target.is_file() and digest(path) in target.read_text(encoding="utf-8")[:200]
         if fresh and not args.again:
-            print(f"{path.name}: up to date", flush=True)
+            target.write_text(reworded(target.read_text(encoding="utf-8"), path), encoding="utf-8")
+            print(f"{path.name}: not run, its code is that of the page", flush=True)
             continue
         started = time.perf_counter()
         shown, answers = execute(path, PAGES / "figures")
         seconds = time.perf_counter() - started
-        target.write_text(page(path, shown, seconds, machine), encoding="utf-8")
+        target.write_text(page(path, shown, f"in {seconds:.0f} s on {machine}."), encoding="utf-8")
         file = PAGES / "answers.json"
         known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         file.write_text(json.dumps(known | answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

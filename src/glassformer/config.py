@@ -93,8 +93,22 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     if choices and isinstance(value, str):
         raise ConfigError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
-    wanted = choices or [getattr(o, "__name__", str(o)) for o in options]
-    raise ConfigError(f"{value!r} does not fit", where=where, fix=f"Wanted: {', '.join(map(str, wanted))}")
+    wanted = [
+        *map(str, choices),
+        *(_in_words(o) for o in options if typing.get_origin(o) is not typing.Literal),
+    ]
+    raise ConfigError(f"{value!r} does not fit", where=where, fix=f"Wanted: {' or '.join(wanted)}")
+
+
+WORDS = {
+    int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list",
+    dict: "a table", type(None): "none",
+}  # fmt: skip
+
+
+def _in_words(hint: Any) -> str:
+    kind = typing.get_origin(hint) or hint
+    return WORDS.get(kind) or ("a section" if dataclasses.is_dataclass(kind) else str(kind))
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -167,7 +181,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str], cls: type)
     """``values`` with ``KEY=VALUE`` strings laid over it.
 
     ``KEY`` is ``section.key``, or the bare key where only one section has it. ``VALUE`` is read as
-    TOML and, failing that or where the key wants text, as text.
+    TOML and, failing that or where the key wants text, as text; ``none`` empties a key that may be empty.
 
     Raises:
         ConfigError: no ``=``, or a key that no section has.
@@ -193,6 +207,13 @@ def _options_of(cls: type, key: str) -> tuple[Any, ...]:
     return typing.get_args(hint) or (hint,)
 
 
+def takes_none(cls: type, key: str) -> bool:
+    """Whether ``--set KEY=none`` leaves the key without a value."""
+    options = _options_of(cls, key)
+    choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
+    return type(None) in options and "none" not in choices
+
+
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """``KEY=VALUE`` strings as key -> value. A value is read as TOML and, failing that, as text.
 
@@ -214,6 +235,9 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
 def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, where: str) -> dict[str, Any]:
     """``values`` with the value of each key replaced, in whichever section it stands.
 
+    The text ``none`` stands for no value where a key may have none (TOML has no word for it), unless it is
+    one of the key's choices.
+
     Raises:
         ConfigError: a key that no section has.
     """
@@ -228,7 +252,8 @@ def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 raise ConfigError(f"{section} is not a section but {target!r}", where=f"{where} {key}")
-        target[last] = value
+        empty = isinstance(value, str) and value in ("none", "None") and takes_none(cls, key)
+        target[last] = None if empty else value
     return values
 
 

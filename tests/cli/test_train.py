@@ -120,6 +120,9 @@ def test_keys_are_all_listed_with_their_meaning(gf):
     result = gf("train", "--help-keys")
     assert result.code == 0
     assert all(k.name in result.out for k in keys)
+    assert by_name["validation_size"].default == "none"
+    assert by_name["positions"].default == "", "none is one of its choices"
+    assert "--set KEY=none" in result.out
 
 
 # --- the whole command ----------------------------------------------------------------------------

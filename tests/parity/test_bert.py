@@ -215,6 +215,40 @@ def test_unsupported_configs(key, value, said, tmp_path):
         gf.load_pretrained(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("problem", "outputs", "said"),
+    [
+        ("multi_label_classification", 5, "several labels at once: a sigmoid for each logit"),
+        ("regression", 3, "regression: figures, no classes"),
+        (None, 1, "regression: figures, no classes"),
+    ],
+)
+def test_a_head_of_another_task_says_so(problem, outputs, said, tmp_path):
+    sizes = CONFIGS[0]
+    config = peer_config(sizes, num_labels=outputs, problem_type=problem)
+    peer = randomise(transformers.BertForSequenceClassification(config))
+    peer.save_pretrained(tmp_path)
+    ids, mask, segments = inputs(sizes)
+    model = gf.load_pretrained(tmp_path)
+    with torch.no_grad():
+        close(model(ids, mask, segments).logits, peer(ids, mask, segments).logits)
+    assert model.weights_source.endswith(f"encoder and classification head for {said}")
+    with pytest.raises(CheckpointError, match=f"its head is for {said}.*Give num_labels"):
+        gf.load_pretrained(tmp_path, head="classification")
+    fresh = gf.load_pretrained(tmp_path, head="classification", num_labels=outputs)
+    assert fresh.weights_source.endswith(f"for {said}; new (random): classification head")
+    assert not torch.equal(fresh.head.out.weight, model.head.out.weight)
+    assert torch.equal(fresh.pooling.dense.weight, model.pooling.dense.weight)
+
+
+def test_classes_are_classes(tmp_path):
+    for problem in (None, "single_label_classification"):
+        config = peer_config(CONFIGS[0], num_labels=3, problem_type=problem)
+        transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
+        model = gf.load_pretrained(tmp_path, head="classification")
+        assert model.weights_source.endswith("encoder and classification head")
+
+
 def test_a_head_on_every_token_is_refused_by_what_it_is(tmp_path):
     transformers.BertForTokenClassification(peer_config(CONFIGS[0])).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="a classifier of tokens"):

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from glassformer.config import to_dict
 from glassformer.errors import DataError
+from glassformer.recipe import load_recipe
 from glassformer.report import figures, maps, tables, wording
 
 THIN = wording.THIN
@@ -63,6 +65,29 @@ def test_tags_are_set_back_but_sentences_with_signs_are_not():
     assert re.sub(r'<span class="tag">|</span>', "", text) == (
         "good&lt;br /&gt;a &lt; b, c &gt; d &amp; &lt;i&gt;e&lt;/i&gt;"
     )
+
+
+def test_a_recipes_own_figures_are_shown_only_where_they_apply():
+    shipped = load_recipe("europe")
+    told = tables.expectation(to_dict(shipped))
+    assert told == f"The recipe expects: {shipped.expect}"
+    aside = load_recipe("europe", ["threads=3", "seed=7", "maps=0", "checkpoint_every=5"])
+    assert tables.expectation(to_dict(aside)) == told
+    changed = to_dict(load_recipe("europe", ["epochs=1", "limit=40", "pooling=max"]))
+    told = tables.expectation(changed)
+    assert "99" not in told, "figures of the recipe as it ships"
+    assert "recipe europe were changed" in told
+    for change in (
+        "data.limit = 40 (recipe: –)",
+        "model.pooling = max (recipe: auto)",
+        "train.epochs = 1 (recipe: 3)",
+    ):
+        assert change in told
+    assert tables.expectation(changed | {"name": "mine", "expect": "80 %"}) == "Its recipe file expects: 80 %"
+    assert tables.expectation({"name": "europe"}) == ""
+    shown = [key for _, rows in tables.settings(to_dict(shipped)) for key, _, _ in rows]
+    assert "summary" in shown
+    assert "expect" not in shown
 
 
 def test_the_comparison_has_one_scale():

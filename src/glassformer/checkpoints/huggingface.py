@@ -24,6 +24,7 @@ from glassformer.checkpoints.layout import (
     fill,
     label_maps,
     number,
+    other_task,
     write,
     write_beside,
 )
@@ -59,14 +60,15 @@ def load_pretrained(
     """A ``Bert`` or ``ViT`` from a local folder, a known name or a Hub id; in fp32, in evaluation mode.
 
     Args:
-        head: None: as the checkpoint has it. Otherwise that head: the checkpoint's where it has one, else a
-            new one, and ``weights_source`` says so.
+        head: None: as the checkpoint has it, for regression or several labels at once too. Otherwise that head:
+            the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
         num_labels: of a new classification head; None: what the checkpoint's config says.
         dropout, attention_dropout: instead of the checkpoint's own.
 
     Raises:
         CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or wrongly
-            shaped tensors (named), pickled weights (with the way to convert them).
+            shaped tensors (named), pickled weights (with the way to convert them); ``head="classification"``
+            without ``num_labels`` where the checkpoint's head is for another task.
     """
     folder, source, _ = resolve_checkpoint(name, revision)
     where = str(folder)
@@ -86,8 +88,18 @@ def load_pretrained(
             f"model_type {kind!r} is not supported", where=f"{where}/config.json", fix="Supported: bert, vit"
         )
     source = f"{source}: encoder" + (f" and {model.config.head} head" if model.config.head else "")
+    other = other_task(settings, model.config.num_labels) if model.config.head == "classification" else ""
+    if other:
+        source += f" for {other}"
+    if other and head == "classification" and num_labels is None:
+        raise CheckpointError(
+            f"its head is for {other}",
+            where=where,
+            fix="Give num_labels for a new head, or head=None for this one as it is",
+        )
     wanted = head or model.config.head
-    if wanted != model.config.head or (num_labels and num_labels != model.config.num_labels):
+    unfit = bool(other) and head == "classification"
+    if unfit or wanted != model.config.head or (num_labels and num_labels != model.config.num_labels):
         pooling = model.config.pooling or ("pooler" if wanted != "mlm" else None)
         if isinstance(model, ViT):
             pooling = "first"  # a ViT's own classifier reads [CLS] as it is

@@ -17,6 +17,12 @@ Model = TypeVar("Model", bound=nn.Module)
 ACTIVATION_NAMES = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 THEIR_ACTIVATION = {"gelu_tanh": "gelu_pytorch_tanh", "gelu": "gelu", "relu": "relu"}
 ENCODER_KEYS = ("embeddings.", "encoder.")
+# ``problem_type`` of a head with classifier.weight, and what its outputs are where they do not mean classes.
+PROBLEMS = {
+    "single_label_classification": "",
+    "multi_label_classification": "several labels at once: a sigmoid for each logit",
+    "regression": "regression: figures, no classes",
+}
 # What ``config.json`` says of a pooling and head of ours that stand beside an encoder in the Hub's layout.
 OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout")
 
@@ -61,6 +67,20 @@ def activation(settings: dict[str, Any], where: str) -> str:
     if name not in ACTIVATION_NAMES:
         raise CheckpointError(f"hidden_act = {name!r} is not supported", where=where)
     return ACTIVATION_NAMES[name]
+
+
+def other_task(settings: dict[str, Any], outputs: int) -> str:
+    """What a classification head's outputs are, in words, where they are no scores of classes; else empty.
+
+    Raises:
+        CheckpointError: a ``problem_type`` that nobody knows.
+    """
+    problem = settings.get("problem_type")
+    if problem not in (None, *PROBLEMS):
+        raise CheckpointError(f"problem_type = {problem!r} is not known", where="config.json")
+    if problem is None and outputs == 1:  # transformers' own rule
+        problem = "regression"
+    return PROBLEMS.get(problem, "")
 
 
 def label_maps(settings: dict[str, Any], label_names: tuple[str, ...]) -> None:

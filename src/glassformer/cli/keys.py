@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from glassformer import recipe
+from glassformer.config import takes_none
 
 
 class Key(NamedTuple):
@@ -20,7 +21,7 @@ class Key(NamedTuple):
 
     section: str  # "" for the keys at the top of a recipe
     name: str
-    default: str  # as TOML writes it; "" for None
+    default: str  # as TOML writes it; "none", or "" where none is one of the choices, for None
     meaning: str
 
 
@@ -36,7 +37,9 @@ def recipe_keys(task: str = "text-classification") -> Iterator[Key]:
         for field in dataclasses.fields(cls):
             if dataclasses.is_dataclass(hints[field.name]):
                 continue
-            default = "" if field.default is None else json.dumps(field.default)
+            default = json.dumps(field.default)
+            if field.default is None:
+                default = "none" if takes_none(kind, field.name) else ""
             meaning = comments.get(field.name, "")
             choices = _choices(hints[field.name])
             parts = [meaning, f"({' | '.join(choices)})" if choices else ""]

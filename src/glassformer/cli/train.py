@@ -256,6 +256,7 @@ def _show_keys(wanted: bool) -> None:
         say(f"{task}:")
         for section, rows in sections.items():
             show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
+    say("--set KEY=none empties a key whose default is none.")
     raise typer.Exit
 
 
@@ -317,11 +318,12 @@ def train_command(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )
     folder = out or default_folder(chosen.name)
-    if (text or images) and chosen.data.test_size:
+    from glassformer.study.run_folder import Helped
+    from glassformer.train.distributed import world
+
+    if (text or images) and chosen.data.test_size and world()[0] == 0:
         noun = "texts" if text else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
-    from glassformer.study.run_folder import Helped
-
     try:
         run = train(chosen, folder, resume=resume)
     except Helped:

@@ -70,6 +70,7 @@ def render(run: Run) -> str:
         comparison=tables.comparison(run), figures=_figures(run), max_rows=MAX_ROWS,
         confusion=tables.confusion(scores), confusions=tables.confusions(scores),
         examples=examples, left_out=left_out, settings=settings, changed=tables.changed(settings),
+        expectation=tables.expectation(run.config),
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
         pictures=pictures.prepare(run.pictures), robustness=tables.robustness(metrics.get("robustness") or {}),

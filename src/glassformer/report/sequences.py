@@ -55,7 +55,8 @@ def render(folder: Path) -> str:
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
         examples=[e | {"picture": Markup(alignment(e["source"], e["target"], e["weights"]))} for e in examples],
-        settings=settings, facts=tables.facts(metrics), times=tables.times(metrics.get("seconds") or {}),
+        settings=settings, expectation=tables.expectation(config), facts=tables.facts(metrics),
+        times=tables.times(metrics.get("seconds") or {}),
     )  # fmt: skip
 
 

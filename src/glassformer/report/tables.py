@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from glassformer.recipe import Recipe, recipe_classes
+from glassformer.config import to_dict
+from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
 from glassformer.report import wording
 from glassformer.report.run import Run
 
@@ -78,7 +79,7 @@ Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
 def settings(config: dict[str, Any]) -> Settings:
     """Sections of the recipe: key, value and whether it differs from the default."""
     defaults = _defaults(recipe_classes().get(config.get("task", ""), Recipe)())
-    plain = {k: v for k, v in config.items() if not isinstance(v, dict)}
+    plain = {k: v for k, v in config.items() if not isinstance(v, dict) and k != "expect"}  # see expectation
     sections = {"recipe": plain} | {k: v for k, v in config.items() if isinstance(v, dict)}
     return [
         (name, [(k, v, v != defaults.get(name, {}).get(k)) for k, v in values.items()])
@@ -91,6 +92,39 @@ def changed(sections: Settings) -> Settings:
     """The sections and keys that differ from the defaults."""
     kept = [(name, [value for value in values if value[2]]) for name, values in sections]
     return [(name, values) for name, values in kept if values]
+
+
+# Keys that decide how a run goes, or what is shown of it; the figures of a recipe hold whatever they say.
+ASIDE = {
+    "name", "summary", "expect", "seed", "device", "threads", "strategy", "verbose", "checkpoint_every",
+    "baselines", "bootstrap", "maps", "sentences",
+}  # fmt: skip
+
+
+def expectation(config: dict[str, Any]) -> str:
+    """What the recipe says will come out; where its settings were changed, which ones, instead."""
+    name, expect = config.get("name"), config.get("expect")
+    if not expect:
+        return ""
+    if name not in recipe_names():
+        return f"Its recipe file expects: {expect}"
+    theirs, ours = _flat(to_dict(load_recipe(str(name)))), _flat(config)
+    other = [
+        f"{key} = {wording.plain(ours.get(key))} (recipe: {wording.plain(theirs.get(key))})"
+        for key in [*theirs, *(key for key in ours if key not in theirs)]
+        if key.rpartition(".")[2] not in ASIDE and ours.get(key) != theirs.get(key)
+    ]
+    if not other:
+        return f"The recipe expects: {expect}"
+    return f"Settings of the recipe {name} were changed, so its figures do not apply: {', '.join(other)}"
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    """``{"train": {"lr": 0.1}}`` as ``{"train.lr": 0.1}``."""
+    out: dict[str, Any] = {}
+    for key, value in config.items():
+        out |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return out
 
 
 def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
