@@ -35,8 +35,8 @@ def figures(folder: Path) -> dict[str, Any]:
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
-        "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "greedy",
-        "beam",
+        "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "judged",
+        "scores",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()

@@ -12,6 +12,7 @@ from glassformer.cli.app import main
 from glassformer.recipe import load_recipe
 from glassformer.report.sequences import alignment
 from glassformer.study.pretraining import load_corpus
+from glassformer.study.published import headline
 
 pytest.importorskip("sacrebleu")
 
@@ -62,6 +63,8 @@ def masked(tmp_path_factory):
 def test_a_translation_run_has_its_files_and_both_searches(translated):
     metrics = json.loads((translated / "metrics.json").read_text())
     assert metrics["judged"] == "test"
+    score, form = headline(metrics) or (None, "")
+    assert (score, form.format(31.25)) == (metrics["scores"]["test"]["beam"]["bleu"], "31.2 BLEU")
     for split, n in (("validation", 4), ("test", 8)):
         for search, width in (("greedy", 1), ("beam", 5)):
             scores = metrics["scores"][split][search]

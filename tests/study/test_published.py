@@ -47,7 +47,16 @@ def test_run_folders_count_where_there_is_no_file(tmp_path):
     [
         ({"test": {"accuracy": 0.5}, "validation": {"accuracy": 0.9}}, "50.00%"),
         ({"test": None, "validation": {"accuracy": 0.9}}, "90.00% (validation)"),
-        ({"greedy": {"bleu": 30.0}, "beam": {"bleu": 31.25}}, "31.2 BLEU"),
+        (
+            {
+                "judged": "test",
+                "scores": {
+                    "validation": {"beam": {"bleu": 40.0}},
+                    "test": {"greedy": {"bleu": 30.0}, "beam": {"bleu": 31.25}},
+                },
+            },
+            "31.2 BLEU",
+        ),
         ({"tests": {"countries": {"accuracy": 0.125}}}, "12.5% of analogies"),
     ],
 )

@@ -138,17 +138,18 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
 
 def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
     """The figure that a task is judged by, and how it is written; None: there is none in it."""
-    if accuracy := (metrics.get("test") or {}).get("accuracy"):
+    if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%}"
+    translated = (metrics.get("scores") or {}).get(metrics.get("judged", ""), {})
     for search in ("beam", "greedy"):
-        if bleu := (metrics.get(search) or {}).get("bleu"):
+        if (bleu := translated.get(search, {}).get("bleu")) is not None:
             return bleu, "{:.1f} BLEU"
     if tests := metrics.get("tests"):
         judged = next((t for t in tests.values() if t and t.get("accuracy") is not None), None)
         return None if judged is None else (judged["accuracy"], "{:.1%} of analogies")
     if masked := metrics.get("masked"):
         return masked["accuracy"], "{:.1%} of masked words"
-    if accuracy := (metrics.get("validation") or {}).get("accuracy"):
+    if (accuracy := (metrics.get("validation") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%} (validation)"
     return None
 
