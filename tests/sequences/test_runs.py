@@ -144,6 +144,17 @@ def test_a_masked_run_has_its_figures_and_fills(masked, capsys):
     )
 
 
+def test_pages_are_written_anew(translated, masked, tmp_path, capsys):
+    words = tmp_path / "words"
+    assert main(["train", "countries-word2vec", "--set", "epochs=1", "--out", str(words)]) == 0
+    for run in (translated, masked, words):
+        page = run / "report.html"
+        before = page.read_text()
+        page.unlink()
+        assert main(["report", str(run)]) == 0
+        assert page.read_text() == before
+
+
 def test_a_run_is_fine_tuned_from(masked, capsys, tmp_path):
     code = main([
         "train", "europe", "--model", str(masked / "model"), "--out", str(tmp_path / "fine"), "--set", "limit=60",

@@ -18,7 +18,6 @@ def report(folder: str | Path) -> list[Path]:
         ConfigError: there is nothing to report.
         DataError: a damaged file, which is named.
     """
-    from glassformer.report.html import write_report
     from glassformer.report.review import write_review_page
     from glassformer.report.study import write_study_report
 
@@ -29,7 +28,7 @@ def report(folder: str | Path) -> list[Path]:
         )
     kinds = {
         "results.json": write_study_report,
-        "metrics.json": write_report,
+        "metrics.json": _write_run_page,
         "review.json": write_review_page,
     }
     pages = [write(folder) for name, write in kinds.items() if (folder / name).is_file()]
@@ -37,6 +36,27 @@ def report(folder: str | Path) -> list[Path]:
         fix = "Is it a run, and did it end?"
         raise ConfigError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
     return pages
+
+
+def _write_run_page(folder: Path) -> Path:
+    """The page that a run of this task gets."""
+    from glassformer.config import read_toml
+    from glassformer.report.html import write_report
+    from glassformer.report.run import read_history, read_json
+    from glassformer.report.sequences import write_sequence_report
+    from glassformer.report.vectors import write_vectors_report
+
+    config = folder / "config.toml"
+    recipe = read_toml(config) if config.is_file() else {}
+    task = recipe.get("task", "")
+    if task in ("translation", "masked-lm"):
+        return write_sequence_report(folder)
+    if task == "word2vec":
+        metrics = read_json(folder / "metrics.json", dict)
+        return write_vectors_report(
+            folder, str(recipe.get("name", "")), metrics, [*read_history(folder / "history.jsonl")]
+        )
+    return write_report(folder)
 
 
 def report_command(

@@ -72,7 +72,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
     folder = Path(folder)
     if not (folder / "metrics.json").is_file():
         raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
-    metrics = _json(folder / "metrics.json", dict)
+    metrics = read_json(folder / "metrics.json", dict)
     key = next((s for s in SPLITS if metrics.get(s)), None)
     if key is None:
         raise DataError(f"none of {', '.join(SPLITS)} was judged", where=str(folder / "metrics.json"))
@@ -80,7 +80,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
         if absent := SCORES - (metrics.get(split) or dict.fromkeys(SCORES)).keys():
             raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=str(folder / "metrics.json"))
     config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
-    history = list(_history(folder / "history.jsonl"))
+    history = list(read_history(folder / "history.jsonl"))
     judged = (metrics.get("judged") or key) if key == "test" else key  # the name of the final figures
     wrong, certainty = _answers(folder / "predictions.csv", judged, mistakes)
     return Run(
@@ -93,11 +93,11 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
         evaluations=[h for h in history if h.get("kind") == "evaluation"],
         mistakes=wrong,
         certainty=certainty,
-        doctor=_json(folder / "doctor.json", dict),
-        maps=_json(folder / "maps.json", dict).get("examples", []),
+        doctor=read_json(folder / "doctor.json", dict),
+        maps=read_json(folder / "maps.json", dict).get("examples", []),
         noun="pictures" if config.get("task") == "image-classification" else "texts",
-        pictures=_json(folder / "pictures.json", dict),
-        calibration=_json(folder / "calibration.json", dict),
+        pictures=read_json(folder / "pictures.json", dict),
+        calibration=read_json(folder / "calibration.json", dict),
     )
 
 
@@ -112,7 +112,7 @@ def shown(value: Any) -> Any:
     return value
 
 
-def _json(path: Path, kind: type) -> Any:
+def read_json(path: Path, kind: type) -> Any:
     """The file's value, or an empty one where there is no file. NaN and infinities read as None."""
     if not path.is_file():
         return kind()
@@ -131,7 +131,7 @@ def _parse(content: bytes, where: str) -> Any:
         raise DataError(f"not valid JSON ({error})", where=where) from None
 
 
-def _history(path: Path) -> Iterator[dict[str, Any]]:
+def read_history(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of history.jsonl. A last line without its end, from a run that was killed, is left out."""
     if not path.is_file():
         return

@@ -15,7 +15,7 @@ from glassformer.errors import DataError
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
 from glassformer.report.html import _environment
-from glassformer.report.run import _history, _json, shown
+from glassformer.report.run import read_history, read_json, shown
 
 CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
 
@@ -41,12 +41,12 @@ def render(folder: Path) -> str:
     """The page's HTML."""
     if not (folder / "metrics.json").is_file():
         raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
-    metrics = _json(folder / "metrics.json", dict)
+    metrics = read_json(folder / "metrics.json", dict)
     config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
-    history = list(_history(folder / "history.jsonl"))
+    history = list(read_history(folder / "history.jsonl"))
     steps = [h for h in history if h.get("kind") == "step"]
     evaluations = [h for h in history if h.get("kind") == "evaluation"]
-    examples = _json(folder / "alignments.json", dict).get("examples", [])
+    examples = read_json(folder / "alignments.json", dict).get("examples", [])
     css = asset("page.css")
     settings = tables.settings(config)
     return _environment().get_template("sequences.html.j2").render(
