@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -53,8 +54,8 @@ def memory_mb(process: psutil.Process) -> float:
     return total
 
 
-def score(command: list[str], parts: Path, stop_at: int | None) -> tuple[int, list[float]]:
-    """Run the command, killed once so many shards lie there; its exit code, and its memory over time."""
+def score(command: list[str], parts: Path, stop_at: int | None) -> tuple[int, list[tuple[int, float]]]:
+    """Run the command, killed once so many shards lie there; its exit code, and (shards done, memory) over time."""
     process = subprocess.Popen(command)
     watched, memory, looked = psutil.Process(process.pid), [], 0.0
     while process.poll() is None:
@@ -62,7 +63,7 @@ def score(command: list[str], parts: Path, stop_at: int | None) -> tuple[int, li
         done = len(list(parts.glob("part-*.parquet"))) if parts.is_dir() else 0
         if time.monotonic() - looked > EVERY and done:
             looked = time.monotonic()
-            memory.append(round(memory_mb(watched), 1))
+            memory.append((done, round(memory_mb(watched), 1)))
         if stop_at is not None and done >= stop_at:
             children = watched.children(recursive=True)
             os.kill(process.pid, signal.SIGKILL)
@@ -70,6 +71,23 @@ def score(command: list[str], parts: Path, stop_at: int | None) -> tuple[int, li
             psutil.wait_procs(children, timeout=20)  # Ray's own notice that their driver is gone
             break
     return process.wait(), memory
+
+
+def flatness(memory: list[tuple[int, float]], before: int) -> dict[str, Any]:
+    """The largest memory in the first and in the last half of this call's shards, once its workers have begun.
+
+    Args:
+        memory: (shards there, MB).
+        before: shards that an earlier call had left; until a fifth of the rest is done, workers are still starting.
+    """
+    last = max((done for done, _ in memory), default=0)
+    begun = [(done, mb) for done, mb in memory if done > before + (last - before) // 5]
+    middle = begun[len(begun) // 2][0] if begun else 0
+    return {
+        "by_shards": memory,
+        "first_half": max((mb for done, mb in begun if done <= middle), default=0.0),
+        "last_half": max((mb for done, mb in begun if done > middle), default=0.0),
+    }
 
 
 def main() -> None:
@@ -126,8 +144,7 @@ def main() -> None:
             "exit_codes": [killed, code],
             "shards_kept_over_the_kill": len(kept),
             "seconds": round(seconds, 1),
-            "memory_mb": {"all": memory, "first_third": max(memory[: max(1, len(memory) // 3)], default=0),
-                          "last_third": max(memory[-max(1, len(memory) // 3) :], default=0)},
+            "memory_mb": flatness(memory, len(kept)),
         }  # fmt: skip
     write_result(RESULTS / "million.json", result)
     print({k: v for k, v in result.items() if k != "environment"})

@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import bad_files
+import borrowed
+import injections
 import kill_tests
+import long_run
+import offline_suite
+import round_trips
 import trainer_tests
 from common import RESULTS, environment, write_result
 
@@ -44,7 +49,8 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                    kill_tests.full_disks),
     "signals": ("SIGTERM or Ctrl-C at a random instant: saved, exit code 130, the resumed run ends the same", 30,
                 kill_tests.signals),
-    "pairs": ("the same seed twice, in two processes: the same bits", 24, kill_tests.pairs),
+    "pairs": ("the same seed twice, in two processes: the same bits (there are no loader workers whose number could "
+              "matter: a training makes its batches itself)", 24, kill_tests.pairs),
     "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,
                bad_files.tables),
     "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
@@ -53,6 +59,17 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                 1200, bad_files.readers),
     "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out: "
                   "refused, nothing executed", 0, lambda count: bad_files.malicious_checkpoints()),
+    "injections": ("200 strings of markup, script, template and formula as text, label and file name, into the report "
+                   "with its table, and into the pages of explanations and server, opened in Chromium: all stands as "
+                   "text; nothing runs, is asked for or said on the console, no cell begins a formula", 1200,
+                   injections.injections),
+    "round_trips": ("random BERTs with each head and ViTs: from `transformers` to here and back, all answers within "
+                    "1e-5 of the largest one; 24 each with 5.x and 4.57", 48,
+                    lambda count: round_trips.round_trips(24, OPTIONS["other"])),
+    "suite": ("the tests of `make test` with the network shut: no attempt to reach another machine", 0,
+              lambda count: offline_suite.suite(OPTIONS["tests"])),
+    "memory": ("100,000 steps of a tiny training that evaluates, saves and logs: its memory at each further 10,000 at "
+               "most 5 % above that at 10,000", 0, lambda count: long_run.memory(count or 100_000)),
 }  # fmt: skip
 PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "trainer_kills": ("`kill -9` at a random instant, half of them aimed inside a save; resumed: the same bits", 24,
@@ -62,6 +79,18 @@ PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "trainer_damages": ("a file of the newest checkpoint damaged: refused, or resumed to the right model", 40,
                         trainer_tests.damages),
 }  # fmt: skip
+ADDED = {
+    "kills",
+    "full_disks",
+    "signals",
+    "pairs",
+    "injections",
+    "trainer_kills",
+}  # begin where earlier runs ended
+OPTIONS: dict[str, Any] = {
+    "other": None,
+    "tests": ["tests"],
+}  # of the command line, for the rows that have some
 EXAMPLES = 5  # of failures kept in the file
 
 
@@ -87,11 +116,7 @@ def run_row(name: str, count: int | None, more: int) -> dict[str, Any]:
     first = before["run"] if before else 0
     started = time.perf_counter()
     wanted = more or (asked if count is None else count)
-    runs = (
-        test(wanted, first)
-        if name in ("kills", "full_disks", "signals", "pairs", "trainer_kills")
-        else test(wanted)
-    )
+    runs = test(wanted, first) if name in ADDED else test(wanted)
     failures = [one for one in runs if not one["passed"]]
     row = {
         "promise": promise,
@@ -102,6 +127,7 @@ def run_row(name: str, count: int | None, more: int) -> dict[str, Any]:
         "network_attempts": len(ATTEMPTS),
         "answers": dict(Counter(str(one["answer"]) for one in runs if "answer" in one)),
         "in_a_save": sum(bool(one.get("in a save")) for one in runs),
+        "largest": max((one["difference"] for one in runs if "difference" in one), default=None),
         "resumed": sum(bool(one.get("resumed")) for one in runs),
         "failures": failures[:EXAMPLES],
     }
@@ -109,7 +135,10 @@ def run_row(name: str, count: int | None, more: int) -> dict[str, Any]:
         row["asked"] = asked + (60 if name == "tables" else 40)
     for key in ("run", "passed", "seconds", "network_attempts", "in_a_save", "resumed") if before else ():
         row[key] = round(row[key] + before[key], 1)
+    if name == "suite":
+        row["asked"] = offline_suite.collected()
     if before:
+        row["answers"] = dict(Counter(before["answers"]) + Counter(row["answers"]))
         row["failures"] = (before["failures"] + row["failures"])[:EXAMPLES]
     return row
 
@@ -138,12 +167,25 @@ def page(result: dict[str, Any]) -> str:
         lines.append(
             f"| {ROWS[name][0]} | {' | '.join(f'{v:,}' if isinstance(v, int) else str(v) for v in shown)} |"
         )
+    for row in (borrowed.server()[0], borrowed.onnx()[0]):
+        seconds = f"{row['seconds']:.1f}" if row.get("seconds") else "–"
+        counts = " | ".join(f"{row[key]:,}" for key in ("asked", "run", "passed"))
+        lines.append(f"| {row['promise']} | {counts} | {seconds} |")
     if "kills" in found:
         kills = found["kills"]
         lines += [
             "",
             f"Of the {kills['run']:,} kills, {kills['in_a_save']:,} left a half-written folder: they hit a save.",
         ]
+    told = [note for note in (borrowed.server()[1], borrowed.onnx()[1]) if note]
+    for name, words in (("round_trips", "Round trips"), ("suite", "Tests with the network shut"),
+                        ("memory", "Memory against that at 10,000 steps")):  # fmt: skip
+        if answers := found.get(name, {}).get("answers"):
+            largest = found[name].get("largest")
+            words += f" (largest difference {largest:.1e})" if largest else ""
+            told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name != "memory" else what
+                                                 for what, n in answers.items()) + ".")  # fmt: skip
+    lines += [line for note in told for line in ("", note)]
     attempts = sum(row["network_attempts"] for row in found.values())
     lines += ["", f"Attempts to reach another machine during all of these: {attempts}.", ""]
     lines += ["## The same on Hugging Face's Trainer", "",
@@ -176,7 +218,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="how often, instead of the full count")
     parser.add_argument("--more", type=int, default=0, help="how often in addition to what the file has")
     parser.add_argument("--page", action="store_true", help="write the page only")
+    parser.add_argument(
+        "--other-python", metavar="PATH", help="round_trips: an interpreter with transformers 4.57"
+    )
+    parser.add_argument(
+        "--tests", nargs="+", default=["tests"], metavar="PATH", help="suite: these parts of it"
+    )
     given = parser.parse_args()
+    OPTIONS.update(other=given.other_python, tests=given.tests)
     if unknown := set(given.rows) - (ROWS | PEER).keys():
         parser.error(f"no row {', '.join(sorted(unknown))}")
     names = [] if given.page else given.rows or [*ROWS, *PEER]

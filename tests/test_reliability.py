@@ -5,25 +5,29 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
 PROGRAM = """\
 import json, sys
 sys.path.insert(0, {benchmarks!r})
-import kill_tests, bad_files
+import {modules}
 {warm}
 print(json.dumps([one for one in {call}]))
 """
 
 
-def run(call: str, warm: bool = False) -> list[dict]:
+def run(call: str, warm: bool = False, modules: str = "kill_tests, bad_files") -> list[dict]:
     """The runs of a row, in a process of its own: it forks, and pytest's has threads."""
-    program = PROGRAM.format(benchmarks=str(BENCHMARKS), call=call, warm="kill_tests.warm()" if warm else "")
+    program = PROGRAM.format(
+        benchmarks=str(BENCHMARKS), call=call, warm="kill_tests.warm()" if warm else "", modules=modules
+    )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", program],
@@ -63,6 +67,80 @@ def rows() -> dict[str, list[dict]]:
 def test_crashes_full_disks_and_bad_files(rows, row):
     assert len(rows[row]) == ROWS[row]
     assert [one for one in rows[row] if not one["passed"]] == []
+
+
+def needs_a_browser() -> None:
+    for package in ("playwright", "fastapi", "uvicorn", "httptools", "prometheus_client"):
+        pytest.importorskip(package)
+    if shutil.which("chromium") is None and shutil.which("chromium-browser") is None:
+        pytest.skip("needs chromium")
+
+
+@pytest.mark.slow
+def test_injected_strings_stay_text_everywhere():
+    needs_a_browser()
+    runs = run("injections.injections(60)", modules="injections")
+    assert len(runs) == 60
+    assert [one for one in runs if not one["passed"]] == []
+
+
+@pytest.mark.slow
+def test_a_page_that_does_not_escape_would_be_noticed():
+    needs_a_browser()
+    runs = run("injections.control(30)", modules="injections")
+    assert len(runs) == 30
+    assert [one for one in runs if not one["passed"]] == []
+
+
+@pytest.mark.slow
+def test_models_go_to_transformers_and_back():
+    runs = run("round_trips.round_trips(6)", modules="round_trips")
+    assert len({one["kind"] for one in runs}) == 6
+    assert [one for one in runs if not one["passed"]] == []
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_steps():
+    runs = run("long_run.memory(4_000)", modules="long_run")
+    assert [one["step"] for one in runs] == list(range(800, 4_001, 400))
+    assert [one for one in runs if not one["passed"]] == []
+
+
+@pytest.mark.slow
+def test_an_attempt_of_a_test_is_counted(tmp_path):
+    reaches = ROOT / "tests" / "test_offline.py"
+    runs = run(f"offline_suite.suite([{str(reaches)!r}])", modules="offline_suite")
+    assert [one["passed"] for one in runs] == [True] * 3  # two of them are meant to
+    mine = tmp_path / "test_mine.py"
+    mine.write_text(
+        "import socket\ndef test_it():\n    try:\n        socket.create_connection(('192.0.2.1', 80))\n"
+        "    except OSError:\n        pass\ndef test_other():\n    assert True\n"
+    )
+    guard = f"-p tests.conftest --rootdir {ROOT} {mine}".split()
+    runs = run(f"offline_suite._in_own_process(*{guard!r})['tests']", modules="offline_suite")
+    assert [one["tried"] > 0 for one in runs] == [True, False]
+
+
+def test_rows_of_other_benchmarks_are_counted_from_their_files(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    rows = runpy.run_path(str(BENCHMARKS / "borrowed.py"))
+    monkeypatch.setitem(rows["_file"].__globals__, "RESULTS", tmp_path)
+    load = {"statuses": {"200": 50, "429": 7}, "wrong": 0, "broken": 0, "refused_p99_ms": 221.4}
+    bad = load | {"statuses": {"200": 3, "500": 2}, "wrong": 1, "broken": 4, "refused_p99_ms": None}
+    served = {
+        "speed": {"rounds": [{"glassformer": {"8": load}, "FastAPI + pipeline": {"8": bad}}]},
+        "overload": bad,
+    }
+    (tmp_path / "serve.json").write_text(json.dumps(served))
+    row, said = rows["server"]()
+    assert (row["run"], row["passed"]) == (57 + 5 + 4, 57 + 5 + 4 - 1 - 4 - 2)
+    assert "221 ms" in said
+    one = {"inputs": 1000, "labels_changed": 0, "largest_difference": 2e-6, "seconds": 3}
+    models = {"a": one, "b": one | {"labels_changed": 2}, "c": one | {"largest_difference": 2e-4}}
+    (tmp_path / "export.json").write_text(json.dumps({"models": models}))
+    row, said = rows["onnx"]()
+    assert (row["run"], row["passed"]) == (3000, 1998)
+    assert "2.0e-04" in said
 
 
 def test_the_scoreboard_is_the_one_of_the_result_file(monkeypatch):

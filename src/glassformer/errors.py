@@ -49,5 +49,9 @@ class CheckpointError(InputError):
     """A checkpoint folder that is incomplete, damaged, of another shape or not supported."""
 
 
+class NewerFormatError(CheckpointError):
+    """A whole folder that a later version of glassformer has written: it must not be taken for a damaged one."""
+
+
 class ShapeError(InputError):
     """Tensors or sizes that do not fit together; the message names both sizes."""

@@ -167,7 +167,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         self.adapter_ = adapter(network) or None
         merge(network)
         self.model_ = network.eval()
-        self.history_ = training.history
+        self.history_ = list(training.history)
         self.best_step_ = training.best_step
         self.train_seconds_ = time.perf_counter() - started
         self._compute_model = None

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import MANIFEST, read_json, verify_folder, write_folder
+from glassformer.checkpoints.files import MANIFEST, UPDATE, read_json, verify_folder, write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.config import plain
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, NewerFormatError
 from glassformer.runtime import versions
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def load(path: str | Path) -> Any:
     about = read_json(folder / "glassformer.json")
     if about.get("format", 0) > FORMAT:
         what = f"format {about['format']} is newer than this version reads ({FORMAT})"
-        raise CheckpointError(what, where=str(folder), fix="Update glassformer")
+        raise NewerFormatError(what, where=str(folder), fix=UPDATE)
     kind = about.get("kind", "TextClassifier")
     if kind == "Translator":
         from glassformer.translator import load_translator

@@ -141,7 +141,7 @@ class SequenceEstimator(BaseEstimator):
         network.set_compute_dtype(torch.float32)  # type: ignore[operator]
         network.load_state_dict(weights, strict=False)
         self.model_: Any = network.eval()
-        self.history_ = training.history
+        self.history_ = list(training.history)
         self.best_step_ = training.best_step
         self.train_seconds_ = time.perf_counter() - started
         self._compute_model = None

@@ -174,7 +174,7 @@ class Word2Vec:
             run_with(calls, training, stream, skipgram_loss, None)
         self.vectors_ = model.centres.weight.detach().numpy().copy()
         self.contexts_ = model.contexts.weight.detach().numpy().copy()
-        self.history_, self.train_seconds_ = training.history, training.seconds
+        self.history_, self.train_seconds_ = list(training.history), training.seconds
 
     def _index(self) -> None:
         self.numbers_ = {word: i for i, word in enumerate(self.words_)}

@@ -282,3 +282,17 @@ def test_real_minilm_weights():
     for i in range(6):
         close(ours.trace.attentions[i].transpose(1, 2), theirs.attentions[i].transpose(1, 2), mask)
     close(ours.pooler_output, theirs.pooler_output)
+
+
+def test_a_head_of_five_labels_without_names_opens_there(tmp_path):
+    sizes = CONFIGS[2]
+    peer = randomise(transformers.BertForSequenceClassification(peer_config(sizes, num_labels=5)))
+    (tmp_path / "theirs").mkdir()
+    peer.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "ours").mkdir()
+    gf.save_pretrained(gf.load_pretrained(tmp_path / "theirs"), tmp_path / "ours")
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()
+    ids, mask, segments = inputs(sizes)
+    with torch.no_grad():
+        close(again(ids, mask, segments).logits, peer(ids, mask, segments).logits)
+    assert again.config.id2label[4] == "LABEL_4"

@@ -136,7 +136,7 @@ def test_pictures_that_would_not_fit(server: Running):
 
 
 def test_a_full_queue_is_said_at_once(serve, monkeypatch):
-    server = serve(queue_tokens=40)
+    server = serve(queue_tokens=20)
     batcher = server.app.state.server.batchers["films"]
     real, going, entered = batcher.served.compute, threading.Event(), threading.Event()
 
@@ -164,9 +164,15 @@ def test_a_full_queue_is_said_at_once(serve, monkeypatch):
         assert {answer.status for answer in refused} == {429}
         assert refused[0].headers["retry-after"] == "1"
         assert server.ask("/health").status == 200
+        assert server.ask("/v1/predict", b"no JSON " * 99).status == 422  # another model may have a place
+        monkeypatch.setattr(server.app.state.server, "batchers", {"films": batcher})
+        unread = server.ask("/v1/predict", b"no JSON " * 99)  # a full queue reads nothing
+        assert (unread.status, unread.headers["retry-after"]) == (429, "1")
+        assert unread.headers["x-content-type-options"] == "nosniff"
         going.set()
         for client in clients:
             client.join(20)
+        assert server.ask("/v1/predict", b"no JSON " * 99).status == 422
         assert sorted(answer.status for answer in answers) == [200] + [429] * 7
         assert batcher.tokens == batcher.waiting_tokens == 0
     finally:

@@ -23,12 +23,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
 _LEFTOVER = re.compile(r"\.(.+)\.(?:\d+-[0-9a-f]{8}\.tmp|old)")
+UPDATE = "Read it with the version that wrote it, or update glassformer"
 _SAVE_AGAIN = "Save it again or take another copy"
 
 
@@ -268,9 +269,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     manifest.pop("check", None)
     if raw != _render(manifest):
         raise CheckpointError("is damaged: it does not match its own sum", where=str(file), fix=_SAVE_AGAIN)
-    if manifest.get("format") != MANIFEST_FORMAT:
-        what = f"has format {manifest.get('format')!r}; this version reads {MANIFEST_FORMAT}"
-        raise CheckpointError(what, where=str(file), fix="Read it with the version that wrote it")
+    version = manifest.get("format")
+    if type(version) is not int or version < 1:
+        raise CheckpointError(f"has format {version!r}", where=str(file), fix=_SAVE_AGAIN)
+    if version > MANIFEST_FORMAT:
+        what = f"has format {version}; this version reads up to {MANIFEST_FORMAT}"
+        raise NewerFormatError(what, where=str(file), fix=UPDATE)
     files = manifest.get("files")
     if not isinstance(files, dict) or not isinstance(manifest.get("extra"), dict):
         raise CheckpointError("lacks 'files' or 'extra'", where=str(file), fix=_SAVE_AGAIN)

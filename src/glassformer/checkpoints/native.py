@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from glassformer.checkpoints.files import (
+    UPDATE,
     disk_errors,
     read_json,
     restore_folder,
@@ -28,8 +29,10 @@ from glassformer.checkpoints.files import (
     write_folder,
 )
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, NewerFormatError
 
+# 1: the records of all steps in state.json. 2: their numbers among the tensors. Every one is read for ever.
+STATE_FORMAT = 2
 _STEP = re.compile(r"step-(\d{8,})")
 
 
@@ -87,7 +90,7 @@ def save_state(
     with disk_errors(path):
         if path.is_dir() and not _looks_complete(path):
             os.rename(path, temporary_name(path))  # write_folder would not take it for one of ours
-        write_folder(path, write, extra={"step": step}, overwrite=True)
+        write_folder(path, write, extra={"step": step, "format": STATE_FORMAT}, overwrite=True)
         _remove_old(folder, step, keep_last, set(protect))
     return path
 
@@ -116,6 +119,8 @@ def load_state(folder: str | Path) -> LoadedState:
     Raises:
         CheckpointError: there is no complete checkpoint; the message says what is wrong with the
             newest one.
+        NewerFormatError: a later version wrote the newest one. An older one is not taken instead: the next save
+            would remove what came after it.
     """
     folder = Path(folder)
     skipped: list[tuple[Path, str]] = []
@@ -124,12 +129,17 @@ def load_state(folder: str | Path) -> LoadedState:
             manifest = verify_folder(path)
             if manifest["extra"].get("step") != step:
                 raise CheckpointError(f"holds step {manifest['extra'].get('step')}", where=str(path))
+            if manifest["extra"].get("format", 1) > STATE_FORMAT:
+                newer = f"has format {manifest['extra']['format']}; this version reads up to {STATE_FORMAT}"
+                raise NewerFormatError(newer, where=str(path), fix=UPDATE)
             missing = {"state.json", "state.safetensors"} - manifest["files"].keys()
             if missing:
                 raise CheckpointError(f"has no {min(missing)}", where=str(path))
             return LoadedState(
                 step, read_tensors(path, "state"), read_json(path / "state.json"), path, skipped
             )
+        except NewerFormatError:
+            raise
         except CheckpointError as error:
             skipped.append((path, str(error)))
     if skipped:

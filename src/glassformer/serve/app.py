@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import sys
+import threading
 from collections.abc import AsyncIterator, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
@@ -20,7 +23,7 @@ from glassformer import __version__
 from glassformer.explain.render import asset
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
-from glassformer.serve.guard import Guard
+from glassformer.serve.guard import PREDICT, Guard
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Served
@@ -61,6 +64,15 @@ WRONG: dict[int | str, dict[str, Any]] = {
 }
 
 
+def _stand_back(threads: int) -> None:
+    """In a thread that computes: leave the processor first to the one that answers, refusals under load above all."""
+    set_threads(threads)
+    with suppress(OSError, AttributeError):  # Linux counts the niceness of threads, others that of processes
+        if sys.platform == "linux":
+            own = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + 5)
+
+
 class Server:
     """What the routes share. Made before the event loop runs, started by it."""
 
@@ -71,8 +83,8 @@ class Server:
         self.ready = False
         self.preparing = ThreadPoolExecutor(2, "prepare")
         threads = (next(iter(self.models.values())).clf.threads,)  # torch counts them for each thread anew
-        self.computing = ThreadPoolExecutor(1, "compute", set_threads, threads)
-        self.explaining = ThreadPoolExecutor(1, "explain", set_threads, threads)
+        self.computing = ThreadPoolExecutor(1, "compute", _stand_back, threads)
+        self.explaining = ThreadPoolExecutor(1, "explain", _stand_back, threads)
         self.explanations = 0
         self.batchers: dict[str, Batcher] = {}
         self.about: list[dict[str, Any]] = []
@@ -95,6 +107,10 @@ class Server:
             await asyncio.gather(*tasks, return_exceptions=True)
             for executor in (self.preparing, self.computing, self.explaining):
                 executor.shutdown(wait=False, cancel_futures=True)
+
+    def full(self, size: int) -> bool:
+        """Whether no model has a place for a body of ``size`` bytes."""
+        return bool(self.batchers) and all(batcher.full(size) for batcher in self.batchers.values())
 
     def choose(self, name: str | None, kind: str) -> Served:
         """The model of that name, or the first of that kind.
@@ -165,13 +181,15 @@ def create_app(
     app.exception_handler(RequestValidationError)(lambda request, e: of_validation(e.errors()).response())
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    routes = [*STATIC, BASE, "/v1/predict", "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
-    app.add_middleware(Guard, limits=limits, metrics=server.metrics, routes=routes, key=key, hosts=hosts)
+    routes = [*STATIC, BASE, PREDICT, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
+    app.add_middleware(
+        Guard, limits=limits, metrics=server.metrics, routes=routes, key=key, hosts=hosts, full=server.full
+    )
     return app
 
 
 def _add_routes(app: FastAPI, server: Server) -> None:
-    @app.post("/v1/predict", response_model=PredictResponse, responses=WRONG, summary="Labels")
+    @app.post(PREDICT, response_model=PredictResponse, responses=WRONG, summary="Labels")
     async def predict(request: PredictRequest) -> Response:
         if (request.texts is None) == (request.images is None):
             raise Problem(422, "texts or images, one of them", where="body")

@@ -32,6 +32,12 @@ class Job:
     left: int = 0
 
 
+def queue_is_full(metrics: Metrics) -> Problem:
+    """The refusal, counted."""
+    metrics.refused.labels("queue").inc()
+    return Problem(429, "the queue is full", fix="Try again in a moment", again=1)
+
+
 class Batcher:
     """The queue of one model.
 
@@ -49,6 +55,10 @@ class Batcher:
         self.arrived = asyncio.Event()
         self.gauge = metrics.queue.labels(served.name)
 
+    def full(self, size: int) -> bool:
+        """Whether a body of ``size`` bytes finds no place, judged without reading it; ``submit`` judges exactly."""
+        return self.tokens > 0 and self.tokens + self.served.least(size) > self.limits.queue_tokens
+
     async def submit(self, inputs: Sequence[str], what: str) -> tuple[list[Item], np.ndarray]:
         """The prepared inputs and their probabilities ``[n, C]``.
 
@@ -59,8 +69,7 @@ class Batcher:
         self.served.check(inputs, what)
         guess = self.served.estimate(inputs)
         if self.tokens and self.tokens + guess > self.limits.queue_tokens:
-            self.metrics.refused.labels("queue").inc()
-            raise Problem(429, "the queue is full", fix="Try again in a moment", again=1)
+            raise queue_is_full(self.metrics)
         self._admit(guess)
         loop = asyncio.get_running_loop()
         job = None

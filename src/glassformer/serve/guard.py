@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
+from glassformer.serve.batcher import queue_is_full
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.problems import Problem
@@ -28,6 +29,7 @@ HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 )
+PREDICT = "/v1/predict"
 KEPT = ("/v1/", "/metrics", "/openapi.json")  # behind the key, where there is one
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
@@ -37,6 +39,7 @@ class Guard:
 
     Args:
         key: what clients must send as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: nothing.
+        full: whether a body of so many bytes for PREDICT is to be refused before anything reads it.
         hosts: names that a request's Host may have; empty: any. Keeps other sites' pages from reaching a local server
             under a name of theirs.
     """
@@ -49,7 +52,9 @@ class Guard:
         routes: Collection[str],
         key: str | None,
         hosts: Collection[str],
+        full: Callable[[int], bool],
     ):
+        self.full = full
         self.app, self.limits, self.metrics, self.routes = app, limits, metrics, frozenset(routes)
         self.key, self.hosts = key, frozenset(hosts)
         self.held = 0  # bytes of bodies
@@ -76,6 +81,8 @@ class Guard:
             if scope["method"] in ("POST", "PUT", "PATCH"):
                 body = await self._body(scope, receive)
                 held = len(body)
+                if path == PREDICT and self.full(held):
+                    raise queue_is_full(self.metrics)
                 receive = _replay(body, receive)
             await self.app(scope, receive, sending)
         except Problem as problem:

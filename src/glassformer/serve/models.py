@@ -63,6 +63,13 @@ class Served:
         most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters
         return sum(min(len(text) // CHARS_PER_TOKEN + 2, most) for text in inputs)
 
+    def least(self, size: int) -> int:
+        """Tokens that a body of ``size`` bytes has at least, if it is one text in ASCII; fewer than ``estimate``."""
+        if self.kind == "image":
+            return self.clf.model_.config.embedding.num_tokens
+        most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters
+        return min(size // (2 * CHARS_PER_TOKEN), most)
+
     def check(self, inputs: Sequence[str], what: str) -> None:
         """Raises Problem where there are too many inputs, or one is too long; decodes nothing."""
         if len(inputs) > self.limits.inputs:

@@ -145,13 +145,11 @@ class Progress(Callback):
         self.bar.start()
 
     def step(self, training: Training, info: StepInfo) -> None:
-        steps = [r for r in training.history[-50:] if r["kind"] == "step"]
-        loss = sum(r["loss"] for r in steps) / len(steps)
-        spent = steps[-1]["seconds"] - steps[0]["seconds"]
-        speed = sum(r["tokens"] for r in steps[1:]) / spent if spent > 0 else 0.0
         if self.bar is not None:
+            loss, speed = _recent(training)
             self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)
         elif training.step % max(1, training.total_steps // 10) == 0:
+            loss, speed = _recent(training)
             self._line(f"step {training.step}/{training.total_steps}  loss {loss:.4f}  {speed:,.0f} tokens/s")
         if info.evaluation is not None and "accuracy" in info.evaluation:
             e = info.evaluation
@@ -166,3 +164,11 @@ class Progress(Callback):
     def end(self, training: Training) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+
+def _recent(training: Training) -> tuple[float, float]:
+    """Mean loss and tokens a second of the last steps."""
+    steps = [r for r in training.history[-50:] if r["kind"] == "step"]
+    spent = steps[-1]["seconds"] - steps[0]["seconds"]
+    speed = sum(r["tokens"] for r in steps[1:]) / spent if spent > 0 else 0.0
+    return sum(r["loss"] for r in steps) / len(steps), speed

@@ -13,6 +13,7 @@ from glassformer.checkpoints.native import LoadedState, load_state, save_state
 from glassformer.errors import CheckpointError
 from glassformer.recipe import FitConfig
 from glassformer.train.distributed import Ranks
+from glassformer.train.history import History
 from glassformer.train.optim import MasterOptimizer
 
 
@@ -38,12 +39,12 @@ class Training:
     bad_evaluations: int = 0
     stopped_early: bool = False
     seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: History = field(default_factory=History)
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
     _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
 
     KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations", "stopped_early",
-            "seconds", "history", "total_steps", "fingerprint")  # fmt: skip
+            "seconds", "total_steps", "fingerprint")  # fmt: skip
 
     @property
     def finished(self) -> bool:
@@ -75,10 +76,10 @@ class Training:
 
     def save(self, folder: Path, keep_last: int = 2) -> Path:
         """Write a checkpoint; a kill at any instant leaves the one before it whole. Of several processes one writes."""
-        tensors = self.optimizer.tensors() | self.ranks.generators()
+        tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
-        state = {key: getattr(self, key) for key in self.KEPT}
+        state = {key: getattr(self, key) for key in self.KEPT} | {"history": self.history.rest()}
         path = Path(folder)
         if self.ranks.leads:
             path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
@@ -110,6 +111,7 @@ class Training:
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for key in self.KEPT:
             setattr(self, key, found.state[key])
+        self.history = History.restored(found.state["history"], found.tensors)
         self.optimizer.load_tensors(found.tensors)
         best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
         self.best_weights = best or None

@@ -1,0 +1,87 @@
+"""``glassformer train --deterministic``: what it sets, and that on a CPU it changes no bit."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from glassformer.runtime import be_deterministic
+
+from .tiny import settings
+
+NOISY = ("dropout=0.2", "epochs=2", "checkpoint_every=0")
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """These settings are of the whole process: they must not reach other tests."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    torch.backends.cudnn.benchmark = True
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.backends.cudnn.benchmark = False
+    os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
+
+
+def in_force() -> tuple[bool, bool, str | None]:
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.benchmark,
+        os.environ.get("CUBLAS_WORKSPACE_CONFIG"),
+    )
+
+
+def outcome(run: Path) -> tuple[bytes, list[dict], str]:
+    """Weights, history without the clock, and the answers to the held-out examples."""
+    history = [json.loads(line) | {"seconds": 0} for line in (run / "history.jsonl").read_text().splitlines()]
+    return (run / "model" / "model.safetensors").read_bytes(), history, (run / "predictions.csv").read_text()
+
+
+def pictures(folder: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for i in range(24):
+        file = folder / ("dark", "light")[i % 2] / f"{i}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 100 + 120 * (i % 2), (8, 8, 3), np.uint8)).save(file)
+    return folder
+
+
+def test_texts_end_the_same_with_it(gf, reviews: Path):
+    command = ["train", "--text", reviews, *settings(*NOISY, "word_dropout=0.2")]
+    assert gf(*command, "--out", "plain").code == 0
+    assert in_force() == (False, True, None)
+    assert gf(*command, "--out", "same", "--deterministic").code == 0
+    assert in_force() == (True, False, ":4096:8")
+    assert outcome(Path("same")) == outcome(Path("plain"))
+
+
+def test_pictures_end_the_same_with_it(gf, tmp_path: Path):
+    sizes = ("model=vit-tiny", "d_model=12", "num_layers=1", "num_heads=2", "d_ff=16", "image_size=8", "patch_size=4",
+             "augment=light", "mix=both", "precision=fp32", "threads=1", "baselines=false", "robustness=false",
+             "bootstrap=20", *NOISY)  # fmt: skip
+    chosen = [word for pair in sizes for word in ("--set", pair)]
+    command = ["train", "--images", pictures(tmp_path / "pictures"), *chosen]
+    results = [gf(*command, "--out", "plain"), gf(*command, "--out", "same", "--deterministic")]
+    assert [r.code for r in results] == [0, 0], results
+    assert in_force() == (True, False, ":4096:8")
+    assert outcome(Path("same")) == outcome(Path("plain"))
+
+
+def test_an_operation_without_such_a_form_is_named():
+    be_deterministic()
+    x = torch.zeros(5)
+    with pytest.raises(RuntimeError, match="put_ does not have a deterministic implementation"):
+        x.put_(torch.tensor([1, 1]), torch.tensor([2.0, 3.0]))
+
+
+def test_the_user_s_own_workspace_stays(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8")
+    be_deterministic()
+    assert in_force() == (True, False, ":16:8")
