@@ -27,7 +27,6 @@ PAGES = sorted(
 RUN = [
     DOCS / "extend.md",
     DOCS / "word-vectors.md",
-    DOCS / "sequences.md",
     *sorted((DOCS / "guide").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
