@@ -80,7 +80,7 @@ def other_task(settings: dict[str, Any], outputs: int) -> str:
         raise CheckpointError(f"problem_type = {problem!r} is not known", where="config.json")
     if problem is None and outputs == 1:  # transformers' own rule
         problem = "regression"
-    return PROBLEMS.get(problem, "")
+    return PROBLEMS[problem] if problem else ""
 
 
 def label_maps(settings: dict[str, Any], label_names: tuple[str, ...]) -> None:
