@@ -60,7 +60,7 @@ MARKUP = (
 FORMULAS = (
     "=1+{n}", "+1+{n}", "-1+{n}", "@SUM({n})", "=cmd|' /C calc'!A{n}", "+cmd|' /C calc'!A{n}", "-2+3+cmd|' /C calc'!A{n}",
     "@SUM(1+9)*cmd|' /C calc'!A{n}", '=HYPERLINK("http://x.invalid/{n}","click")', "=IMPORTXML(\"//x.invalid/{n}\",\"//a\")",
-    "=WEBSERVICE(\"http://x.invalid/{n}\")", "\t=1+{n}", "\r=1+{n}", "\n=1+{n}", "\uff1d1+{n}", "\uff0b1+{n}", "\uff0d1+{n}",
+    "=WEBSERVICE(\"http://x.invalid/{n}\")", "\t=2+{n}", "\r=3+{n}", "\n=4+{n}", "\uff1d1+{n}", "\uff0b1+{n}", "\uff0d1+{n}",
     "\uff20SUM({n})", "'=1+{n}", '"=1+{n}', "=1+{n}\",=2", ";=1+{n}", "=DDE(\"cmd\";\"/C calc\";\"{n}\")", "-{n}-{n}",
 )  # fmt: skip
 NAMES = (
@@ -232,7 +232,11 @@ def into_reports(
     """Whether each string stands as text in the reports and in the pages of explanations, and what went wrong."""
     out: dict[tuple, bool] = {}
     one = gf.load(texts)
-    explained = [one.explain(f"{s} film", method="occlusion", target=s, maps=True) for s in given]
+    labels = [s if s in one.classes_ else s.strip() for s in given]  # tables lose white space around a label
+    explained = [
+        one.explain(f"{s} film", method="occlusion", target=label, maps=True)
+        for s, label in zip(given, labels, strict=True)
+    ]
     files = [str(home / "p" / f"{file_safe(s)}..png") for s in given]
     pages = {
         "texts": page(explained),

@@ -111,13 +111,18 @@ def test_an_attempt_of_a_test_is_counted(tmp_path):
     reaches = ROOT / "tests" / "test_offline.py"
     runs = run(f"offline_suite.suite([{str(reaches)!r}])", modules="offline_suite")
     assert [one["passed"] for one in runs] == [True] * 3  # two of them are meant to
+    conftest = ROOT / "tests" / "conftest.py"
+    (tmp_path / "conftest.py").write_text(
+        "import importlib.util as u\n"
+        f"spec = u.spec_from_file_location('guard', {str(conftest)!r})\n"
+        "guard = u.module_from_spec(spec)\nspec.loader.exec_module(guard)\nglobals().update(vars(guard))\n"
+    )
     mine = tmp_path / "test_mine.py"
     mine.write_text(
         "import socket\ndef test_it():\n    try:\n        socket.create_connection(('192.0.2.1', 80))\n"
         "    except OSError:\n        pass\ndef test_other():\n    assert True\n"
     )
-    guard = f"-p tests.conftest --rootdir {ROOT} {mine}".split()
-    runs = run(f"offline_suite._in_own_process(*{guard!r})['tests']", modules="offline_suite")
+    runs = run(f"offline_suite._in_own_process({str(mine)!r})['tests']", modules="offline_suite")
     assert [one["tried"] > 0 for one in runs] == [True, False]
 
 

@@ -219,11 +219,11 @@ def save_pretrained(
         label_names: of a classification head, in the order of the logits (``id2label``); without them they are
             ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
     """
-    if not label_names and model.config.head == "classification":
-        label_names = tuple(f"LABEL_{i}" for i in range(model.config.num_labels or 0))
     if isinstance(model, PackedClassifier):
         save_baseline(model, Path(folder), label_names)
         return
+    if not label_names and model.config.head == "classification":
+        label_names = tuple(f"LABEL_{i}" for i in range(model.config.num_labels))
     folder = Path(folder)
     if isinstance(model, ViT):
         folder_vit.save_vit(model, folder, label_names, max_shard_bytes)
