@@ -111,7 +111,7 @@ def test_value_without_toml_form():
         ({"cars": True}, "config.cars: True does not fit. Wanted: int"),
         ({"engine": {"power": True}}, "config.engine.power: True does not fit. Wanted: float"),
         ({"engine": {"turbo": 1}}, "config.engine.turbo: 1 does not fit. Wanted: bool"),
-        ({"engine": {"gears": 3}}, "config.engine.gears: 3 does not fit. Wanted: tuple"),
+        ({"engine": {"gears": 3}}, "config.engine.gears: 3 does not fit. Wanted: a list such as [1, 2]"),
         ({"engine": {"kind": "stem"}}, "config.engine.kind: 'stem' is not a choice. Did you mean 'steam'?"),
         ({"engine": {"kind": 1}}, "config.engine.kind: 1 does not fit. Wanted: steam, diesel"),
         ({"engine": 5}, "config.engine: 5 does not fit. Wanted: Engine"),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from glassformer.errors import ConfigError
 
 T = TypeVar("T")
+LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
@@ -93,8 +94,16 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     if choices and isinstance(value, str):
         raise ConfigError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
-    wanted = choices or [getattr(o, "__name__", str(o)) for o in options]
+    wanted = choices or [_kind_of(o) for o in options]
     raise ConfigError(f"{value!r} does not fit", where=where, fix=f"Wanted: {', '.join(map(str, wanted))}")
+
+
+def _kind_of(option: Any) -> str:
+    """What a user calls the values of a type: a tuple is a list in TOML."""
+    if typing.get_origin(option) is tuple:
+        element = (typing.get_args(option) or (str,))[0]
+        return f"a list such as {LISTS.get(element, LISTS[str])}"
+    return getattr(option, "__name__", str(option))
 
 
 def to_dict(config: Any) -> dict[str, Any]:
