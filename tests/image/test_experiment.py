@@ -69,6 +69,25 @@ def test_evaluate_and_predict(run, capsys):
     assert "nowhere.png: no such picture" in capsys.readouterr().err
 
 
+def test_explain_takes_folders_and_names_what_is_missing(run, capsys, tmp_path):
+    folder, _ = run
+    few = tmp_path / "few"
+    few.mkdir()
+    for picture in sorted((folder / "corners" / "left").iterdir())[:2]:
+        (few / picture.name).write_bytes(picture.read_bytes())
+    out = tmp_path / "made.json"
+    assert main(["explain", str(folder / "run"), str(few), "--out", str(out)]) == 0
+    assert [one["text"] for one in json.loads(out.read_text())] == [str(p) for p in sorted(few.iterdir())]
+    capsys.readouterr()
+    assert main(["explain", str(folder / "run"), str(few), "--method", "occlusion"]) == 0
+    shown = capsys.readouterr().out
+    assert "patch (row, column)" in shown
+    assert "(0, 0)" in shown
+    capsys.readouterr()
+    assert main(["explain", str(folder / "run"), "nowhere.png"]) == 2
+    assert "nowhere.png: no such picture" in capsys.readouterr().err
+
+
 def test_the_doctor_finds_leaks_and_contradictions():
     pictures, _ = quarters(6, 3)
     train = ImageSplit([*pictures[:4], pictures[0]], ["a", "b", "a", "b", "b"], "here")
