@@ -113,7 +113,7 @@ def test_value_without_toml_form():
         ({"cars": True}, "config.cars: True does not fit. Wanted: a whole number"),
         ({"engine": {"power": True}}, "config.engine.power: True does not fit. Wanted: a number"),
         ({"engine": {"turbo": 1}}, "config.engine.turbo: 1 does not fit. Wanted: true or false"),
-        ({"engine": {"gears": 3}}, "config.engine.gears: 3 does not fit. Wanted: a list"),
+        ({"engine": {"gears": 3}}, "config.engine.gears: 3 does not fit. Wanted: a list such as [1, 2]"),
         ({"engine": {"kind": "stem"}}, "config.engine.kind: 'stem' is not a choice. Did you mean 'steam'?"),
         ({"engine": {"kind": 1}}, "config.engine.kind: 1 does not fit. Wanted: steam or diesel"),
         ({"engine": 5}, "config.engine: 5 does not fit. Wanted: a section"),

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from glassformer.errors import ConfigError
 
 T = TypeVar("T")
+LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
@@ -101,13 +102,16 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
 
 
 WORDS = {
-    int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list",
-    dict: "a table", type(None): "none",
+    int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a table", type(None): "none",
 }  # fmt: skip
 
 
 def _in_words(hint: Any) -> str:
+    """What a user calls the values of a type: a tuple is a list in TOML."""
     kind = typing.get_origin(hint) or hint
+    if kind is tuple:
+        element = (typing.get_args(hint) or (str,))[0]
+        return f"a list such as {LISTS.get(element, LISTS[str])}"
     return WORDS.get(kind) or ("a section" if dataclasses.is_dataclass(kind) else str(kind))
 
 

@@ -16,6 +16,8 @@ from glassformer.errors import ConfigError
 from glassformer.models.output import Memory
 
 NEVER = float("-inf")
+WIDEST = 256  # hypotheses: each has a row of the vocabulary in memory at every place
+STRONGEST = 10  # length penalty: a length to a higher power leaves the range of floats
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,16 @@ def beam_search(
         length_penalty: see ``Hypothesis.score``.
 
     Raises:
-        ConfigError: a beam below 1.
+        ConfigError: a beam that is no number from 1 to ``WIDEST``, or a penalty beyond ``STRONGEST``.
     """
-    if beam < 1:
-        raise ConfigError(f"beam {beam} keeps nothing", where="beam", fix="Use 1 (greedy) or more")
+    if not isinstance(beam, int) or not 1 <= beam <= WIDEST:
+        fix = f"Use a whole number from 1 (greedy) to {WIDEST}"
+        raise ConfigError(f"no search keeps {beam!r} hypotheses", where="beam", fix=fix)
+    if not -STRONGEST <= length_penalty <= STRONGEST:
+        fix = f"Use a value from -{STRONGEST} to {STRONGEST}; 1 is the usual"
+        raise ConfigError(
+            f"length_penalty = {length_penalty} is out of range", where="length_penalty", fix=fix
+        )
     if beam == 1:
         return [[best] for best in greedy(model, memory, limits)]
     most, device = limits.per_source(memory), memory.rows.device

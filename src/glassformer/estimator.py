@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.checkpoints.native import newest_state
 from glassformer.config import build, to_toml
-from glassformer.data.checks import check_classes, check_pairs, check_weights, place
+from glassformer.data.checks import check_classes, check_pairs, check_two, check_weights, place
 from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
@@ -207,7 +207,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         """The held-out examples as a table, or ``own`` of them, and their classes."""
         if validation is None:
             return None
-        X, y = validation
+        X, y = check_two(validation, f"{self.NOUN}, labels")
         examples, labels = check_pairs(
             X, y, "validation", f"validation {self.NOUN}", "validation labels", self._check
         )

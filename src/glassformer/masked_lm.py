@@ -203,11 +203,11 @@ class MaskedLM(SequenceEstimator):
         with torch.inference_mode():
             states = model.encoder(model.embeddings(batch.ids, batch.packing), batch.packing)[places]
             logits = model.mlm(states, model.embeddings.tokens.weight).float()  # [K, V]
-            logits[
-                :,
-                torch.from_numpy(MaskSettings.of(self.tokenizer_).special).to(logits.device).nonzero()[:, 0],
-            ] = float("-inf")
-            best = logits.softmax(1).topk(min(top, logits.shape[1]), 1)
+            special = MaskSettings.of(self.tokenizer_).special
+            never = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)  # padded rows too
+            never[: len(special)] = torch.from_numpy(special).to(logits.device)
+            logits[:, never] = float("-inf")
+            best = logits.softmax(1).topk(min(top, int((~never).sum())), 1)
         found = [
             [(str(self.tokenizer_.id_to_token(i)), p) for p, i in zip(values, words, strict=True)]
             for values, words in zip(best.values.tolist(), best.indices.tolist(), strict=True)

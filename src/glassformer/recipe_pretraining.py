@@ -14,7 +14,9 @@ from glassformer.recipe_translation import refuse_foreign
 class CorpusConfig:
     """Where the texts come from. Labels are not read; a text that also stands in ``exclude`` is left out."""
 
-    source: str = ""  # a named source (imdb, europe), or a path as for classification
+    source: str = (
+        ""  # a named source (imdb, europe), or a path as for classification, or a .txt with a text a line
+    )
     text_column: str | None = None  # found by itself when there is one candidate only
     splits: tuple[str, ...] = (
         "train",
@@ -27,6 +29,9 @@ class CorpusConfig:
     validation_size: float = 1000  # share (< 1) or count (>= 1) held out, to judge the masked words on
     limit: int | None = None  # at most this many texts of every split: a quick look
     split_seed: int = 0  # of every choice of texts
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,9 @@ class PretrainEvaluateConfig:
 
     sentences: tuple[str, ...] = ()  # with [MASK] in them: filled at the end
     top: int = 5  # words for each
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)

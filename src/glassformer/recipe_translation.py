@@ -36,6 +36,9 @@ class PairDataConfig:
     limit: int | None = None  # at most this many pairs of every split: a quick look
     split_seed: int = 0  # of every choice of pairs
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
 
 @dataclass(frozen=True)
 class PairTextConfig:
@@ -101,6 +104,9 @@ class TranslationEvaluateConfig:
     length_penalty: float = 1.0  # the score is log-probability / length ** this
     maps: int = 4  # sentences whose alignment goes into the report
     sentences: tuple[str, ...] = ()  # texts of one's own, translated at the end
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)

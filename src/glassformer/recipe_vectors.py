@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from glassformer.errors import ConfigError
+from glassformer.recipe import check_ranges
 
 INF = float("inf")
 
@@ -23,6 +24,9 @@ class CorpusConfig:
     clean: Literal["none", "html", "words", "syllables"] = "html"  # as in recipes of classifiers
     lowercase: bool = True  # words in lower case
     punctuation: bool = False  # marks are words of their own; else they are left out
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 @dataclass(frozen=True)

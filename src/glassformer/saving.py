@@ -79,6 +79,10 @@ def load(path: str | Path) -> Any:
         from glassformer.masked_lm import load_masked_lm
 
         return load_masked_lm(folder, about)
+    if kind == "Word2Vec":
+        from glassformer.vectors import Word2Vec
+
+        return Word2Vec.load(folder)
     return _fitted(folder, about)
 
 

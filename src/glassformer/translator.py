@@ -18,7 +18,7 @@ from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
 from glassformer.data.checks import check_texts, place
 from glassformer.data.pair_batches import PairStream, pack_pairs
-from glassformer.data.pairs import check_both
+from glassformer.data.pairs import check_both, check_held
 from glassformer.data.subwords import bpe_tokenizer, detokenize
 from glassformer.data.text import (
     SPECIAL_TOKENS,
@@ -166,7 +166,7 @@ class Translator(SequenceEstimator):
         device = choose_device(train.device)
         set_threads(train.threads)
         left, right = check_both(source, target)
-        held = None if validation is None else check_both(*validation, where="validation")
+        held = check_held(validation)
         self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(text, left, right)
         sources, targets = self._encode(left, True), self._encode(right, False)
         self.truncated_ = int((sources.truncated | targets.truncated).sum())

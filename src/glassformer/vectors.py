@@ -9,13 +9,15 @@ from __future__ import annotations
 import difflib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
+from unicodedata import normalize
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 
 from glassformer.checkpoints.files import read_json, verify_folder, write_folder
 from glassformer.checkpoints.native import list_states
@@ -23,7 +25,7 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.config import build
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
-from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.evaluate.vectors import judge_vectors, nearest_rows, unit_rows
 from glassformer.models.skipgram import SkipGram
 from glassformer.recipe_vectors import VectorsConfig, vectors_parameters
@@ -51,7 +53,7 @@ class UnknownWord(InputError, KeyError):
         return str(self.args[0])
 
 
-class Word2Vec:
+class Word2Vec(BaseEstimator):
     """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; see ``recipe_vectors.py``.
 
     Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_`` (the
@@ -122,6 +124,9 @@ class Word2Vec:
         corpus = sentences
         if not isinstance(corpus, Corpus):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)  # type: ignore[arg-type]
+        if np.diff(corpus.starts).max(initial=0) < 2:
+            fix = "Give sentences of several words, or lower min_count"
+            raise DataError("no two words stand in one sentence", where="sentences", fix=fix)
         ignored = {"checkpoint_every"} | ({"threads"} if config.threads != 1 else set())
         fingerprint = {k: v for k, v in asdict(config).items() if k not in ignored}
         fingerprint["corpus_sha256"] = corpus.digest()
@@ -195,6 +200,8 @@ class Word2Vec:
         self._check_fitted()
         if word in self.numbers_:
             return self.numbers_[word]
+        if (composed := normalize("NFC", str(word))) in self.numbers_:  # as recipes number them
+            return self.numbers_[composed]
         same = [w for w in self.words_ if w.casefold() == str(word).casefold()]
         near = same or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
         fix = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -214,6 +221,10 @@ class Word2Vec:
         self._check_fitted()
         if isinstance(word, str):
             return self.vectors_[self.number(word)].copy()
+        if not isinstance(word, Iterable):
+            raise InputError(
+                f"a {type(word).__name__} is no word", where="Word2Vec", fix="Give a word or several"
+            )
         return self.vectors_[[self.number(w) for w in word]]
 
     def similarity(self, first: str, second: str) -> float:
@@ -227,11 +238,17 @@ class Word2Vec:
         if isinstance(word, str):
             row = self.number(word)
             return self._near(self.vectors_[row], count, [row])
-        query = np.asarray(word, np.float32)
+        try:
+            query = np.asarray(word, np.float32)
+        except (TypeError, ValueError):
+            fix = "Give one of them; analogy takes three words"
+            raise InputError("neither a word nor a vector", where="most_similar", fix=fix) from None
         if query.shape != self.vectors_.shape[1:]:
             raise InputError(
                 f"a vector of shape {query.shape}, wanted {self.vectors_.shape[1:]}", where="most_similar"
             )
+        if not np.isfinite(query).all() or not query.any():
+            raise InputError("a vector without a direction: all 0, or not finite", where="most_similar")
         return self._near(query, count, [])
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
@@ -241,8 +258,8 @@ class Word2Vec:
         return self._near(x - y + z, count, rows)
 
     def _near(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
-        if count < 1:
-            raise InputError(f"{count} words are asked for", where="count", fix="Ask for 1 or more")
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
 
     def judge(
@@ -250,6 +267,7 @@ class Word2Vec:
     ):
         """Figures of the tests named; see ``evaluate.vectors.judge_vectors``."""
         self._check_fitted()
+        tests = [tests] if isinstance(tests, str) else tests
         return judge_vectors(self.words_, self.vectors_, tests, None if folder is None else Path(folder))
 
     # --- files -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glassformer.errors import DataError, ShapeError
-from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
+from glassformer.evaluate.baselines import bag_of_embeddings, pixel_logistic, tfidf_logistic
 
 
 def reviews(n: int, seed: int) -> tuple[list[str], np.ndarray]:
@@ -70,3 +70,12 @@ def test_bad_input_is_named():
         tfidf_logistic(["!!", "??"], [0, 1], ["a"])
     with pytest.raises(DataError, match="two classes"):
         bag_of_embeddings([[1], [2]], [1, 1], [[1]], vocab_size=3)
+
+
+def test_pixels_are_drawn_from_every_class_where_there_are_many():
+    dark, light = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), 255, np.uint8)
+    pictures = [dark] * 30 + [light] * 10  # as a folder gives them: class by class
+    targets = np.array([0] * 30 + [1] * 10)
+    p, name = pixel_logistic(pictures, targets, [dark, light], num_classes=2, most=20)
+    assert name.endswith("(20 pictures)")
+    assert p.argmax(1).tolist() == [0, 1]

@@ -246,6 +246,8 @@ def test_bad_input_is_named(fitted, tmp_path):
             fitted.predict(X)
     with pytest.raises(DataError, match="8 pictures but 7 labels"):
         ImageClassifier(**SETTINGS).fit(pictures, labels[:7])
+    with pytest.raises(DataError, match=r"validation: wanted \(pictures, labels\)"):
+        ImageClassifier(**SETTINGS).fit(pictures, labels, validation=(pictures,))
     with pytest.raises(DataError, match="one class only"):
         ImageClassifier(**SETTINGS).fit(pictures, ["a"] * 8)
     assert check_pairs(["a"], ["b"], "fit", "texts", "labels") == (["a"], ["b"])

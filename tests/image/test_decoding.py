@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import struct
 import zlib
 
@@ -12,6 +13,7 @@ import torch
 import transformers
 from PIL import Image
 
+from glassformer.cli.predict import pictures
 from glassformer.data.image import MAX_PIXELS, open_picture
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.robustness import KINDS, corrupt
@@ -219,6 +221,34 @@ def test_bad_sources_are_named(folder, tmp_path):
         load_image_dataset("digit")
     with pytest.raises(DataError, match="neither tables nor folders"):
         load_image_dataset(folder / "bird")
+
+
+def test_split_folders_beside_others_are_no_classes(folder, tmp_path):
+    parts = tmp_path / "parts"
+    for split in ("train", "test"):
+        shutil.copytree(folder, parts / split)
+    (parts / "notes").mkdir()
+    (parts / "notes" / "1.png").write_bytes(encoded(Image.fromarray(RGB)))
+    with pytest.raises(DataError, match="test, train look like splits, but notes is none"):
+        load_image_dataset(parts)
+    for name in ("train", "plane"):  # a class of trains is one
+        (tmp_path / "vehicles" / name).mkdir(parents=True)
+        (tmp_path / "vehicles" / name / "1.png").write_bytes(encoded(Image.fromarray(RGB)))
+    assert load_image_dataset(tmp_path / "vehicles").label_names == ("plane", "train")
+
+
+def test_hidden_pictures_are_not_predicted(folder):
+    (folder / "__MACOSX").mkdir()
+    (folder / "__MACOSX" / "y.png").write_bytes(b"")
+    (folder / "dog" / "._0.png").write_bytes(b"not a picture")
+    assert len(pictures([str(folder)]).texts) == 6
+
+
+def test_a_path_is_named_in_what_is_wrong_with_it(tmp_path):
+    bad = tmp_path / "bad.png"
+    bad.write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"bad\.png: is no picture"):
+        open_picture(bad)
 
 
 def test_a_table_names_files_beside_it(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import pytest
 from PIL import Image
@@ -12,7 +13,7 @@ from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.report.pictures import data_uri
+from glassformer.report.pictures import data_uri, draw_grid
 
 from .conftest import SETTINGS, quarters
 
@@ -61,11 +62,40 @@ def test_evaluate_and_predict(run, capsys):
     assert main(["evaluate", str(folder / "run"), "--json"]) == 0
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
     assert json.loads(capsys.readouterr().out)["accuracy"] == metrics["test"]["accuracy"]
+    assert main(["evaluate", str(folder / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert "examples" in shown
+    assert "texts" not in shown
     assert main(["predict", str(folder / "run"), str(folder / "corners" / "left")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 20
     assert all(line.split("\t")[0] in ("bottom", "left", "right", "top") for line in lines)
     assert main(["predict", str(folder / "run"), "nowhere.png"]) == 2
+    assert "nowhere.png: no such picture" in capsys.readouterr().err
+
+
+def test_rows_are_of_texts(run, capsys):
+    folder, _ = run
+    assert main(["train", "--images", str(folder / "corners"), "--on-bad-row", "skip"]) == 2
+    assert "Use --set broken=skip for pictures" in capsys.readouterr().err
+
+
+def test_explain_takes_folders_and_names_what_is_missing(run, capsys, tmp_path):
+    folder, _ = run
+    few = tmp_path / "few"
+    few.mkdir()
+    for picture in sorted((folder / "corners" / "left").iterdir())[:2]:
+        (few / picture.name).write_bytes(picture.read_bytes())
+    out = tmp_path / "made.json"
+    assert main(["explain", str(folder / "run"), str(few), "--out", str(out)]) == 0
+    assert [one["text"] for one in json.loads(out.read_text())] == [str(p) for p in sorted(few.iterdir())]
+    capsys.readouterr()
+    assert main(["explain", str(folder / "run"), str(few), "--method", "occlusion"]) == 0
+    shown = capsys.readouterr().out
+    assert "patch (row, column)" in shown
+    assert "(0, 0)" in shown
+    capsys.readouterr()
+    assert main(["explain", str(folder / "run"), "nowhere.png"]) == 2
     assert "nowhere.png: no such picture" in capsys.readouterr().err
 
 
@@ -82,3 +112,11 @@ def test_a_page_takes_no_foreign_picture():
     for foreign in ("PHN2Zz4=", "javascript:alert(1)", None, "A" * 70_000):
         with pytest.raises(DataError, match="no small PNG"):
             data_uri(foreign)
+
+
+def test_a_label_of_any_script_is_drawn_without_a_warning(tmp_path):
+    example = {"label": "\u732b", "predicted": "ch\u00f3"}  # cat in Chinese, dog in Vietnamese
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        draw_grid(tmp_path / "grid.png", quarters(1, 3)[0], [example])
+    assert (tmp_path / "grid.png").stat().st_size > 0

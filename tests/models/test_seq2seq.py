@@ -196,8 +196,12 @@ def test_what_does_not_fit_is_said():
         model(X[:5], Y, source_packing=Packing((5,)), target_packing=T)
     with pytest.raises(ShapeError, match="need source_packing"):
         model(X, Y)
-    with pytest.raises(ConfigError, match="beam 0"):
-        beam_search(model, model.encode(X, S), LIMITS, 0)
+    for beam in (0, 1.5, 1000):
+        with pytest.raises(ConfigError, match=f"no search keeps {beam} hypotheses"):
+            beam_search(model, model.encode(X, S), LIMITS, beam)
+    for penalty in (float("nan"), 999.0):
+        with pytest.raises(ConfigError, match=r"length_penalty = .* is out of range"):
+            beam_search(model, model.encode(X, S), LIMITS, 2, penalty)
     with pytest.raises(ConfigError, match="no room"):
         greedy(model, model.encode(X, S), Limits(BEGIN, END, 0))
     with pytest.raises(ConfigError, match="one size"):

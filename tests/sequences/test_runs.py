@@ -9,8 +9,10 @@ import shutil
 import pytest
 
 from glassformer.cli.app import main
+from glassformer.data.text import SPECIAL_TOKENS
 from glassformer.recipe import load_recipe
 from glassformer.report.sequences import alignment
+from glassformer.saving import load
 from glassformer.study.pretraining import load_corpus
 from glassformer.study.published import headline
 
@@ -187,3 +189,73 @@ def test_an_alignment_picture_escapes_its_tokens():
     assert "<a>" not in picture
     assert picture.count("<rect") == 2
     assert 'fill-opacity="0.250"' in picture
+
+
+def test_a_long_text_to_judge_is_cut_and_counted(tmp_path, capsys):
+    data = pairs(tmp_path / "pairs.csv")
+    with data.open("a") as file:
+        file.writelines(f"{'the old dog ' * 40}{i},der alte Hund {i}\n" for i in range(20))
+    run = tmp_path / "run"
+    long = "the small cat " * 60
+    argv = [
+        "train", "multi30k-transformer", "--data", str(data), "--out", str(run),
+        *settings("test_size=20", "vocab_size=300", "max_length=40", "maps=2", "beam=2", f'sentences=["{long}"]'),
+    ]  # fmt: skip
+    assert main(argv) == 0, capsys.readouterr().err
+    out = capsys.readouterr().out
+    metrics = json.loads((run / "metrics.json").read_text())
+    cut, total = metrics["truncated"]["test"]
+    assert 0 < cut < total == 20
+    assert metrics["scores"]["test"]["beam"]["n"] == 20
+    assert f"{cut} of 20 test texts are longer than 40 tokens and were cut there" in out
+    assert main(["evaluate", str(run)]) == 0
+    assert f"{cut} of 20 source texts are longer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("setting", ["beam=0", "maps=-1", "limit=0", "train_size=0", "length_penalty=nan"])
+def test_translation_settings_out_of_range(setting, capsys, tmp_path):
+    key = setting.partition("=")[0]
+    argv = [
+        "train",
+        "multi30k-rnn",
+        "--data",
+        pairs(tmp_path / "p.csv"),
+        "--out",
+        tmp_path / "r",
+        "--set",
+        setting,
+    ]
+    assert f"{key} = " in refused(capsys, *argv)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("setting", ["top=0", "limit=-5", "validation_size=-1"])
+def test_pretraining_settings_out_of_range(setting, capsys, tmp_path):
+    argv = ["train", "europe-mlm", "--out", tmp_path / "r", "--set", setting]
+    assert "is out of range" in refused(capsys, *argv)
+    assert not (tmp_path / "r").exists()
+
+
+def test_pretraining_on_a_plain_file(tmp_path, capsys):
+    file = tmp_path / "corpus.txt"
+    file.write_text("".join(f"Paris is the capital of France {i}\n\n" for i in range(30)))
+    run = tmp_path / "run"
+    argv = ["train", "europe-mlm", "--data", str(file), "--out", str(run), *settings("validation_size=5")]
+    assert main(argv) == 0, capsys.readouterr().err
+    assert json.loads((run / "metrics.json").read_text())["texts"] == {"train": 30, "validation": 5}
+    assert "files of kind '.txt' are not read" in refused(
+        capsys, "train", "--text", file, "--out", tmp_path / "r"
+    )
+
+
+def test_every_word_but_no_special_token_fills_a_mask(masked):
+    learner = load(masked)
+    words = dict(learner.fill("[MASK] is the capital of France.", 10**6))
+    assert len(words) == learner.tokenizer_.get_vocab_size() - len(SPECIAL_TOKENS)
+    assert not set(words) & set(SPECIAL_TOKENS)
+    assert sum(words.values()) == pytest.approx(1, abs=1e-3)
+
+
+def test_explain_says_which_verb_a_run_is_for(translated, masked, capsys):
+    assert "Use glassformer translate" in refused(capsys, "explain", translated, "a dog")
+    assert "Use glassformer fill" in refused(capsys, "explain", masked, "a dog")

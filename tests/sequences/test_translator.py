@@ -84,6 +84,12 @@ def test_alignment_has_a_row_for_each_target_token(translator):
         thought.align(SOURCE[0])
 
 
+@pytest.mark.parametrize("validation", [(SOURCE,), list(zip(SOURCE, TARGET, strict=True)), "text"])
+def test_validation_is_two_lists(validation):
+    with pytest.raises(DataError, match=r"validation: wanted \(source texts, target texts\)"):
+        gf.Translator(**TINY).fit(SOURCE, TARGET, validation=validation)
+
+
 def test_validation_keeps_the_best_and_is_judged_per_token():
     translator = gf.Translator(**(TINY | {"epochs": 3, "average": 0.5}))
     translator.fit(SOURCE, TARGET, validation=(SOURCE[:2], TARGET[:2]))

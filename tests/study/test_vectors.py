@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
 import glassformer as gf
+from glassformer.cli.app import main
 from glassformer.cli.evaluate import evaluate
 from glassformer.cli.train import choose_recipe
 from glassformer.cli.vectors import convert, look_up
@@ -60,6 +62,10 @@ def test_resume_and_refusals(run, tmp_path):
         run_task(recipe, run)
     with pytest.raises(ConfigError, match="holds a run of another recipe"):
         run_task(load_recipe("countries-word2vec", [*SETTINGS, "dim=11"]), run, resume=True)
+    (tmp_path / "mine.txt").write_text("not of a run")
+    with pytest.raises(ConfigError, match="is not a run folder"):
+        run_task(recipe, tmp_path, resume=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
     before = gf.Word2Vec.load(run).vectors_
     run_task(recipe, run, resume=True)
     assert (gf.Word2Vec.load(run).vectors_ == before).all()
@@ -97,9 +103,61 @@ def test_sentences_from_a_file(tmp_path):
     file.write_text("The King, and<br />the Queen!\n\nDon't go.\n", encoding="utf-8")
     found = load_sentences(CorpusConfig(str(file)))
     assert found == [["the", "king", "and", "the", "queen"], ["don't", "go"]]
-    found = load_sentences(CorpusConfig(str(file), lowercase=False, punctuation=True, limit=1))
-    assert found == [["The", "King", ",", "and", "the", "Queen", "!"]]
+    found = load_sentences(CorpusConfig(str(file), lowercase=False, punctuation=True))
+    assert found == [["The", "King", ",", "and", "the", "Queen", "!"], ["Don't", "go", "."]]
+    assert len(load_sentences(CorpusConfig(str(file), limit=1))) == 1
     assert len(load_sentences(CorpusConfig("countries"))) == len(countries_sentences())
+    file.write_text(normalize("NFD", "Hôm nay trời đẹp"))
+    assert load_sentences(CorpusConfig(str(file))) == [["hôm", "nay", "trời", "đẹp"]]
     file.write_text("...\n")
     with pytest.raises(DataError, match="no text holds a word"):
         load_sentences(CorpusConfig(str(file)))
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ('tests=["countrys"]', "no test 'countrys'.*Did you mean 'countries'"),
+        ('analogies=["king man"]', "'king man' is no analogy.*three words"),
+        ("limit=-3", "limit = -3 is out of range"),
+        ("tests=countries", r'a list such as \["one", "two"\]'),
+    ],
+)
+def test_what_cannot_be_judged_is_said_before_training(setting, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        run_task(load_recipe("countries-word2vec", [*SETTINGS, setting]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_words_without_a_vector_are_said(tmp_path):
+    said: list[str] = []
+    settings = [
+        *SETTINGS,
+        "epochs=1",
+        "tests=[]",
+        'neighbours=["king", "zebra"]',
+        'analogies=["king man yak"]',
+    ]
+    done = run_task(load_recipe("countries-word2vec", settings), tmp_path / "run", say=said.append)
+    assert "left out, for they have no vector: zebra, yak" in said
+    assert set(done.metrics["neighbours"]) == {"king"}
+
+
+def test_another_test_of_a_run(run, tmp_path):
+    with pytest.raises(ConfigError, match="no test 'nope'"):
+        evaluate(run, "nope", tell=lambda line: None)
+    mine = tmp_path / "mine.tab"
+    mine.write_text("first\tsecond\tscore\nking\tqueen\t9\nparis\tfrance\t8\nking\teuro\t1\n")
+    assert evaluate(run, str(mine), tell=lambda line: None)[str(mine)]["known"] == 3
+
+
+def test_load_gives_word_vectors_back(run, capsys):
+    assert type(gf.load(run)) is gf.Word2Vec
+    assert (gf.load(run / "model").vectors_ == gf.Word2Vec.load(run).vectors_).all()
+    for verb, way in (("predict", "Use glassformer vectors"), ("explain", "Use glassformer vectors")):
+        assert main([verb, str(run), "king"]) == 2
+        assert way in capsys.readouterr().err
+    assert main(["vectors", str(run), "king", "--out", "v.txt"]) == 2
+    assert "words or --json, and --out at once" in capsys.readouterr().err
+    assert main(["translate", str(run), "king"]) == 2
+    assert "holds a Word2Vec, which cannot translate" in capsys.readouterr().err

@@ -55,6 +55,7 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         (TEXT[:-12], "1 words, the first line says 2"),
         (TEXT + b"duke 1 2 3\n", "3 words, the first line says 2"),
         (TEXT.replace(b" 6", b" x"), "line 3: something that is no number behind 'queen', wanted 3 numbers"),
+        (b"2 3\nking 1 2 3\nqueen 4\n", "line 3: 1 numbers behind 'queen', wanted 3 numbers"),
         (TEXT.replace(b" 6", b""), "line 3: 2 numbers behind 'queen', wanted 3 numbers"),
         (TEXT.replace(b"queen", b"king"), "the word 'king' stands there twice"),
         (TEXT.replace(b" 6", b" nan"), "'queen' holds something that is no number"),

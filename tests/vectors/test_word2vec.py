@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import unicodedata
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import glassformer as gf
 from glassformer.data.corpus import countries_sentences
@@ -28,6 +32,14 @@ def vectors() -> gf.Word2Vec:
 def test_constructor_and_recipe_have_the_same_keys():
     parameters = inspect.signature(gf.Word2Vec).parameters
     assert {k: p.default for k, p in parameters.items()} == vectors_parameters()
+
+
+def test_it_is_an_estimator_of_scikit_learn(vectors):
+    again = clone(vectors)
+    assert again.get_params() == vectors.get_params()
+    assert again.set_params(dim=7).fit(SENTENCES)["king"].shape == (7,)
+    assert "dim=13" in repr(vectors)
+    assert np.array_equal(pickle.loads(pickle.dumps(vectors)).vectors_, vectors.vectors_)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -115,6 +127,9 @@ def test_texts_words_and_files_are_the_same_corpus(tmp_path):
     [
         ([], "no sentence holds a word"),
         (["", "  "], "no sentence holds a word"),
+        (None, "a NoneType holds no sentences"),
+        (pd.DataFrame({"text": SENTENCES}), "a table of sentences. Give one column"),
+        (["one", "two", "two", "one"], "no two words stand in one sentence"),
         (["each word once only"], "fewer than two are seen 2 times"),
         ((s for s in SENTENCES), "a generator can be read only once"),
         ([["fine"], [3]], "sentence 2 is neither a text nor a list of words"),
@@ -202,3 +217,25 @@ def test_capitals_currencies_and_the_queen():
             assert sections[name]["known"] == sections[name]["questions"] > 70
             assert sections[name]["correct"] / sections[name]["known"] >= 0.95
         assert vectors.analogy("king", "man", "woman")[0][0] == "queen"
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda v: v[3], "a int is no word"),
+        (lambda v: v.most_similar(["king", "queen"]), "neither a word nor a vector"),
+        (lambda v: v.most_similar(np.zeros(13)), "without a direction"),
+        (lambda v: v.most_similar(np.full(13, np.nan)), "without a direction"),
+        (lambda v: v.most_similar("king", 1.5), r"1\.5 words are asked for"),
+        (lambda v: v.most_similar("king", "3"), "'3' words are asked for"),
+        (lambda v: v.judge("nope"), "nope: no such test"),
+    ],
+)
+def test_what_cannot_be_asked(vectors, ask, message):
+    with pytest.raises(InputError, match=message):
+        ask(vectors)
+
+
+def test_a_decomposed_word_is_found():
+    vectors = gf.Word2Vec(**SMALL).fit(["món ăn ngon", "món ăn rẻ"] * 5)
+    assert vectors.number(unicodedata.normalize("NFD", "món")) == vectors.number("món")

@@ -128,6 +128,8 @@ def _read_text(data: bytes, body: int, count: int, dim: int, path: Path) -> tupl
     for i, line in enumerate(lines):
         word, *numbers = line.rstrip().split(" ")
         try:
+            if len(numbers) != dim:  # numpy would repeat a single one
+                raise ValueError
             vectors[i] = numbers
         except ValueError:
             what = f"{len(numbers)} numbers" if len(numbers) != dim else "something that is no number"

@@ -39,7 +39,7 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.predict import gather
+    from glassformer.cli.predict import OTHER_VERBS, gather, pictures
     from glassformer.saving import load
 
     if not Path(folder).is_dir():
@@ -47,10 +47,16 @@ def explain(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     clf = load(folder)
-    inputs = gather(given).texts if hasattr(clf, "tokenizer_") else list(given)
+    if not hasattr(clf, "explain"):
+        kind = type(clf).__name__
+        fix = f"Use glassformer {OTHER_VERBS[kind]}" if kind in OTHER_VERBS else None
+        raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
+    inputs = gather(given).texts if hasattr(clf, "tokenizer_") else pictures(given).texts
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
     made = [clf.explain(x, method=method, target=target, maps=maps, **options) for x in inputs]
+    for x, e in zip(inputs, made, strict=True):
+        e.text = e.text or x  # of a picture its file, so that several can be told apart
     if trust:
         for x, e in zip(inputs, made, strict=True):
             e.notes.append(_trust(clf, x, e))
@@ -118,10 +124,14 @@ def explain_command(
         say(f"{len(made)} explained by {method}: {out}")
     for e in made if out is None else []:
         about = f" for {e.target}" if e.target is not None else ""
-        words = sorted(e.words() or e.top(SHOWN), key=lambda pair: -abs(pair[1]))[:SHOWN]
-        rows = [[one_line(word), f"{score:.4f}"] for word, score in words]
-        say(f"{e.label} {e.probability:.4f} · {e.method}{about}")
-        show_table("", ("word", "score"), rows, right=("score",))
+        found = e.top(e.scores.size) if e.image is not None else e.words() or e.top(SHOWN)
+        parts = sorted(found, key=lambda pair: -abs(pair[1]))[:SHOWN]
+        rows = [[one_line(part), f"{score:.4f}"] for part, score in parts]
+        file = "" if e.image is None else f" · {e.text}"
+        say(f"{e.label} {e.probability:.4f} · {e.method}{about}{file}")
+        show_table(
+            "", ("word" if e.image is None else "patch (row, column)", "score"), rows, right=("score",)
+        )
         for line in e.notes:
             say(line)
     for e in made:

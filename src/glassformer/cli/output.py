@@ -92,7 +92,7 @@ def show_figures(title: str, scores: dict[str, Any]) -> None:
         ["log loss", decimal(scores["log_loss"], 4), ""],
     ]
     show_table(title, ("", "value", "95 % interval"), figures, right=("value",))
-    columns = ("class", "precision", "recall", "F1", "texts")
+    columns = ("class", "precision", "recall", "F1", "examples")
     rows = [
         [c["label"], *(percent(c[key], digits) for key in ("precision", "recall", "f1")), count(c["support"])]
         for c in scores["per_class"]

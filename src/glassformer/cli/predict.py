@@ -14,7 +14,11 @@ import typer
 from glassformer.cli.output import excerpt, note, one_line, say
 from glassformer.errors import ConfigError, DataError
 
-PLAIN = ".txt"  # one text a line
+OTHER_VERBS = {
+    "Translator": "translate",
+    "MaskedLM": "fill",
+    "Word2Vec": "vectors",
+}  # of what gives no labels
 
 
 @dataclass
@@ -48,7 +52,7 @@ def predict(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     clf = load(folder)
-    if verb := {"Translator": "translate", "MaskedLM": "fill"}.get(type(clf).__name__):
+    if verb := OTHER_VERBS.get(type(clf).__name__):
         raise ConfigError(
             f"holds a {type(clf).__name__}, which gives no labels",
             where=str(folder),
@@ -87,13 +91,13 @@ def pictures(given: Sequence[str]) -> Texts:
     Raises:
         DataError: no such file, or a folder without pictures.
     """
-    from glassformer.data.image import SUFFIXES
+    from glassformer.data.image import picture_files
 
     found = Texts()
     for argument in given:
         path = Path(argument)
         if path.is_dir():
-            files = [str(p) for p in sorted(path.rglob("*")) if p.suffix.lower() in SUFFIXES and p.is_file()]
+            files = [str(p) for p in picture_files(path)]
             if not files:
                 raise DataError("no pictures in this folder", where=argument, fix="Name their files")
             found.texts += files
@@ -106,7 +110,7 @@ def pictures(given: Sequence[str]) -> Texts:
 
 def names_a_file(argument: str) -> bool:
     """Whether an argument is a file, or a word that ends as the files do that can be read."""
-    from glassformer.data.tables import READERS
+    from glassformer.data.tables import PLAIN, READERS
 
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         return True
@@ -117,18 +121,11 @@ def names_a_file(argument: str) -> bool:
 def read_texts(path: Path, text_column: str | None = None) -> tuple[list[str], list[int]]:
     """The texts of a table or of a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
-    from glassformer.data.tables import read_table, read_utf8
+    from glassformer.data.tables import PLAIN, read_lines, read_table
 
     if path.suffix.lower() == PLAIN:
-        lines = [
-            (row, line.rstrip("\r"))
-            for row, line in enumerate(read_utf8(path).split("\n"), 1)
-            if line.strip()
-        ]
-        if not lines:
-            raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
-        rows = [row for row, _ in lines]
-        return check_texts([line for _, line in lines], str(path), rows), rows
+        lines, rows = read_lines(path)
+        return check_texts(lines, str(path), rows), rows
     table = read_table(path)
     column = _text_column(table, text_column)
     return check_texts(table.read(column), table.origin, table.rows), list(table.rows)

@@ -312,6 +312,10 @@ def train_command(
         from glassformer.runtime import be_deterministic
 
         be_deterministic()
+    if on_bad_row and images:
+        raise ConfigError(
+            "pictures have no rows to refuse", where="--on-bad-row", fix="Use --set broken=skip for pictures"
+        )
     begun = out if resume else None
     settings = [*(settings or ()), *([f"on_bad_row={on_bad_row}"] if on_bad_row else ())]
     chosen = choose_recipe(

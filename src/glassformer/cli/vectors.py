@@ -68,6 +68,8 @@ def vectors_command(
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
 ) -> None:
     """Nearest words, analogies, and word2vec's files."""
+    if out is not None and (words or json):
+        raise ConfigError("words or --json, and --out at once", where="vectors", fix="Give one of them")
     if out is not None:
         convert(source, out)
         say(f"vectors: {out}")

@@ -144,6 +144,17 @@ def check_pairs(
     return checked, list(targets)
 
 
+def check_two(validation: Any, wanted: str) -> tuple[Any, Any]:
+    """The two parts of what is held out.
+
+    Raises:
+        DataError: something else, such as a list of pairs.
+    """
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise DataError(f"wanted ({wanted})", where="validation", fix="Give two lists in a tuple")
+    return validation[0], validation[1]
+
+
 def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
     """Sample weights as fp32 with mean 1.
 

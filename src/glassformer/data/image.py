@@ -47,8 +47,9 @@ def open_picture(source: Any, where: str = "picture") -> Image:
     if isinstance(source, Mapping):
         source = source.get("bytes") or source.get("path")
     if isinstance(source, str | os.PathLike):
+        name = str(source)
         source = _read_file(Path(source).expanduser())
-        where = where if where != "picture" else "file"
+        where = where if where != "picture" else name
     if isinstance(source, bytes | bytearray | memoryview):
         return _from_bytes(bytes(source), where)
     if hasattr(source, "detach") or isinstance(source, np.ndarray):
@@ -60,6 +61,15 @@ def open_picture(source: Any, where: str = "picture") -> Image:
         where=where,
         fix="Give a path, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]",
     )
+
+
+def picture_files(folder: Path) -> list[Path]:
+    """Every picture file below a folder, in order of name; what is hidden (``.git``, ``._x.png``) is none."""
+    return sorted(
+        p for p in folder.rglob("*")
+        if p.suffix.lower() in SUFFIXES and p.is_file()
+        and not any(part.startswith((".", "__")) for part in p.relative_to(folder).parts)
+    )  # fmt: skip
 
 
 def check_pictures(

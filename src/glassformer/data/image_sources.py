@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.config import nearest
 from glassformer.data.checks import check_labels
 from glassformer.data.dataset import SPLIT_OF, choose_splits
-from glassformer.data.image import SUFFIXES, picture_name
+from glassformer.data.image import picture_files, picture_name
 from glassformer.data.sources import LABEL_COLUMNS, data_folders, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
 from glassformer.data.tables import READERS, Table, read_table
@@ -235,6 +235,7 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
                 raise DataError(f"two folders for the split {sub.name}", where=str(folder), fix="Keep one")
             layout[SPLIT_OF[sub.name.lower()]] = _class_files(sub)
     else:
+        _refuse_mixture(folder, subfolders)
         layout["train"] = _class_files(folder)
     splits = {}
     for split, classes in choose_splits(layout, wanted, str(folder)).items():
@@ -243,19 +244,27 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
     return ImageDataset(folder.name, splits, _names(splits))
 
 
+def _refuse_mixture(folder: Path, subfolders: Sequence[Path]) -> None:
+    """A split folder beside other folders: else ``train`` and ``test`` would be learnt as classes.
+
+    Raises:
+        DataError: some folders are named as splits and hold folders of their own, others are neither.
+    """
+    splits = [p.name for p in subfolders if p.name.lower() in SPLIT_OF and _subfolders(p)]
+    others = [p.name for p in subfolders if p.name not in splits]
+    if splits:
+        raise DataError(
+            f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} is none", where=str(folder),
+            fix="Keep only train, validation and test there, or move the classes out of them",
+        )  # fmt: skip
+
+
 def _subfolders(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
 
 
 def _class_files(folder: Path) -> dict[str, list[Path]]:
-    classes = {
-        sub.name: sorted(
-            p for p in sub.rglob("*")
-            if p.suffix.lower() in SUFFIXES and p.is_file()
-            and not any(part.startswith(".") for part in p.relative_to(sub).parts)
-        )
-        for sub in _subfolders(folder)
-    }  # fmt: skip
+    classes = {sub.name: picture_files(sub) for sub in _subfolders(folder)}
     if not classes:
         raise DataError("no folders of pictures", where=str(folder), fix="Put one for each class there")
     for name, files in classes.items():

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from glassformer.config import nearest
-from glassformer.data.checks import check_texts
+from glassformer.data.checks import check_texts, check_two
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
 from glassformer.data.sources import data_folders, split_files
 from glassformer.data.tables import READERS, Table, read_table, read_utf8
@@ -95,6 +96,18 @@ def check_both(
             fix="Text i of one side is the translation of text i of the other",
         )
     return left, right
+
+
+def check_held(validation: Any) -> tuple[list[str], list[str]] | None:
+    """Both sides of what is held out, ``(source, target)``; None where there is none.
+
+    Raises:
+        DataError: see ``check_both``; also something else than two lists.
+    """
+    if validation is None:
+        return None
+    source, target = check_two(validation, "source texts, target texts")
+    return check_both(source, target, where="validation")
 
 
 def load_pairs(

@@ -88,6 +88,11 @@ def read_corpus(
     Raises:
         DataError: no sentence, no word frequent enough, something that is no text, or a file that cannot be read.
     """
+    if hasattr(sentences, "columns"):  # a data frame would give the names of its columns
+        raise DataError("a table of sentences", where="sentences", fix="Give one column of it")
+    if not isinstance(sentences, Iterable | str | Path):
+        what = f"a {type(sentences).__name__} holds no sentences"
+        raise DataError(what, where="sentences", fix="Give a list, or the path of a file")
     if not isinstance(sentences, str | Path) and iter(sentences) is sentences:
         raise DataError(
             "a generator can be read only once", where="sentences", fix="Give a list, or the path of a file"
@@ -101,6 +106,10 @@ def read_corpus(
     ranked = ranked[:max_words] if max_words else ranked
     if not total or not counter:
         raise DataError("no sentence holds a word", where="sentences", fix="Give sentences of words")
+    if max_words == 1:
+        raise DataError(
+            "one word has no neighbours", where="max_words", fix="Use 2 or more, or 0 for no limit"
+        )
     if len(ranked) < 2:
         what = f"of {len(counter):,} words fewer than two are seen {min_count} times"
         raise DataError(what, where="min_count", fix="Lower min_count or give more sentences")

@@ -2,7 +2,7 @@
 
 A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such
 file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`` or
-``split/label/*.txt``.
+``split/label/*.txt``. Where no labels are needed, it may be a ``.txt`` file with a text a line too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, c
 from glassformer.data.folders import load_text_folder
 from glassformer.data.rejected import RejectedRow, without_bad_rows
 from glassformer.data.splits import stratified_subset
-from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.tables import PLAIN, READERS, Table, read_lines, read_table
 from glassformer.errors import DataError
 
 TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
@@ -108,6 +108,10 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
         files = split_files(path)
         if not files:
             return load_text_folder(path, wanted)
+    elif path.suffix.lower() == PLAIN and path.is_file() and not columns.need_labels:
+        lines, rows = read_lines(path)
+        split = TextSplit(check_texts(lines, str(path), rows), None, str(path), rows)
+        return TextDataset(path.stem, choose_splits({"train": split}, wanted, str(path)))
     elif path.exists() or path.suffix.lower() in READERS:
         files = {"train": [path]}
     else:

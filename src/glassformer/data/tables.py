@@ -18,6 +18,7 @@ from typing import Any
 
 from glassformer.errors import DataError
 
+PLAIN = ".txt"  # one text a line
 MAX_BYTES = 8 << 30  # a table is held in memory
 MAX_CELL = 1 << 26  # characters in one cell; more means a quote that is never closed
 
@@ -99,6 +100,18 @@ def read_utf8(path: Path) -> str:
         at = start + error.start
         what = f"not UTF-8: byte 0x{data[at]:02x} at position {at}"
         raise DataError(what, where=_line(path, data, at), fix="Save it as UTF-8") from None
+
+
+def read_lines(path: Path) -> tuple[list[str], list[int]]:
+    """The lines of a plain text file that hold something, and their numbers from 1.
+
+    Raises:
+        DataError: see ``read_utf8``; also no such line.
+    """
+    lines = [(i, line.rstrip("\r")) for i, line in enumerate(read_utf8(path).split("\n"), 1) if line.strip()]
+    if not lines:
+        raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
+    return [line for _, line in lines], [i for i, _ in lines]
 
 
 def _line(path: Path, data: bytes, position: int) -> str:

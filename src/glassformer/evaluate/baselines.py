@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import ArrayLike
 
+from glassformer.data.splits import stratified_subset
 from glassformer.errors import DataError, ShapeError
 
 
@@ -187,7 +188,8 @@ def pixel_logistic(
     Args:
         train, judged: pictures of any kind.
         targets: ``[n]`` class numbers of the training pictures.
-        most: training pictures that are used, the first ones; the name says so where there are more.
+        most: training pictures that are used, classes in proportion (a folder's come class by class); the name says
+            so where there are more.
 
     Returns:
         Probabilities ``[m, C]`` and the baseline's name.
@@ -207,10 +209,12 @@ def pixel_logistic(
     name = f"logistic regression on {side} x {side} pixels"
     if len(train) > most:
         name += f" ({most:,} pictures)"
+        chosen = stratified_subset(targets.tolist(), most, 0)
+        train, targets = [train[i] for i in chosen.tolist()], targets[chosen]
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(features(train[:most]), targets[:most])
+        model.fit(features(train), targets)
     out = np.zeros((len(judged), num_classes))
     out[:, model.classes_] = model.predict_proba(features(judged))
     return out, name

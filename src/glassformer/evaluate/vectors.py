@@ -174,6 +174,8 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 TESTS = {"wordsim353": "wordsim353.tab", "simlex999": "SimLex-999.txt", "google": "questions-words.txt"}
 
+KNOWN_TESTS = ("countries", "europe", *TESTS)
+
 
 def judge_vectors(
     words: Sequence[str], vectors: np.ndarray, tests: Sequence[str], folder: Path | None

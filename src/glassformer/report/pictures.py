@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,4 +87,6 @@ def draw_grid(
         right = example["label"] == example["predicted"]
         title = f"true: {example['label'][:18]}\npredicted: {example['predicted'][:18]}"
         axis.set_title(title, fontsize=8.5, color="#1a6b3c" if right else "#b3261e", parse_math=False)
-    figure.savefig(path, format="png", metadata={"Software": None})
+    with warnings.catch_warnings():  # a label in a script that the font lacks is shown as boxes
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(path, format="png", metadata={"Software": None})

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import to_toml
 from glassformer.data.masking import MaskSettings, chunk_texts, mask_tokens
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError, DataError
@@ -29,6 +28,7 @@ from glassformer.study.run_folder import (
     Announce,
     Run,
     Say,
+    begin,
     check_folder,
     one_writer,
     read_run_recipe,
@@ -114,8 +114,7 @@ def run_pretraining(
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")
     corpus = load_corpus(recipe)
     learner = MaskedLM.from_recipe(recipe)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
+    begin(folder, recipe)
     counts = ", ".join(f"{n:,} {split}" for split, n in corpus.counts.items())
     say(f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out")
     for split, n in corpus.excluded.items():

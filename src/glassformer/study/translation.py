@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.checks import check_texts
 from glassformer.data.pairs import PairDataset, PairSplit, load_pairs
+from glassformer.data.subwords import detokenize
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.translation import translation_scores
@@ -104,6 +106,8 @@ def run_translation(
     folder, started = Path(folder), time.perf_counter()
     check_folder(folder, recipe, resume)
     need_sacrebleu()
+    if recipe.evaluate.sentences:  # found before the training, not after it
+        check_texts(recipe.evaluate.sentences, "evaluate.sentences")
     pairs = load_splits(recipe)
     translator = Translator.from_recipe(recipe)
     begin(folder, recipe)
@@ -125,6 +129,8 @@ def run_translation(
     translator.save(folder / "model", overwrite=True)
     say("translating")
     metrics = judge(translator, recipe, pairs, folder)
+    for name, (cut, total) in metrics["truncated"].items():
+        tell_cut(translator, name, cut, total, say)
     metrics["seconds"] |= {"train": translator.train_seconds_, "total": time.perf_counter() - started}
     write_json(folder / "metrics.json", metrics)
     write_json(folder / "alignments.json", {"examples": alignments(translator, recipe, pairs)})
@@ -167,11 +173,10 @@ def judge(translator: Translator, recipe: TranslationRecipe, pairs: Pairs, folde
             out["scores"][name], translations = search(translator, recipe, split, out["seconds"])
             if name == pairs.judged_name:
                 write_translations(folder / "translations.csv", split, translations)
+            out["truncated"][name] = [cut_sources(translator, split), len(split)]
     if recipe.evaluate.sentences:
         sentences = list(recipe.evaluate.sentences)
-        said = translator.translate(
-            sentences, recipe.evaluate.beam, length_penalty=recipe.evaluate.length_penalty
-        )
+        said = translate_cut(translator, sentences, recipe.evaluate.beam, recipe.evaluate.length_penalty)
         out["sentences"] = [{"text": t, "translation": s} for t, s in zip(sentences, said, strict=True)]
     out["peak_memory_mb"] = peak_memory_mb()
     return out
@@ -188,13 +193,7 @@ def search(
     scores, translations = {}, {}
     for name, width in SEARCHES:
         started = time.perf_counter()
-        translations[name] = translator.translate(
-            split.source,
-            width or e.beam,
-            length_penalty=e.length_penalty,
-            rows=split.rows,
-            origin=split.origin,
-        )
+        translations[name] = translate_cut(translator, split.source, width or e.beam, e.length_penalty)
         spent = time.perf_counter() - started
         scores[name] = translation_scores(translations[name], split.target) | {
             "width": width or e.beam, "length_penalty": e.length_penalty, "seconds": spent,
@@ -203,6 +202,29 @@ def search(
         if seconds is not None:
             seconds["translate"] = seconds.get("translate", 0.0) + spent
     return scores, translations
+
+
+def translate_cut(
+    translator: Translator, texts: Sequence[str], beam: int, length_penalty: float
+) -> list[str]:
+    """As ``Translator.translate``, but a text of more than ``max_length`` tokens is cut there, as in training: one long
+    sentence must not cost a run its figures.
+    """
+    found = translator._search(translator._encode(texts, True), beam, length_penalty)
+    return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in found]
+
+
+def cut_sources(translator: Translator, split: PairSplit) -> int:
+    """How many source texts of a split are cut."""
+    return int(translator._encode(split.source, True).truncated.sum())
+
+
+def tell_cut(translator: Translator, name: str, cut: int, total: int, say: Say) -> None:
+    """Say how many texts of a split were cut, where any were."""
+    if cut:
+        say(
+            f"{cut:,} of {total:,} {name} texts are longer than {translator.max_length} tokens and were cut there"
+        )
 
 
 def write_translations(path: Path, split: PairSplit, translations: dict[str, list[str]]) -> None:
@@ -219,8 +241,9 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Pairs) 
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
         return []
     split = pairs.judged or pairs.train
-    lengths = translator._encode(split.source[:2000], True).lengths
-    chosen = np.argsort(np.abs(lengths - 14), kind="stable")[: recipe.evaluate.maps].tolist()
+    table = translator._encode(split.source[:2000], True)
+    order = np.argsort(np.abs(table.lengths - 14), kind="stable")
+    chosen = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
     examples = []
     for i in chosen:
         found = translator.align(split.source[i], recipe.evaluate.beam, recipe.evaluate.length_penalty)
@@ -251,4 +274,5 @@ def evaluate_translation(
     if split is None:
         raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)
     say(f"{len(split):,} pairs of {split.origin}")
+    tell_cut(translator, "source", cut_sources(translator, split), len(split), say)
     return search(translator, recipe, split)[0]
