@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from glassformer.errors import InputError
 from glassformer.explain.result import Explanation
 
 NASTY = '<script>alert(1)</script> & "quoted" <img src=x onerror=alert(2)>'
@@ -50,6 +51,18 @@ class Reader(HTMLParser):
 def test_highest_scores():
     assert explanation().top(3) == [("dull", 0.5), ("was", 0.15), ("it", 0.11)]
     assert len(explanation().top(100)) == 8
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32])
+def test_options_may_be_numpys_own(tiny, kind):
+    e = tiny.explain("a dull film", method="attention", layer=kind(0))
+    assert e.settings["layer"] == 0
+    assert json.loads(json.dumps(e.to_dict()))["method"] == "attention"
+
+
+def test_a_method_that_is_no_name(tiny):
+    with pytest.raises(InputError, match=r"no method None\. Known: attention"):
+        tiny.explain("warm", method=None)
 
 
 def test_plain_values():
