@@ -83,7 +83,7 @@ def test_page_shows_the_whole_text_coloured_by_score():
     strengths = [float(re.search(r"/ ([\d.]+)\)", style)[1]) for style in page.styles]
     assert strengths == pytest.approx([0.22, 0.3, 0.0, 1.0, 0.04, 0.16])
     assert "neg" in page.text
-    assert "87.5%" in page.text
+    assert "87.5 %" in page.text
 
 
 def test_negative_scores_have_another_colour():
