@@ -150,6 +150,7 @@ def test_missing_required_value():
 
 def test_nearest():
     assert nearest("epoch", ["epochs", "lr"]) == "Did you mean 'epochs'?"
+    assert nearest("Nope", ["european", "other"]) == "Known: european, other"
     assert nearest("xyz", ["b", "a"]) == "Known: a, b"
 
 

@@ -19,7 +19,7 @@ LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a li
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.55)  # half the letters are no likeness
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(names))}"
 
 

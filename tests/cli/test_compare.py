@@ -63,6 +63,9 @@ def test_calibrate(gf, refused, run):
     assert result.code == 0, result.err
     assert "temperature" in result.out
     assert "threshold on 'pos'" in result.out
+    assert result.out.count("│ before │") == result.out.count("│ after  │") == 2  # no cell is broken
+    assert all(len(line) <= 80 for line in result.out.splitlines() if "│" in line)
+    assert "examples only: with fewer than 100" in result.err
     found = json.loads(gf("calibrate", run, "--json").out)
     assert found["threshold"] is None
     assert "Did you mean 'macro_f1'" in refused("calibrate", run, "--threshold", "macrof1")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pytest
 
+from glassformer import ImageClassifier
+from glassformer.cli.explain import _figure
 from glassformer.explain.methods import METHODS
 
 TEXT = "the film number 3 has a splendid ending"
@@ -64,6 +67,10 @@ def test_an_unfinished_integral_is_noted(gf, trained):
         (["--method", "occlusion", "--set", "window=wide"], "window is a whole number, not 'wide'"),
         (["--method", "occlusion", "--set", "by=7"], "by is text, not 7"),
         (["--set", "residual=half"], "residual is a number, not 'half'"),
+        (["--method", "occlusion", "--set", "window=0"], "a window of 0"),
+        (["--method", "integrated_gradients", "--set", "tolerance=-1"], "tolerance -1. Give 0 or more"),
+        (["--method", "integrated_gradients", "--set", "steps=2000"], "Give fewer, or raise max_steps"),
+        (["--set", "maps=1"], "rollout has no option 'maps'. Known: discard, fusion, residual"),
         (["--out", "map.pdf"], "not .html or .json"),
         (["--out", "nowhere/map.html"], "no such folder"),
     ],
@@ -76,3 +83,49 @@ def test_too_many_inputs_and_no_run(refused, trained):
     assert "21 inputs" in refused("explain", trained, *[TEXT] * 21)
     assert "no such run folder" in refused("explain", "nothing-here", TEXT)
     assert "text is empty" in refused("explain", trained, " ")
+
+
+def test_several_inputs_are_told_apart_and_special_tokens_said(gf, trained):
+    out = gf("explain", trained, "a splendid film", "a dreadful plot").out
+    assert out.index("1 of 2: a splendid film") < out.index("2 of 2: a dreadful plot")
+    assert out.count("beside the words: [CLS] 0.") == 2
+    assert "1 of" not in gf("explain", trained, "a splendid film").out
+
+
+def test_scores_far_below_one_keep_their_digits():
+    assert [_figure(score, small=True) for score in (3e-06, -4.2e-05, 0.0)] == [
+        "3.0e-06",
+        "-4.2e-05",
+        "0.0000",
+    ]
+    assert _figure(0.12345, small=False) == "0.1235"
+
+
+@pytest.fixture(scope="module")
+def of_pictures(tmp_path_factory):
+    """A classifier of pictures with a folder of three: a good one, a line, and one that is text."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("of-pictures")
+    images = np.random.default_rng(0).integers(0, 255, (4, 8, 8, 3), dtype=np.uint8)
+    tiny = dict(image_size=8, patch_size=4, d_model=16, num_heads=2, epochs=1, threads=1)
+    ImageClassifier("vit-tiny", **tiny).fit(images, ["a", "b", "a", "b"]).save(folder / "model")
+    (folder / "files").mkdir()
+    Image.fromarray(images[0]).save(folder / "files" / "good.png")
+    Image.new("L", (3000, 20)).save(folder / "line.png")
+    (folder / "text.png").write_text("no picture")
+    return folder
+
+
+def test_pictures_by_file_and_folder(gf, refused, trained, of_pictures, tmp_path):
+    model, good = of_pictures / "model", of_pictures / "files" / "good.png"
+    out = gf("explain", model, good, good.parent).out
+    assert f"1 of 2: {str(good)[:40]}" in out
+    assert "patch" in out
+    assert gf("explain", model, good, "--out", "map.html").code == 0
+    assert str(good) in (tmp_path / "map.html").read_text(encoding="utf-8")
+    assert "line.png: 3000 x 20 pixels" in refused("explain", model, good, of_pictures / "line.png")
+    assert "text.png: is no picture" in refused("explain", model, good, of_pictures / "text.png")
+    assert "this model reads pictures" in refused("explain", model, TEXT)
+    assert "a picture, and this model reads texts" in refused("explain", trained, good)
+    assert "a picture, and this model reads texts" in refused("predict", trained, good)

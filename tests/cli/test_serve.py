@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.cli.serve import api_key
+from glassformer.errors import ConfigError
+
 for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
     pytest.importorskip(package)
 
@@ -42,10 +45,20 @@ def label(port: int, text: str) -> str:
 def test_refusals(refused, run: Path, tmp_path: Path):
     assert "no such run folder" in refused("serve", tmp_path / "none")
     assert "Rename one folder" in refused("serve", run, run)
-    assert "inputs must be above 0" in refused("serve", run, "--inputs", 0)
+    assert "--inputs: 0 is not above 0" in refused("serve", run, "--inputs", 0)
+    assert "precision: 'fp64' is not a precision" in refused("serve", run, "--precision", "fp64")
+    assert "--seconds: nan is no bound" in refused("serve", run, "--seconds", "nan")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use" in refused("serve", run, "--port", port)
+
+
+def test_a_key_is_stripped_and_a_blank_one_refused():
+    assert api_key(None) is None
+    assert api_key(" k\n") == "k"
+    for blank in ("", " \n"):
+        with pytest.raises(ConfigError, match="GLASSFORMER_API_KEY: is set but blank"):
+            api_key(blank)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from glassformer.errors import InputError
 from glassformer.explain.result import Explanation
 
 NASTY = '<script>alert(1)</script> & "quoted" <img src=x onerror=alert(2)>'
@@ -52,6 +53,18 @@ def test_highest_scores():
     assert len(explanation().top(100)) == 8
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.int32])
+def test_options_may_be_numpys_own(tiny, kind):
+    e = tiny.explain("a dull film", method="attention", layer=kind(0))
+    assert e.settings["layer"] == 0
+    assert json.loads(json.dumps(e.to_dict()))["method"] == "attention"
+
+
+def test_a_method_that_is_no_name(tiny):
+    with pytest.raises(InputError, match=r"no method None\. Known: attention"):
+        tiny.explain("warm", method=None)
+
+
 def test_plain_values():
     values = explanation(target="neg").to_dict()
     assert json.loads(json.dumps(values)) == values
@@ -70,7 +83,7 @@ def test_page_shows_the_whole_text_coloured_by_score():
     strengths = [float(re.search(r"/ ([\d.]+)\)", style)[1]) for style in page.styles]
     assert strengths == pytest.approx([0.22, 0.3, 0.0, 1.0, 0.04, 0.16])
     assert "neg" in page.text
-    assert "87.5%" in page.text
+    assert "87.5 %" in page.text
 
 
 def test_negative_scores_have_another_colour():

@@ -13,7 +13,7 @@ import pytest
 
 from glassformer.explain.render import page
 from glassformer.explain.result import Explanation
-from glassformer.explain.view import view_of
+from glassformer.explain.view import certainty, view_of
 
 ATTACKS = [
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>",
@@ -98,6 +98,33 @@ def test_the_policy_admits_what_is_shipped_and_nothing_else():
     assert html.count("<script") == 2  # the block of numbers is the other one
     assert not re.search(r"<[^>]*\s(on\w+|style)=", re.sub(r"(?s)<(script|style).*?</\1>", "", html))
     assert not re.search("[\x00\x1b\u202e]", html)
+
+
+def test_a_page_of_pictures_speaks_of_patches():
+    html = re.sub(
+        r"(?s)<(script|style).*?</\1>", "", page([picture(name="a <b>.png", settings={"converged": True})])
+    )
+    assert "Of a chosen patch" in html
+    assert "when the patch is hidden" in html
+    assert "a &lt;b&gt;.png" in html
+    assert "converged yes" in html
+    assert not re.search("words? |tokens? is", html)
+    assert view_of(picture()).data["parts"] == "patches"
+    text = page([made()])
+    assert "Of a chosen word" in text
+    assert "when the token is hidden" in text
+
+
+def test_what_is_not_quite_all_is_not_a_hundred_per_cent():
+    assert [certainty(share) for share in (0.5, 0.9994, 0.99951, 0.9999999, 1.0)] == [
+        "50.0",
+        "99.9",
+        "99.9",
+        "99.9",
+        "100.0",
+    ]
+    assert "pos at 99.9 %" in page([made(probability=0.9999)])
+    assert "99.9 %" in made(probability=0.9999)._repr_html_()
 
 
 def test_long_texts_keep_the_mean_over_heads_or_no_words_at_all():

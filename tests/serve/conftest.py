@@ -73,7 +73,7 @@ class Running:
             )  # fmt: skip
             response = connection.getresponse()
             content, kind = response.read(), response.headers.get("content-type", "")
-            found = json.loads(content) if kind == "application/json" else content
+            found = json.loads(content) if content and kind == "application/json" else content
             return Answer(response.status, found, {k.lower(): v for k, v in response.headers.items()})
         finally:
             connection.close()

@@ -93,7 +93,10 @@ def test_explanations(server: Running, classifiers):
         ("/v1/predict", b"[" * 100_000, 400, "body"),
         ("/v1/predict", b'{"texts": NaN}', 422, "texts"),
         ("/v1/predict", b'"\xff"', 400, "body"),
-        ("/v1/predict", b"{", 422, "JSON"),
+        ("/v1/predict", b"{", 422, "body: JSON decode error at character 1: Expecting property name"),
+        ("/v1/predict", b"", 422, "body: Field required"),
+        ("/v1/predict", {"images": ["data:image/png;base64,aGVsbG8="]}, 422, "images[0]: a URL"),
+        ("/v1/explain", {"text": "a", "head": 1}, 422, "head: rollout has no option 'head'"),
         ("/v1/explain", {"text": "a", "method": "magic"}, 422, "method"),
         ("/v1/explain", {"text": "a", "method": "rollout", "target": "bad"}, 422, "has no target"),
         ("/v1/explain", {"text": "a", "method": "attention", "layer": 7}, 422, "no layer 7"),
@@ -111,6 +114,19 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
     assert answer.status == status, answer
     error = answer.body["error"]
     assert what in f"{error['where']}: {error['what']}"
+
+
+def test_a_body_of_no_stated_type_is_told_which(server: Running):
+    answer = server.ask("/v1/predict", b'{"texts": ["a"]}', content_type="text/plain")
+    assert answer.status == 422
+    assert "content-type: application/json" in answer.body["error"]["fix"]
+    assert "in UTF-8" in server.ask("/v1/predict", b'"\xff"').body["error"]["fix"]
+
+
+def test_probes_may_ask_for_the_head_alone(server: Running):
+    for path in ("/health", "/ready"):
+        answer = server.ask(path, method="HEAD")
+        assert (answer.status, answer.body) == (200, b"")
 
 
 def test_probes_models_metrics_and_description(server: Running):

@@ -12,6 +12,7 @@ import zlib
 import pytest
 
 from glassformer.errors import ConfigError
+from glassformer.serve.guard import is_local
 from glassformer.serve.limits import Limits
 
 from .conftest import TEXTS, Running
@@ -53,6 +54,7 @@ def test_only_known_host_names(serve):
         assert server.ask("/health", host="films.example:80").status == 200
         assert server.ask("/health", host="[::1]:9").status == 200
         assert server.ask("/health", host="attacker.example").status == 400
+        assert server.ask("/health", host="Films.Example.:80").status == 200  # names have no case
     finally:
         server.stop()
 
@@ -246,7 +248,15 @@ def test_stopping_answers_what_is_in(serve, monkeypatch):
 
 
 def test_limits_are_checked():
-    with pytest.raises(ConfigError, match="inputs"):
+    with pytest.raises(ConfigError, match="--inputs: 0 is not above 0"):
         Limits(inputs=0)
-    with pytest.raises(ConfigError, match="wait_ms"):
+    with pytest.raises(ConfigError, match="--wait-ms"):
         Limits(wait_ms=-1)
+    for wrong in (float("nan"), float("inf")):
+        with pytest.raises(ConfigError, match=r"--body-seconds: (nan|inf) is no bound"):
+            Limits(body_seconds=wrong)
+
+
+def test_every_loopback_address_is_local():
+    assert all(map(is_local, ("localhost", "127.0.0.1", "127.0.0.2", "::1")))
+    assert not any(map(is_local, ("0.0.0.0", "::", "10.0.0.1", "films.example")))

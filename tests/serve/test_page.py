@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from .conftest import PICTURES, Running, png
@@ -73,7 +74,7 @@ def test_text_and_explanations(page, classifiers):
     page.select_option("#target", "good")
     until(page, "document.querySelector('.caption').textContent.includes('good')")
     page.select_option("#method", "attention")
-    caption_begins(page, "attention where it looked")
+    caption_begins(page, "attention, where it looked")
     assert page.is_enabled("#layer")
     assert page.is_disabled("#target")
     page.click("summary")
@@ -152,3 +153,14 @@ def test_errors_are_said(page):
         "input[type=file]", {"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"}
     )
     until(page, "document.querySelector('#message').textContent.includes('not a picture')")
+
+
+def test_a_picture_that_cannot_be_read_takes_the_last_one_away(page):
+    page.select_option("#model", "pictures")
+    corner = "document.querySelector('canvas').getContext('2d').getImageData(5, 5, 1, 1).data[0]"
+    white = base64.b64decode(png(np.full((12, 12, 3), 255, np.uint8)))
+    page.set_input_files("input[type=file]", {"name": "w.png", "mimeType": "image/png", "buffer": white})
+    until(page, f"{corner} === 255")
+    page.set_input_files("input[type=file]", {"name": "a.png", "mimeType": "image/png", "buffer": b"nothing"})
+    until(page, "document.querySelector('#message').textContent.includes('not a picture')")
+    assert page.evaluate(corner) == 0

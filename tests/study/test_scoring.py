@@ -14,7 +14,7 @@ from PIL import Image
 import glassformer as gf
 from glassformer.errors import GlassformerError, InputError
 from glassformer.study import scoring
-from glassformer.study.scoring import Shard, score_file, score_shard, shards_of
+from glassformer.study.scoring import Shard, find_column, score_file, score_shard, shards_of
 
 TEXTS = [f"a {('warm', 'dull')[i % 2]} film , number {i}" for i in range(23)]
 
@@ -37,6 +37,17 @@ def table(tmp_path: Path) -> Path:
     path = tmp_path / "big.parquet"
     pq.write_table(pa.table({"id": range(23), "text": texts}), path, row_group_size=5)
     return path
+
+
+@pytest.mark.parametrize("columns", [{"n": [1, 2]}, {"text": [1.5, 2], "id": [1, 2]}])
+def test_a_column_of_numbers_is_no_text(tmp_path: Path, columns):
+    pq.write_table(pa.table(columns), tmp_path / "numbers.parquet")
+    with pytest.raises(
+        InputError, match=r"column '(n|text)' holds (int64|double), not texts\. .*--text-column"
+    ):
+        find_column(tmp_path / "numbers.parquet", "texts")
+    with pytest.raises(InputError, match="not texts"):
+        find_column(tmp_path / "numbers.parquet", "texts", next(iter(columns)))
 
 
 def test_answers_are_those_of_predict_proba(model: Path, table: Path, tmp_path: Path):

@@ -12,6 +12,7 @@ from glassformer.cli.output import note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
+FEW = 100  # examples that a temperature may rest on without a word about it
 METRICS = ("accuracy", "macro_f1", "f1")
 
 
@@ -19,19 +20,25 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     """What was chosen, and the figures before and after on each split."""
     from glassformer.report.wording import decimal, digits_for, interval, percent
 
-    rows = []
+    columns = ("", "error", "95 % interval", "log loss", "accuracy", "macro-F1")  # within 80 characters
+    say(f"temperature {found['temperature']:.4f}; error is the expected calibration error")
     for name, split in found["splits"].items():
         digits = digits_for(split["before"]["n"])
+        rows = []
         for side in ("before", "after"):
             s = split[side]
             rows.append([
-                f"{name}, {side}", percent(s["ece"], 2), interval(s["ece_interval"], 2), decimal(s["log_loss"], 4),
+                side, percent(s["ece"], 2), interval(s["ece_interval"], 2), decimal(s["log_loss"], 4),
                 percent(s["accuracy"], digits), percent(s["macro_f1"], digits),
             ])  # fmt: skip
-    columns = ("", "calibration error", "95 % interval", "log loss", "accuracy", "macro-F1")
-    show_table(f"temperature {found['temperature']:.4f}", columns, rows, right=columns[1:])
+        show_table(name, columns, rows, right=columns[1:])
     if found["threshold"] is not None:
         say(f"threshold on {found['classes'][1]!r}: {found['threshold']:.4f}, for the best {found['metric']}")
+    seen = found["splits"][found["chosen_by"]]["before"]["n"]
+    if seen < FEW:
+        note(
+            f"chosen by {seen} examples only: with fewer than {FEW} the temperature is little more than a guess"
+        )
     if found["at_bound"]:
         note(
             "the temperature is at the end of the range looked at: the model is far from calibrated, or the data few"

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import note, one_line, say, show_table
+from glassformer.cli.output import excerpt, note, one_line, say, show_table
 from glassformer.errors import ConfigError
 
 MOST = 20  # inputs of one page
 SHOWN = 10  # words of one table
+LEAST = 0.001  # where no score reaches it, four decimals would say nothing
 ENDS = (".html", ".json")
 
 
@@ -49,14 +50,17 @@ def explain(
     clf = load(folder)
     if not hasattr(clf, "explain"):
         kind = type(clf).__name__
-        fix = f"Use glassformer {OTHER_VERBS[kind]}" if kind in OTHER_VERBS else None
+        fix = (
+            f"Use glassformer {OTHER_VERBS[kind]}" if kind in OTHER_VERBS else "Name the run of a classifier"
+        )
         raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
-    inputs = gather(given).texts if hasattr(clf, "tokenizer_") else pictures(given).texts
+    of_pictures = clf.NOUN == "pictures"
+    inputs = (pictures(given) if of_pictures else gather(given)).texts
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
     made = [clf.explain(x, method=method, target=target, maps=maps, **options) for x in inputs]
     for x, e in zip(inputs, made, strict=True):
-        e.text = e.text or x  # of a picture its file, so that several can be told apart
+        e.name = x if of_pictures else ""
     if trust:
         for x, e in zip(inputs, made, strict=True):
             e.notes.append(_trust(clf, x, e))
@@ -117,26 +121,56 @@ def explain_command(
     if out is not None:
         _check_out(out)
     options = parse_options(set_ or [])
+    _check_options(method, target, options)
     page = out is not None and out.suffix.lower() == ".html"
     made = explain(run, given, method=method, target=target, trust=trust, maps=page, **options)
     if out is not None:
         _write(out, made)
         say(f"{len(made)} explained by {method}: {out}")
-    for e in made if out is None else []:
-        about = f" for {e.target}" if e.target is not None else ""
-        found = e.top(e.scores.size) if e.image is not None else e.words() or e.top(SHOWN)
-        parts = sorted(found, key=lambda pair: -abs(pair[1]))[:SHOWN]
-        rows = [[one_line(part), f"{score:.4f}"] for part, score in parts]
-        file = "" if e.image is None else f" · {e.text}"
-        say(f"{e.label} {e.probability:.4f} · {e.method}{about}{file}")
-        show_table(
-            "", ("word" if e.image is None else "patch (row, column)", "score"), rows, right=("score",)
-        )
-        for line in e.notes:
-            say(line)
+    for i, e in enumerate(made if out is None else [], 1):
+        if len(made) > 1:
+            say(f"{i} of {len(made)}: {excerpt(e.name or e.text)}")
+        _show(e)
     for e in made:
         if e.settings.get("converged") is False:
             note(f"the scores are complete up to {e.error:.1e} only; more with --set max_steps=4096")
+
+
+def _check_options(method: str, target: str | None, options: dict[str, Any]) -> None:
+    """Before a model is loaded: is there such a method, and has it these options?"""
+    from glassformer.explain.methods import check_method, options_of
+
+    check_method(method, target, {name: value for name, value in options.items() if name != "maps"})
+    if "maps" in options:  # the library's; here a page has them and nothing else does
+        known = ", ".join(sorted(options_of(method))) or "it has none"
+        raise ConfigError(f"{method} has no option 'maps'", where="--set", fix=f"Known: {known}")
+
+
+def _show(e: Any) -> None:
+    """A table of the strongest words or patches, and what special tokens have."""
+    from glassformer.explain.tokens import word_numbers
+
+    about = f" for {e.target}" if e.target is not None else ""
+    say(f"{e.label} {e.probability:.4f} · {e.method}{about}")
+    words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
+    small = not words or abs(words[0][1]) < LEAST
+    rows = [[one_line(word), _figure(score, small)] for word, score in words[:SHOWN]]
+    show_table("", ("word" if e.image is None else "patch", "score"), rows, right=("score",))
+    if e.image is None and words:
+        elsewhere = [
+            f"{name} {_figure(float(score), small)}"
+            for name, score, number in zip(e.tokens, e.scores, word_numbers(e.tokens, e.offsets), strict=True)
+            if number < 0 and score
+        ]
+        if elsewhere:
+            say(f"beside the words: {', '.join(elsewhere)}")
+    for line in e.notes:
+        say(line)
+
+
+def _figure(score: float, small: bool) -> str:
+    """Four decimals, unless they would all be nought."""
+    return f"{score:.1e}" if small and score else f"{score:.4f}"
 
 
 def _check_out(out: Path) -> None:

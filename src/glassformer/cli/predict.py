@@ -72,12 +72,15 @@ def gather(given: Sequence[str], text_column: str | None = None) -> Texts:
         DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
     """
     from glassformer.data.checks import check_texts
+    from glassformer.data.image import SUFFIXES
 
     found = Texts()
     for argument in given:
         if not names_a_file(argument):
             found.texts += check_texts([argument], "TEXT")
             continue
+        if argument.lower().endswith(tuple(SUFFIXES)):
+            raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
         texts, rows = read_texts(Path(argument), text_column)
         found.texts += texts
         if len(given) == 1:
@@ -104,7 +107,8 @@ def pictures(given: Sequence[str]) -> Texts:
         elif path.is_file():
             found.texts.append(argument)
         else:
-            raise DataError("no such picture", where=argument, fix="Check the path")
+            fix = "Check the path: this model reads pictures"
+            raise DataError("no such picture", where=argument or "PICTURE", fix=fix)
     return found
 
 

@@ -16,6 +16,21 @@ from glassformer.errors import ConfigError
 KEY = "GLASSFORMER_API_KEY"
 
 
+def api_key(given: str | None) -> str | None:
+    """The key without the white space around it, such as the line end of a file; None: there is none.
+
+    Raises:
+        ConfigError: set, but blank: whoever sets it does not mean a server that is open to all.
+    """
+    if given is None:
+        return None
+    if not given.strip():
+        raise ConfigError(
+            "is set but blank", where=KEY, fix="Give a key, or unset it for a server without one"
+        )
+    return given.strip()
+
+
 def serve_command(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of saved classifiers.")
@@ -57,14 +72,14 @@ def serve_command(
             raise ConfigError(
                 f"{package} is not installed", where="serve", fix="pip install 'glassformer[serve]'"
             )
-    from glassformer.serve.guard import LOCAL
+    from glassformer.serve.guard import is_local
     from glassformer.serve.limits import Limits
     from glassformer.serve.run import run_server
 
     given = locals()
     limits = Limits(**{name: given[name] for name in Limits.__dataclass_fields__})
-    key = os.environ.get(KEY) or None
-    if host not in LOCAL and key is None:
+    key = api_key(os.environ.get(KEY))
+    if not is_local(host) and key is None:
         note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
     run_server(
         runs, limits, host=host, port=port, key=key, hosts=allow_host or (), threads=threads,

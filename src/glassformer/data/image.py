@@ -47,9 +47,8 @@ def open_picture(source: Any, where: str = "picture") -> Image:
     if isinstance(source, Mapping):
         source = source.get("bytes") or source.get("path")
     if isinstance(source, str | os.PathLike):
-        name = str(source)
+        where = where if where != "picture" else str(source)
         source = _read_file(Path(source).expanduser())
-        where = where if where != "picture" else name
     if isinstance(source, bytes | bytearray | memoryview):
         return _from_bytes(bytes(source), where)
     if hasattr(source, "detach") or isinstance(source, np.ndarray):
@@ -119,7 +118,8 @@ def _read_file(path: Path) -> bytes:
     except FileNotFoundError:
         raise DataError("no such file", where=str(path), fix="Check the path") from None
     except OSError as error:
-        raise DataError(error.strerror or "cannot be read", where=str(path)) from None
+        fix = "Name a file" if path.is_dir() else "Check the path and who may read it"
+        raise DataError(error.strerror or "cannot be read", where=str(path), fix=fix) from None
 
 
 def _from_bytes(content: bytes, where: str) -> Image:

@@ -192,7 +192,7 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
     """The figures of one input in words; one input proves nothing about a method."""
     if all(abs(figures[name] - random[name]) < SAME for name in FIGURES):
         return (
-            "The picture can be neither trusted nor doubted here: whether the tokens marked first or random ones are "
+            "The picture can be neither trusted nor doubted here: whether the parts marked first or random ones are "
             f"hidden, the probability stays the same within {SAME}."
         )
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
@@ -201,6 +201,6 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
         better, "The picture holds in part"
     )
     return (
-        f"{judgement}: hiding the tokens marked first lowers the probability by {fall:.3f}, hiding random ones by "
+        f"{judgement}: hiding the parts marked first lowers the probability by {fall:.3f}, hiding random ones by "
         f"{chance:.3f}; it is better than random orders in {better} of 4 figures."
     )

@@ -39,12 +39,13 @@ def integrated_gradients(
         max_steps: points at most; what is left of the error is in the result all the same.
 
     Raises:
-        InputError: fewer than one step, or no such baseline.
+        InputError: fewer than one step or more than ``max_steps``, a tolerance below 0, or no such baseline.
     """
     if not 1 <= steps <= max_steps:
-        raise InputError(
-            f"{steps} steps of at most {max_steps}", where="integrated_gradients", fix="Give 1 or more"
-        )
+        fix = "Give 1 or more" if steps < 1 else "Give fewer, or raise max_steps"
+        raise InputError(f"{steps} steps of at most {max_steps}", where="integrated_gradients", fix=fix)
+    if not tolerance >= 0:
+        raise InputError(f"tolerance {tolerance}", where="integrated_gradients", fix="Give 0 or more")
     start = subject.baseline(baseline)
     way = subject.rows - start  # [T, D]
     with torch.inference_mode():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,7 @@ def explain(
         InputError: no such method, option, label, or a target for a method that has none.
     """
     check_method(method, target, options)
+    options = {name: v.item() if isinstance(v, np.generic) else v for name, v in options.items()}
     number = target_number(subject, target)
     has_target = takes_target(method)
     result = (
@@ -92,6 +94,12 @@ def takes_target(method: str) -> bool:
     return "target" in inspect.signature(METHODS[method]).parameters
 
 
+def options_of(method: str) -> dict[str, inspect.Parameter]:
+    """The options of a method's function, by name."""
+    parameters = inspect.signature(METHODS[method]).parameters
+    return {name: p for name, p in parameters.items() if name not in ("subject", "target")}
+
+
 def target_number(subject: Subject, target: Any) -> int:
     """The number of the label to explain.
 
@@ -110,13 +118,9 @@ def target_number(subject: Subject, target: Any) -> int:
 
 def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
     """Raises InputError for a method, or an option of it, that is not there."""
-    if method not in METHODS:
-        raise InputError(f"no method {method!r}", where="explain", fix=nearest(method, list(METHODS)))
-    known = {
-        k: p
-        for k, p in inspect.signature(METHODS[method]).parameters.items()
-        if k not in ("subject", "target")
-    }
+    if not isinstance(method, str) or method not in METHODS:
+        raise InputError(f"no method {method!r}", where="explain", fix=nearest(str(method), list(METHODS)))
+    known = options_of(method)
     for name, value in options.items():
         if name == "maps":
             continue
@@ -126,7 +130,8 @@ def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
             )
         default = known[name].default
         kind = int if default is None else type(default)  # layers, heads and windows are None by default
-        fits = isinstance(value, (int, float) if kind is float else kind) and not isinstance(value, bool)
+        asked = {int: Integral, float: Real, str: str}[kind]  # those of NumPy, too
+        fits = isinstance(value, asked) and not isinstance(value, bool)
         if not (fits or (default is None and value is None)):
             wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
             raise InputError(f"{name} is {wanted}, not {value!r}", where=method)

@@ -82,7 +82,7 @@ def occlusion(
     """
     if unit not in ("token", "word", "span"):
         raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")
-    size = window or (3 if unit == "span" else 1)
+    size = (3 if unit == "span" else 1) if window is None else window
     chosen = subject.hideable
     if subject.grid is not None:
         inside = windows(subject.grid, (size, size), (stride, stride))

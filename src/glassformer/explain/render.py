@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from glassformer.explain.result import Explanation
-from glassformer.explain.view import inert, view_of
+from glassformer.explain.view import certainty, inert, view_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 ABOUT = {
@@ -26,7 +26,7 @@ ABOUT = {
     "rollout": "Attention followed through all layers. It shows where information could have come from, not why "
     "the answer is what it is.",
     "gradient_x_input": "The first-order part of what each token gives to the logit of the label explained.",
-    "integrated_gradients": "What each token gives to the logit, against an input of masks: the scores add up to "
+    "integrated_gradients": "What each token gives to the logit, against the baseline: the scores add up to "
     "the difference between the two logits, up to the error stated.",
     "attention_gradient": "Attention followed through all layers, where it raises the logit of the label explained.",
     "occlusion": "How far the logit of the label explained falls when the token is hidden.",
@@ -36,7 +36,7 @@ ABOUT = {
 def fragment(explanation: Explanation) -> str:
     """The text with each word on a background as strong as its score; hovering shows the figure."""
     e = explanation
-    head = f"<b>{escape(str(e.label))}</b> {e.probability:.1%} &middot; {escape(e.method.replace('_', ' '))}"
+    head = f"<b>{escape(str(e.label))}</b> {certainty(e.probability)} % &middot; {escape(e.method.replace('_', ' '))}"
     if e.target is not None:
         head += f" for <b>{escape(str(e.target))}</b>"
     if e.error is not None:
@@ -89,7 +89,7 @@ def page(explanations: Sequence[Explanation], title: str = "") -> str:
     has_maps = any(view.data["shape"][0] for view in views)
     return environment(TEMPLATES).get_template("explanation.html.j2").render(
         css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=any(v.picture for v in views)),
-        title=title or f"{explanations[0].label} at {explanations[0].probability:.0%}", views=views,
+        title=title or f"{explanations[0].label} at {certainty(explanations[0].probability)} %", views=views,
         shown=list(zip(explanations, views, strict=True)), has_maps=has_maps, about=ABOUT,
     )  # fmt: skip
 
@@ -108,6 +108,7 @@ def environment(*folders: Path) -> Environment:
         lstrip_blocks=True,
     )  # fmt: skip
     made.filters["inert"] = lambda value: inert(str(value))
+    made.filters["certainty"] = certainty
     return made
 
 

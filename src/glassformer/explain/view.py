@@ -124,7 +124,7 @@ def text_view(
     if rollout_row is not None and rollout_row.shape != (t,):
         raise ValueError(f"{t} tokens, rollout {rollout_row.shape}")
     data, first = _data(unit, rows, rollout_row, flow, maps, scores, signed, method, max_pairs)
-    data["special"] = sorted(special)
+    data["special"], data["parts"] = sorted(special), "words"
     shades = _shades(first)
     text = inert(text)
     pieces, end = [], 0
@@ -165,14 +165,15 @@ def _image_view(e: Explanation, common: dict[str, Any], numbers: dict[str, Any])
         e.target is not None, common["method"], numbers["max_pairs"],
     )  # fmt: skip
     special = {i: "[CLS]" if i == 0 else f"[{i}]" for i in range(fixed)}
-    data["special"] = sorted(special)
+    data["special"], data["parts"] = sorted(special), "patches"
     shades = _shades(first)
     h, w = height / gh, width / gw
     patches = [Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)]
     pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
     url = picture_url(e.image)
     return View(
-        "", common["predicted"], common["probability"], pieces, "", _caption(first, special, data["scores"]), data,
+        "", common["predicted"], common["probability"], pieces, "",
+        _caption(first, special, data["scores"], "patches"), data,
         patches, url, (width, height),
     )  # fmt: skip
 
@@ -246,14 +247,21 @@ def _shades(values: np.ndarray) -> list[str]:
     return [f"{'h' if v >= 0 else 'n'}{s}" for v, s in zip(values, steps, strict=True)]
 
 
-def _caption(values: np.ndarray, special: dict[int, str], scores: list[float] | None) -> str:
-    """What goes to special tokens and to words, or between which figures the scores lie; as the script says it."""
+def _caption(
+    values: np.ndarray, special: dict[int, str], scores: list[float] | None, parts: str = "words"
+) -> str:
+    """What goes to special tokens and to the rest, or between which figures the scores lie; as the script says it."""
     if scores is not None:
         low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
         return f"scores from {low} to {high}, {whole} in all"
     shares = [f"{inert(name)} {100 * values[u]:.0f}{THIN}%" for u, name in special.items()]
-    words = sum(v for u, v in enumerate(values) if u not in special)
-    return " \u00b7 ".join([*shares, f"words {100 * words:.0f}{THIN}%"])
+    rest = sum(v for u, v in enumerate(values) if u not in special)
+    return " \u00b7 ".join([*shares, f"{parts} {100 * rest:.0f}{THIN}%"])
+
+
+def certainty(share: float) -> str:
+    """A probability in per cent; what is not quite all never rounds to 100."""
+    return "99.9" if 0.9995 <= share < 1 else f"{100 * share:.1f}"
 
 
 def _figure(value: float) -> str:

@@ -27,7 +27,7 @@ from glassformer.serve.guard import PREDICT, Guard
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Served
-from glassformer.serve.problems import Problem, of_validation
+from glassformer.serve.problems import JSON, Problem, of_validation
 from glassformer.serve.schema import (
     ErrorResponse,
     ExplainRequest,
@@ -213,11 +213,13 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         """What is served here."""
         return JSONResponse({"models": server.about})
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=StateResponse, responses={400: WRONG[400]})
     async def health() -> Response:
         """Whether the process answers at all."""
         return JSONResponse({"state": "alive"})
 
+    @app.head("/ready", include_in_schema=False)
     @app.get("/ready", response_model=StateResponse, responses={400: WRONG[400], 503: WRONG[503]})
     async def ready() -> Response:
         """Whether it takes work."""
@@ -246,7 +248,9 @@ def _add_page(app: FastAPI) -> None:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    response = Problem(error.status_code, str(error.detail)).response()
+    unread = error.status_code == 400  # a body that cannot be parsed: no UTF-8, compressed, or far too deep
+    where, fix = ("body", JSON) if unread else (None, None)
+    response = Problem(error.status_code, str(error.detail), where=where, fix=fix).response()
     response.headers.update(error.headers or {})
     return response
 

@@ -10,6 +10,7 @@ import asyncio
 import hmac
 import time
 from collections.abc import Callable, Collection
+from ipaddress import ip_address
 from typing import Any
 
 from glassformer.serve.batcher import queue_is_full
@@ -34,6 +35,14 @@ KEPT = ("/v1/", "/metrics", "/openapi.json")  # behind the key, where there is o
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 
+def is_local(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine only."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() in LOCAL
+
+
 class Guard:
     """ASGI middleware.
 
@@ -56,7 +65,7 @@ class Guard:
     ):
         self.full = full
         self.app, self.limits, self.metrics, self.routes = app, limits, metrics, frozenset(routes)
-        self.key, self.hosts = key, frozenset(hosts)
+        self.key, self.hosts = key, frozenset(map(str.lower, hosts))
         self.held = 0  # bytes of bodies
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -98,7 +107,7 @@ class Guard:
         if self.hosts:
             host = headers.get(b"host", b"").decode("latin-1")
             name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-            if name not in self.hosts:
+            if name.lower().removesuffix(".") not in self.hosts:
                 raise Problem(400, "this host name is not served here", where="Host", fix="Use --allow-host")
         if self.key is not None and scope["path"].startswith(KEPT):
             given = headers.get(b"x-api-key", b"")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from math import isfinite
 
 from glassformer.errors import ConfigError
 
@@ -27,7 +28,10 @@ class Limits:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if getattr(self, field.name) <= 0 and field.name != "wait_ms":
-                raise ConfigError(f"{field.name} must be above 0", where=field.name)
+            value, flag = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
+            if not isfinite(value):
+                raise ConfigError(f"{value} is no bound", where=flag, fix="Give a number")
+            if value <= 0 and field.name != "wait_ms":
+                raise ConfigError(f"{value} is not above 0", where=flag, fix="Give a larger number")
         if not 0 <= self.wait_ms <= 1000:
-            raise ConfigError(f"wait_ms is {self.wait_ms}", where="wait_ms", fix="Use 0 to 1000")
+            raise ConfigError(f"{self.wait_ms} milliseconds", where="--wait-ms", fix="Use 0 to 1000")

@@ -20,6 +20,7 @@ from glassformer.data.transform import PixelTable
 from glassformer.errors import ConfigError, InputError
 from glassformer.evaluate.predict import softmax
 from glassformer.explain.methods import METHODS
+from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input
 
@@ -43,7 +44,7 @@ class Served:
         threads, precision: what it computes with; see ``FitConfig``.
 
     Raises:
-        ConfigError: no classifier.
+        ConfigError: no classifier, or no such precision.
     """
 
     def __init__(self, name: str, clf: Any, limits: Limits, *, threads: int = 0, precision: str = "auto"):
@@ -53,6 +54,9 @@ class Served:
         self.kind = "text" if clf.NOUN == "texts" else "image"
         self.labels = list(map(str, clf.classes_.tolist()))
         clf.threads, clf.precision = threads, precision
+        choose_dtype(
+            precision, torch.device("cpu")
+        )  # a word that is none is refused before anything is served
 
     # --- before the queue ------------------------------------------------------------------------
 
@@ -120,7 +124,10 @@ class Served:
         try:
             found = base64.b64decode(content, validate=True)
         except (binascii.Error, ValueError):
-            raise Problem(422, "not base64", where=where, fix="Send the file's bytes in base64") from None
+            what = "a URL, which is not opened" if ":" in content[:12] else "not base64"
+            raise Problem(
+                422, what, where=where, fix="Send the file's bytes in base64, without a prefix"
+            ) from None
         try:
             with Image.open(io.BytesIO(found), formats=FORMATS) as image:
                 width, height = image.size
@@ -179,6 +186,10 @@ class Served:
         from glassformer.explain.view import picture_url
 
         what = "image" if self.kind == "image" else "text"
+        for name in options if method != "attention" else ():
+            raise Problem(
+                422, f"{method} has no option {name!r}", where=name, fix="Leave it out, or use attention"
+            )
         self.check([given], what)
         if self.kind == "text":
             tokens = self.prepare([given], what)[0].tokens

@@ -9,6 +9,8 @@ from fastapi.responses import JSONResponse
 
 from glassformer.errors import InputError
 
+JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
+
 
 class Problem(Exception):
     """A request that is not answered: a status, what is wrong, where, and the way out."""
@@ -38,6 +40,11 @@ def of_input(error: InputError, where: str | None = None) -> Problem:
 def of_validation(errors: Sequence[Any]) -> Problem:
     """The first thing that does not fit the schema, as 422; what was sent is not repeated."""
     first = errors[0]
+    if first["type"] == "json_invalid":
+        at, why = first["loc"][-1], first.get("ctx", {}).get("error", "")
+        return Problem(422, _printable(f"JSON decode error at character {at}: {why}"), where="body", fix=JSON)
+    if list(first["loc"]) == ["body"]:  # no body at all, or one that is text, since nothing said it was JSON
+        return Problem(422, _printable(str(first["msg"])), where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
     return Problem(422, _printable(str(first["msg"])), where=_printable(where) or "body")

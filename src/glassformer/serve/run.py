@@ -14,7 +14,7 @@ import uvicorn
 from glassformer.errors import ConfigError
 from glassformer.runtime import keep_freed_memory
 from glassformer.serve.app import create_app
-from glassformer.serve.guard import LOCAL
+from glassformer.serve.guard import LOCAL, is_local
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 from glassformer.serve.sockets import bounded_protocol
@@ -49,8 +49,8 @@ def run_server(
     """
     keep_freed_memory()
     models = load_models(runs, limits, threads=threads, precision=precision)
-    if host in LOCAL:
-        hosts = {*LOCAL, *hosts}
+    if is_local(host):
+        hosts = {*LOCAL, host, *hosts}
     _allow_files(limits.connections)
     app = create_app(models, limits, key=key, hosts=hosts)
     config = uvicorn.Config(

@@ -27,6 +27,17 @@ from glassformer.study.engines import mapped
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
+NUMBERS = (
+    "int",
+    "uint",
+    "float",
+    "double",
+    "decimal",
+    "bool",
+    "date",
+    "time",
+    "duration",
+)  # names of Arrow's types
 NOTE = b"glassformer"  # key of the Parquet schema's metadata
 
 
@@ -158,22 +169,25 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None) -> str
     """The column of texts or of pictures, by its usual names.
 
     Raises:
-        DataError: no such column, or several that could be it.
+        DataError: no such column, one of numbers, or several that could be it.
     """
-    names = _open(source).schema_arrow.names
-    if wanted is not None:
-        if wanted not in names:
-            raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
-        return wanted
-    if len(names) == 1:
-        return names[0]
+    schema = _open(source).schema_arrow
+    names = schema.names
+    if wanted is not None and wanted not in names:
+        raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
     usual = PICTURE_COLUMNS if noun == "pictures" else TEXT_COLUMNS
-    found = [name for name in names if name.lower() in usual]
-    first = [name for name in found if name.lower() == usual[0]]
-    if len(first or found) == 1:
-        return (first or found)[0]
-    what = f"several columns could be the {noun}: {', '.join(found)}" if found else f"no column of {noun}"
-    raise DataError(what, where=str(source), fix=f"Name it with --text-column: {', '.join(names)}")
+    found = [wanted] if wanted is not None else names[:1] if len(names) == 1 else []
+    found = found or [name for name in names if name.lower() in usual]
+    chosen = [name for name in found if name.lower() == usual[0]] or found
+    if len(chosen) != 1:
+        several = ", ".join(found)
+        what = f"several columns could be the {noun}: {several}" if found else f"no column of {noun}"
+        raise DataError(what, where=str(source), fix=f"Name it with --text-column: {', '.join(names)}")
+    kind = str(schema.field(chosen[0]).type)
+    if kind.startswith(NUMBERS):
+        what = f"column {chosen[0]!r} holds {kind}, not {noun}"
+        raise DataError(what, where=str(source), fix=f"Name another with --text-column: {', '.join(names)}")
+    return chosen[0]
 
 
 @lru_cache(maxsize=2)

@@ -83,8 +83,8 @@
     }
     if (view.chosen < 0) {
       const names = [...view.special].map((u) => `${nameOf(view, u)} ${percent(values[u])}`);
-      const words = total([...values].filter((_, u) => !view.special.has(u)));
-      return [...names, `words ${percent(words)}`].join(" \u00b7 ");
+      const rest = total([...values].filter((_, u) => !view.special.has(u)));
+      return [...names, `${view.parts} ${percent(rest)}`].join(" \u00b7 ");
     }
     const order = [...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, NAMED);
     const list = order.map((u) => `${nameOf(view, u)} ${percent(values[u], 1)}`).join(" \u00b7 ");
@@ -186,7 +186,7 @@
           type: "button",
           tabIndex: -1, // the two lists above serve the keyboard
           className: `g${Math.round(LEVELS * share)}`,
-          title: `layer ${l + 1}, head ${h + 1}: ${percent(share)} on words`,
+          title: `layer ${l + 1}, head ${h + 1}: ${percent(share)} on ${views[0].parts}`,
         });
         Object.assign(cell.dataset, { l, h });
         cell.addEventListener("click", () => show({ layer: l, head: h }));

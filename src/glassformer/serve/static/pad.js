@@ -105,6 +105,7 @@ export class Pad {
       this.put(image);
       content = this.content();
     } catch { // the browser cannot read it; perhaps the server can
+      this.empty(); // what it showed before is not what the answer is about
       const bytes = new Uint8Array(await file.arrayBuffer());
       for (let i = 0; i < bytes.length; i += 4096) content += String.fromCharCode(...bytes.subarray(i, i + 4096));
       content = btoa(content);
