@@ -88,7 +88,7 @@ def test_explain_takes_folders_and_names_what_is_missing(run, capsys, tmp_path):
         (few / picture.name).write_bytes(picture.read_bytes())
     out = tmp_path / "made.json"
     assert main(["explain", str(folder / "run"), str(few), "--out", str(out)]) == 0
-    assert [one["text"] for one in json.loads(out.read_text())] == [str(p) for p in sorted(few.iterdir())]
+    assert [one["name"] for one in json.loads(out.read_text())] == [str(p) for p in sorted(few.iterdir())]
     capsys.readouterr()
     assert main(["explain", str(folder / "run"), str(few), "--method", "occlusion"]) == 0
     shown = capsys.readouterr().out

@@ -155,7 +155,7 @@ def _show(e: Any) -> None:
     words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
     small = not words or abs(words[0][1]) < LEAST
     rows = [[one_line(word), _figure(score, small)] for word, score in words[:SHOWN]]
-    show_table("", ("word" if e.image is None else "patch", "score"), rows, right=("score",))
+    show_table("", ("word" if e.image is None else "patch (row, column)", "score"), rows, right=("score",))
     if e.image is None and words:
         elsewhere = [
             f"{name} {_figure(float(score), small)}"
