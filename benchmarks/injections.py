@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from kill_tests import scratch
 from PIL import Image
-from serve import running
+from server_process import running
 
 import glassformer as gf
 from glassformer.cli.explain import explain

@@ -14,16 +14,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,55 +27,13 @@ import psutil
 import torch
 from common import RESULTS, environment, spread, write_result
 from load import Load, press
+from server_process import Server, running
 
 from glassformer.data.sources import load_text_dataset
 
 MODEL, MAX_LENGTH = "all-minilm-l6-v2", 256
 PARTS = ("speed", "answers", "overload", "restarts", "soak")
 HERE = Path(__file__).parent
-
-
-class Server:
-    """A server process on a port of its own."""
-
-    def __init__(self, *command: str | Path, threads: int):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self.command = [str(part).replace("PORT", str(self.port)) for part in command]
-        self.environment = os.environ | {
-            "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"
-        }  # fmt: skip
-
-    def start(self) -> float:
-        """Seconds until it is ready."""
-        began = time.perf_counter()
-        self.process = subprocess.Popen(self.command, env=self.environment, stdout=subprocess.DEVNULL)
-        while True:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/ready", timeout=2):
-                return time.perf_counter() - began
-            if self.process.poll() is not None or time.perf_counter() - began > 120:
-                raise RuntimeError(f"no server: {' '.join(self.command)}")
-            time.sleep(0.02)
-
-    def stop(self, how: int = signal.SIGTERM) -> None:
-        self.process.send_signal(how)
-        self.process.wait(60)
-
-    def pause(self, stopped: bool) -> None:
-        """Neither computes while the other is measured."""
-        self.process.send_signal(signal.SIGSTOP if stopped else signal.SIGCONT)
-
-
-@contextlib.contextmanager
-def running(*command: str | Path, threads: int) -> Iterator[Server]:
-    server = Server(*command, threads=threads)
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 def ours(folder: Path, threads: int, *options: str) -> list[str | Path]:

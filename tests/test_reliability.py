@@ -107,6 +107,7 @@ def test_memory_does_not_grow_with_the_steps():
 
 
 @pytest.mark.slow
+@pytest.mark.reaches_out
 def test_an_attempt_of_a_test_is_counted(tmp_path):
     reaches = ROOT / "tests" / "test_offline.py"
     runs = run(f"offline_suite.suite([{str(reaches)!r}])", modules="offline_suite")
@@ -115,7 +116,8 @@ def test_an_attempt_of_a_test_is_counted(tmp_path):
     (tmp_path / "conftest.py").write_text(
         "import importlib.util as u\n"
         f"spec = u.spec_from_file_location('guard', {str(conftest)!r})\n"
-        "guard = u.module_from_spec(spec)\nspec.loader.exec_module(guard)\nglobals().update(vars(guard))\n"
+        "guard = u.module_from_spec(spec)\nspec.loader.exec_module(guard)\n"
+        "globals().update({k: v for k, v in vars(guard).items() if not k.startswith('__')})\n"
     )
     mine = tmp_path / "test_mine.py"
     mine.write_text(

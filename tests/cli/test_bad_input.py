@@ -118,7 +118,7 @@ def test_unknown_recipe_names_the_nearest_and_unknown_model_the_known(refused, r
 def test_wrong_value(refused):
     line = refused("train", "europe", "--set", "lr=fast")
     assert "train.lr" in line
-    assert "float" in line
+    assert "a number" in line
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
