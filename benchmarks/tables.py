@@ -134,6 +134,20 @@ def maps() -> str:
     return "\n".join([*lines, "", measured(result)])
 
 
+def word_vectors() -> str:
+    """Words a second beside gensim, from word2vec-speed.json."""
+    result = read("word2vec-speed")
+    if result is None:
+        return "Not measured yet: `benchmarks/word2vec.py speed`.\n"
+    lines = ["| Contender | Words/s (median, range) | glassformer is |", "|---|---|---|"]
+    where = result["environment"]
+    for c in result["contenders"]:
+        speed, ours = c["tokens_per_second"], c["name"].startswith("glassformer")
+        shown = f"{speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f})"
+        lines.append(f"| {c['name']} | {shown} | {'' if ours else times(result['ratio'])} |")
+    return "\n".join([*lines, "", measured(where | {"threads": where["machine"]["threads"]})])
+
+
 def cost() -> str:
     """Attention's variants against length, from cost-attention.json."""
     result = read("cost-attention")
@@ -247,6 +261,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "inference": inference,
     "embedding": embedding,
     "maps": maps,
+    "word-vectors": word_vectors,
     "cost": cost,
     "texts": texts,
 }
