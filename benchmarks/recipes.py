@@ -71,8 +71,8 @@ def known_runs(path: Path, digest: str, overrides: list[str], seeds: list[int]) 
     if not path.is_file():
         return []
     old = json.loads(path.read_text(encoding="utf-8"))
-    if old.get("settings", digest) != digest or old["overrides"] != overrides:
-        return []
+    if old.get("settings") != digest or old["overrides"] != overrides:
+        return []  # a file without the digest does not say what its recipe was
     return [run for run in old["runs"] if run["seed"] not in seeds]
 
 

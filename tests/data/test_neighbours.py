@@ -60,8 +60,13 @@ def test_the_doctor_tells_it_and_the_way_out():
     labels = ["a", "b", "b"] * (len(texts) // 3)
     report = examine(TextDataset("films", {"train": TextSplit(texts, labels, "films")}))
     (finding,) = [f for f in report.findings if f.code == "neighbours"]
-    assert finding.severity == "warning"
+    assert finding.severity == "note"
     assert 'hold_out = "blocks"' in finding.message
+    for how, severity in (("rows", "warning"), ("blocks", "ok")):
+        report = examine(TextDataset("films", {"train": TextSplit(texts, labels, "films")}), held_out=how)
+        (finding,) = [f for f in report.findings if f.code == "neighbours"]
+        assert finding.severity == severity
+    assert "were held out in blocks" in finding.message
     order = RNG.permutation(len(texts)).tolist()
     mixed = TextSplit([texts[i] for i in order], [labels[i] for i in order], "films")
     (finding,) = [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
+import os
 import socket
+import sys
 import threading
 import time
 import zlib
@@ -179,6 +181,18 @@ def test_a_full_queue_is_said_at_once(serve, monkeypatch):
         assert batcher.tokens == batcher.waiting_tokens == 0
     finally:
         going.set()
+        server.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have a niceness of their own on Linux only")
+def test_what_computes_stands_back(serve):
+    server = serve()
+    try:
+        state = server.app.state.server
+        nice = lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())  # noqa: E731
+        for pool in (state.computing, state.explaining):
+            assert pool.submit(nice).result(10) == min(nice() + 5, 19)
+    finally:
         server.stop()
 
 

@@ -35,6 +35,15 @@ def test_folds_are_stratified_and_copies_stay_together():
         stratified_folds(["a"] * 7 + ["b"] * 4, 3, 0, [str(i) for i in range(7)] + ["x", "x", "y", "y"])
 
 
+def test_folds_of_neighbouring_rows():
+    labels = ["a", "b"] * 30
+    found = stratified_folds(labels, 5, 0, blocks=True)
+    for name in "ab":
+        own = found[np.array(labels) == name]
+        assert own.tolist() == sorted(own.tolist())  # one run each
+        assert np.bincount(own).tolist() == [6] * 5
+
+
 @pytest.fixture(scope="module")
 def noisy(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base recipe on data of which three training labels are wrong, without validation data."""

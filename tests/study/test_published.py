@@ -3,12 +3,51 @@
 from __future__ import annotations
 
 import json
+import re
+import runpy
+from pathlib import Path
 
 import pytest
 
 from glassformer.errors import ConfigError
+from glassformer.recipe import load_recipe, recipe_names
 from glassformer.study.published import ROWS, duration, find_row, headline, measured
 from glassformer.study.published_page import page
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_what_a_recipe_expects_is_what_its_result_file_says(name):
+    expect, file = load_recipe(name).expect, BENCHMARKS / "results" / f"recipe-{name}.json"
+    assert expect.startswith("not measured") != file.is_file()
+    if not file.is_file():
+        return
+    result = json.loads(file.read_text(encoding="utf-8"))
+    mean = (result.get("accuracy") or result["score"])["mean"]
+    found = re.search(r"(\d+(?:\.(\d+))?) (%|BLEU)", expect)
+    assert found is not None
+    digits, unit = len(found[2] or ""), 1 if found[3] == "BLEU" else 100
+    assert float(found[1]) == pytest.approx(unit * mean, abs=0.501 * 10**-digits)
+    seeds = re.search(r"\((one|three|five) seed", expect)
+    assert seeds is None or {"one": 1, "three": 3, "five": 5}[seeds[1]] == len(result["runs"])
+
+
+def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    tool = runpy.run_path(str(BENCHMARKS / "recipes.py"))
+    digest, known = tool["settings_digest"], tool["known_runs"]
+    same = digest(load_recipe("europe"))
+    assert same == digest(load_recipe("europe", ["seed=3", "verbose=1", "baselines=false"]))
+    assert same != digest(load_recipe("europe", ["lr=0.5"]))
+    file = tmp_path / "result.json"
+    assert known(file, same, [], [0]) == []
+    content = {"overrides": [], "settings": same, "runs": [{"seed": 0}, {"seed": 1}]}
+    file.write_text(json.dumps(content))
+    assert known(file, same, [], [0]) == [{"seed": 1}]
+    assert known(file, "other", [], [0]) == known(file, same, ["lr=1"], [0]) == []
+    file.write_text(json.dumps({k: v for k, v in content.items() if k != "settings"}))
+    assert known(file, same, [], [0]) == []  # nobody knows what its settings were
 
 
 def write_result(folder, name, accuracies, **more):

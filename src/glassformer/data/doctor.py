@@ -21,6 +21,7 @@ SAMPLE = 5_000  # texts for whatever needs the tokenizer
 KIN = 3.0  # times as many rare words shared with a neighbour: the order of the rows means something
 SHORT = 3  # words; fewer make a text very short
 Severity = Literal["ok", "note", "warning"]
+HeldOut = Literal["rows", "blocks"]
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,14 @@ def examine(
     tokenizer: Tokenizer | None = None,
     max_length: int | None = None,
     clean: Clean = "none",
+    held_out: HeldOut | None = None,
 ) -> DoctorReport:
     """Every check on ``dataset``; those on tokens need a tokenizer and look at a sample.
 
     Args:
         max_length: tokens at which texts are going to be cut, special ones included.
         clean: as the texts are going to be cleaned before they are tokenized.
+        held_out: how parts were taken out of ``train``, as the key ``hold_out`` has it; None: none was.
     """
     splits = dataset.splits
     counts = {name: Counter(split.texts) for name, split in splits.items()}
@@ -76,7 +79,7 @@ def examine(
         *_balance(splits),
         *_missing_classes(splits),
         *_twin_classes(splits),
-        *_neighbours(splits, figures),
+        *_neighbours(splits, figures, held_out),
         *_short_texts(splits),
         *_markup(splits, clean),
         *_segmentation(splits, tokenizer, clean),
@@ -143,7 +146,9 @@ def _leaks(
         yield Finding(severity, "leaks", message, len(shared), tuple(map(_excerpt, shared[:3])))
 
 
-def _neighbours(splits: dict[str, TextSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+def _neighbours(
+    splits: dict[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
+) -> Iterable[Finding]:
     """Whether rows that belong together stand together, so that a random part held out of them would flatter."""
     train = splits.get("train")
     found = kinship(train.texts, train.labels) if train is not None else None
@@ -157,10 +162,14 @@ def _neighbours(splits: dict[str, TextSplit], figures: dict[str, Any]) -> Iterab
         return
     message = (
         f"train: neighbouring rows share rare words {found.ratio:.0f} times as often as rows far apart: rows that "
-        'belong together (of one film, one author) stand together. Hold out with hold_out = "blocks", since random '
-        "rows would have relatives in training"
+        "belong together (of one film, one author) stand together"
     )
-    yield Finding("warning" if "test" not in splits else "note", "neighbours", message, found.pairs)
+    if held_out == "blocks":
+        yield Finding("ok", "neighbours", f"{message}; they were held out in blocks", found.pairs)
+        return
+    advice = '. Hold out with hold_out = "blocks", since random rows have relatives in training'
+    severity: Severity = "warning" if held_out == "rows" else "note"
+    yield Finding(severity, "neighbours", message + advice, found.pairs)
 
 
 def _contradictions(splits: dict[str, TextSplit]) -> Iterable[Finding]:

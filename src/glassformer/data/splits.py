@@ -83,12 +83,13 @@ def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.
 
 
 def stratified_folds(
-    labels: Labels, folds: int, seed: int, groups: Sequence[str] | None = None
+    labels: Labels, folds: int, seed: int, groups: Sequence[str] | None = None, blocks: bool = False
 ) -> np.ndarray:
     """The fold of each example, int64 [n] in ``0..folds-1``; classes keep their shares in every fold.
 
     Args:
         groups: one per example; equal ones share a fold, which is chosen by the label of the first.
+        blocks: of every class each fold takes one run of neighbouring rows (see ``block_split``), whatever the seed.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.
@@ -110,9 +111,8 @@ def stratified_folds(
             else "Add examples of it or remove it",
         )
     fold_of: dict[str, int] = {}
-    split = StratifiedKFold(folds, shuffle=True, random_state=seed).split(
-        np.zeros(len(kept)), np.asarray(kept)
-    )
+    maker = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
+    split = maker.split(np.zeros(len(kept)), np.asarray(kept))
     names = list(first)
     for number, (_, held) in enumerate(split):
         fold_of |= {names[i]: number for i in held.tolist()}

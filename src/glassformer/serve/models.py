@@ -54,9 +54,7 @@ class Served:
         self.kind = "text" if clf.NOUN == "texts" else "image"
         self.labels = list(map(str, clf.classes_.tolist()))
         clf.threads, clf.precision = threads, precision
-        choose_dtype(
-            precision, torch.device("cpu")
-        )  # a word that is none is refused before anything is served
+        choose_dtype(precision, torch.device("cpu"))  # a wrong word is refused before anything is served
 
     # --- before the queue ------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ def bounded_protocol(limits: Limits) -> type[HttpToolsProtocol]:
                 oldest = next(iter(idle))
                 del idle[
                     oldest
-                ]  # now: it is closed later, and a burst must not close the same one again and again
+                ]  # now, not when it is closed: a burst must not close the same one again and again
                 oldest.transport.abort()
 
         def connection_lost(self, exc: Exception | None) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from glassformer.classifier import TextClassifier
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
-from glassformer.data.doctor import examine
+from glassformer.data.doctor import HeldOut, examine
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
 from glassformer.errors import DataError
@@ -97,7 +97,10 @@ def run_recipe(
     if rejected := splits.dataset.rejected:
         write_rejected(folder / "rejected.jsonl", rejected)
         say(summary(rejected))
-    report = examine(_as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean)
+    held = _how_held_out(recipe, splits)
+    report = examine(
+        _as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean, held_out=held
+    )
     for finding in report.findings:
         if finding.severity == "warning":
             say(f"data doctor: {finding.message}")
@@ -120,6 +123,7 @@ def run_recipe(
         tokenizer=clf.tokenizer_,
         max_length=recipe.text.max_length,
         clean=recipe.text.clean,
+        held_out=held,
     )
     write_json(folder / "doctor.json", doctor.to_dict())
     say("judging")
@@ -287,6 +291,13 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
     say(f"{len(split):,} texts of {split.origin}")
     return _figures(clf, split, recipe)[0]
+
+
+def _how_held_out(recipe: Recipe, splits: Splits) -> HeldOut | None:
+    """How parts were taken out of the source's training rows; None: the source has them all."""
+    d = recipe.data
+    taken = d.validation_size is not None or (d.test_size is not None and "test" not in splits.dataset.splits)
+    return d.hold_out if taken else None
 
 
 def _as_split(splits: Splits) -> TextDataset:

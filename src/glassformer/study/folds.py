@@ -75,7 +75,8 @@ def cross_validate(
     _check_folder(folder, recipe, folds)
     parts = PARTS[recipe.task](recipe)
     train = parts.train
-    numbers = stratified_folds(train.labels, folds, recipe.data.split_seed, groups=train.names)
+    d = recipe.data
+    numbers = stratified_folds(train.labels, folds, d.split_seed, train.names, blocks=d.hold_out == "blocks")
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / "config.toml", to_toml(recipe))
     _write(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")

@@ -27,17 +27,6 @@ from glassformer.study.engines import mapped
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
-NUMBERS = (
-    "int",
-    "uint",
-    "float",
-    "double",
-    "decimal",
-    "bool",
-    "date",
-    "time",
-    "duration",
-)  # names of Arrow's types
 NOTE = b"glassformer"  # key of the Parquet schema's metadata
 
 
@@ -171,6 +160,8 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None) -> str
     Raises:
         DataError: no such column, one of numbers, or several that could be it.
     """
+    import pyarrow as pa
+
     schema = _open(source).schema_arrow
     names = schema.names
     if wanted is not None and wanted not in names:
@@ -183,8 +174,8 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None) -> str
         several = ", ".join(found)
         what = f"several columns could be the {noun}: {several}" if found else f"no column of {noun}"
         raise DataError(what, where=str(source), fix=f"Name it with --text-column: {', '.join(names)}")
-    kind = str(schema.field(chosen[0]).type)
-    if kind.startswith(NUMBERS):
+    kind = schema.field(chosen[0]).type
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):  # numbers, truth values, dates
         what = f"column {chosen[0]!r} holds {kind}, not {noun}"
         raise DataError(what, where=str(source), fix=f"Name another with --text-column: {', '.join(names)}")
     return chosen[0]
