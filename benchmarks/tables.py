@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
-PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md")
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -253,10 +253,20 @@ def export() -> str:
     return "\n".join(lines)
 
 
+def studies() -> str:
+    """Every measured study as ``glassformer compare`` tells it, under a heading of its own."""
+    from glassformer.study.verdict import markdown
+
+    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("study-*.json"))]
+    told = ["#" + markdown(study) + f"Read from `study-{study['name']}.json`." for study in found]
+    return "\n\n".join(told) or "Not measured yet: `benchmarks/studies.py NAME`."
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "export": export,
     "recipes": recipes,
+    "studies": studies,
     "training": training,
     "inference": inference,
     "embedding": embedding,

@@ -81,6 +81,7 @@ class TextClassifier(Estimator):
         positions: str | None = None,
         final_norm: bool | None = None,
         embedding_norm: bool | None = None,
+        damp_repeats: float | None = None,
         zero_init: bool | None = None,
         embedding_std: float | None = None,
         bidirectional: bool | None = None,

@@ -27,7 +27,8 @@ from glassformer.word_table import fill_word_table, read_word_table
 RNN_KEYS = ("num_layers", "bidirectional")
 WORD_KEYS = ("embedding_dim", "vectors")
 SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions", "final_norm",
-              "embedding_norm", "zero_init", "embedding_std", "bidirectional", "embedding_dim", "vectors")  # fmt: skip
+              "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional", "embedding_dim",
+              "vectors")  # fmt: skip
 
 
 def is_from_scratch(model: str) -> bool:
@@ -190,6 +191,7 @@ def _scratch_config(model: ModelConfig, vocab_size: int, num_labels: int, max_le
     embedding = {
         "d_model": model.d_model, "positions": model.positions, "norm": model.embedding_norm,
         "dropout": model.dropout, "token_width": model.embedding_dim, "frozen": model.freeze_vectors,
+        "damp_repeats": model.damp_repeats,
     }  # fmt: skip
     keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
             "final_norm", "zero_init")  # fmt: skip

@@ -80,6 +80,9 @@ class ModelConfig:
     positions: Literal["learned", "sinusoidal", "none"] | None = None  # what says where a token stands
     final_norm: bool | None = None  # a norm after the last layer
     embedding_norm: bool | None = None  # a norm after the embeddings
+    damp_repeats: float | None = (
+        None  # a token that stands k times in its text is scaled by k ** -damp_repeats
+    )
     zero_init: bool | None = None  # residual branches start at 0: the encoder starts as the identity
     embedding_std: float | None = None  # of new token embeddings
     bidirectional: bool | None = None  # lstm and gru: read backwards too
@@ -194,6 +197,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, INF),
+    "damp_repeats": (0, 1),
     "embedding_dim": (1, INF),
     "epochs": (1, INF), "lr": (0, INF), "weight_decay": (0, INF), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, INF), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),

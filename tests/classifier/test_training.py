@@ -32,7 +32,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "add_special_tokens": False, "pooling": "first", "head": "mlp", "head_dropout": 0.3, "dropout": 0.3,
         "attention_dropout": 0.3, "d_model": 22, "num_layers": 2, "num_heads": 7, "d_ff": 13, "norm": "post",
         "activation": "relu", "positions": "learned", "final_norm": False, "embedding_norm": True, "zero_init": True,
-        "embedding_std": 0.1, "epochs": 3, "lr": 1e-3, "optimizer": "adam", "weight_decay": 0.5, "betas": (0.5, 0.9),
+        "embedding_std": 0.1, "damp_repeats": 0.5, "epochs": 3, "lr": 1e-3, "optimizer": "adam", "weight_decay": 0.5, "betas": (0.5, 0.9),
         "schedule": "cosine", "warmup": 0.5, "layer_decay": 0.5, "embedding_lr": 5.0, "batch_size": 7,
         "batch_tokens": 40, "length_window": 0, "accumulate": 2, "clip": 0.1, "label_smoothing": 0.3,
         "class_weight": {"pos": 3.0}, "word_dropout": 0.3, "average": 0.9, "seed": 1, "precision": "bf16",

@@ -17,6 +17,7 @@ TINY = dict(
 )  # fmt: skip
 BUILDS: dict[str, dict[str, Any]] = {
     "mean, pre-norm, sinusoidal": dict(model="encoder-mini", pooling="mean"),
+    "repeats damped": dict(model="encoder-mini", pooling="mean", damp_repeats=0.5),
     "attention, learned, post-norm": dict(
         model="encoder-base", pooling="attention", head="mlp", head_hidden=9
     ),

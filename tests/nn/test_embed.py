@@ -54,6 +54,16 @@ def test_without_positions_the_order_is_not_seen():
     assert torch.equal(module(IDS[[2, 1, 0, 3, 4, 5, 6, 7]], PACKING)[0], out[2])
 
 
+def test_repeats_are_scaled_down_within_their_sequence():
+    module = build(positions="none", segments=0, norm=False, damp_repeats=0.5)
+    ids = torch.tensor([7, 1, 7, 7, 30, 7, 30, 7])  # sequences of 3 and 5: 7 stands twice, then three times
+    counts = torch.tensor([2, 1, 2, 3, 2, 3, 2, 3.0])
+    wanted = module.tokens.weight[ids] / counts.sqrt()[:, None]
+    torch.testing.assert_close(module(ids, PACKING), wanted)
+    alone = torch.cat([module(part, Packing((len(part),))) for part in (ids[:3], ids[3:])])
+    assert torch.equal(alone, module(ids, PACKING))  # what stands beside a text is not counted
+
+
 def test_dropout_comes_after_norm():
     module = build(dropout=0.5).train()
     calm = module.eval()(IDS, PACKING)

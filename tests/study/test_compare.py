@@ -213,3 +213,25 @@ def test_what_goes_wrong_in_a_process_comes_back(study, tmp_path):
     arms = expand(study, {"source": "nowhere"})
     with pytest.raises(DataError, match="no file, folder or named data set"):
         run_jobs(jobs_of(study, arms, tmp_path / "s"), workers=1)
+
+
+def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
+    tiny = {"train_size": 90, "epochs": 1, "num_layers": 1, "robustness": True, "threads": 1}
+    study = Study(
+        name="pictures", recipe="digits", seeds=(0, 1), bootstrap=50, set=tiny, grid={"augment": ["none", "light"]}
+    )  # fmt: skip
+    folder = tmp_path / "pictures"
+    results = compare(study, folder, workers=0)
+    for arm in results["arms"]:
+        suites = [json.loads((folder / r / "metrics.json").read_text())["robustness"] for r in arm["runs"]]
+        kinds = arm["robustness"]["kinds"]
+        assert list(kinds) == ["crop", "light", "blur", "noise", "jpeg", "rotation"]
+        noise = [row["accuracy"] for suite in suites for row in suite["noise"]]
+        assert len(noise) == 2 * 5
+        assert kinds["noise"] == pytest.approx(np.mean(noise))
+        assert arm["robustness"]["accuracy"] == pytest.approx(np.mean(list(kinds.values())))
+    assert "On changed pictures" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "| Changed pictures |" in (folder / "results.md").read_text(encoding="utf-8")
+    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
+        shares = [float(row["robustness"]) for row in csv.DictReader(file)]
+    assert shares == pytest.approx([arm["robustness"]["accuracy"] for arm in results["arms"]], abs=1e-5)

@@ -11,7 +11,7 @@ import pytest
 
 from glassformer.errors import ConfigError
 from glassformer.recipe import load_recipe, recipe_names
-from glassformer.study.published import ROWS, duration, find_row, headline, measured
+from glassformer.study.published import ROWS, duration, find_row, headline, measured, measured_study
 from glassformer.study.published_page import page
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -108,7 +108,7 @@ def test_nothing_measured_is_said_plainly():
     text = page(lambda name: None)
     rows = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
     assert len([line for line in rows if line.count("|") == 7]) == len(ROWS) == 13
-    assert text.count("not measured") == 2 * sum(len(row.recipes) for row in ROWS)
+    assert text.count("not measured") == sum(2 * len(row.recipes) + len(row.studies) for row in ROWS)
     assert "0 of 35 recipes" in text.replace(str(sum(len(r.recipes) for r in ROWS)), "35")
     assert headline({}) is None
 
@@ -118,6 +118,17 @@ def test_the_page_has_what_was_measured(tmp_path):
     text = page(lambda name: measured(name, tmp_path, tmp_path))
     assert "`imdb-bert` **90.00%** (1 seed, 60 s)" in text
     assert "`recipe-imdb-bert.json`" in text
+
+
+def test_a_study_stands_in_its_row(tmp_path):
+    assert measured_study("hotdog-ladder-cifar", tmp_path) is None
+    assert "study `hotdog-ladder-cifar` not measured" in page(lambda name: None)
+    arms = [{"accuracy": {"mean": a}} for a in (0.625, 0.5, 0.75)]
+    found = {"arms": arms, "seeds": [0, 1], "n": 50, "judged": "validation"}
+    (tmp_path / "study-hotdog-ladder-cifar.json").write_text(json.dumps(found), encoding="utf-8")
+    text = page(lambda name: None, lambda name: measured_study(name, tmp_path))
+    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples; [](studies.md))"
+    assert f"study `hotdog-ladder-cifar` {told}" in text
 
 
 def test_a_row_that_is_figures_says_where_they_are():

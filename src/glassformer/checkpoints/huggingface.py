@@ -203,6 +203,7 @@ def is_bert(config: BertConfig) -> bool:
     return (
         e.positions == "learned" and e.segments > 0 and e.norm and e.eps == c.eps
         and c.norm == "post" and not c.final_norm and e.token_width is None and not e.frozen
+        and not e.damp_repeats and e.scale == 1
     )  # fmt: skip
 
 

@@ -12,7 +12,15 @@ from glassformer.cli.output import say, show_table
 from glassformer.cli.places import RUNS
 from glassformer.errors import ConfigError, InputError
 from glassformer.recipe import load_recipe
-from glassformer.study.published import ROWS, Measured, find_row, headline, measured, recipes_of
+from glassformer.study.published import (
+    ROWS,
+    Measured,
+    find_row,
+    headline,
+    measured,
+    measured_study,
+    recipes_of,
+)
 
 RESULTS = Path("benchmarks") / "results"
 
@@ -46,7 +54,7 @@ def write_page(path: Path) -> None:
         raise InputError(
             "the table is a Markdown file in a folder that exists", where=str(path), fix="Use x.md"
         )
-    path.write_text(page(measure), encoding="utf-8")
+    path.write_text(page(measure, lambda name: measured_study(name, RESULTS)), encoding="utf-8")
     say(f"table: {path}")
 
 

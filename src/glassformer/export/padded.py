@@ -64,6 +64,10 @@ class PaddedText(nn.Module):
         if e.project is not None:
             x = e.project(x)
         x = x * e.config.scale
+        if e.config.damp_repeats:
+            same = (ids[:, :, None] == ids[:, None, :]) & mask.bool()[:, None, :]  # [B, T, T]
+            counts = same.sum(2).clamp(min=1)  # padding has none of its own
+            x = x * (counts.float() ** -e.config.damp_repeats)[:, :, None]
         if e.segments is not None:
             x = x + e.segments.weight[0]
         if e.positions is not None:

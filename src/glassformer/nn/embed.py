@@ -34,6 +34,19 @@ class EmbeddingConfig:
     frozen: bool = False
     # Of the token's row; sqrt(d_model) in Vaswani et al., whose table is also the output's.
     scale: float = 1.0
+    # A token that stands k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
+    damp_repeats: float = 0.0
+
+
+def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
+    """``k ** -power`` for every token that stands ``k`` times in its sequence, ``[N]``.
+
+    At 0.5 all copies of a word together weigh the square root of their number, the sublinear term frequency of
+    information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 they weigh as much as one.
+    """
+    keys = packing.sequence_ids.long() * (int(ids.max()) + 1 if len(ids) else 1) + ids.long()
+    _, place, counts = torch.unique(keys, return_inverse=True, return_counts=True)
+    return counts[place].float() ** -power
 
 
 class TextEmbedding(nn.Module):
@@ -105,6 +118,8 @@ class TextEmbedding(nn.Module):
             x = self.project(x)
         if self.config.scale != 1.0:
             x = x * self.config.scale
+        if self.config.damp_repeats:
+            x = x * repeat_scale(ids, packing, self.config.damp_repeats)[:, None]
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:

@@ -27,6 +27,7 @@ class Row:
     best: tuple[str, ...] = ()  # ours for the same task
     hours: str = ""  # of the first recipe, on two cores; an estimate until it has been measured
     missing: str = ""  # what could not be had
+    studies: tuple[str, ...] = ()  # of the same question, with what can be had
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -52,10 +53,12 @@ ROWS = (
     Row(8, "mini-Transformer classifier", "countries and capitals", "curves and maps", ("europe-frozen",),
         ("europe-trained", "europe-frozen-learned", "europe"), "1 min"),
     Row(9, "ViT head study", "Hotdog", "curves, confusion matrix, macro-F1", ("hotdog-head",), (), "10 min",
-        HUB.format("vit-base-patch16-224") + "; lab 4 does the study on embedded data"),
+        HUB.format("vit-base-patch16-224") + "; the study with our own CIFAR-10 weights stands for it",
+        ("hotdog-heads-cifar",)),
     Row(10, "augmentation ladder", "Hotdog", "accuracy, macro-F1, seconds an epoch, robustness",
         ("hotdog-baseline", "hotdog-light", "hotdog-medium", "hotdog-strong", "hotdog-mix"), (), "30 min a rung",
-        HUB.format("vit-base-patch16-224") + "; lab 4 does the ladder on embedded data"),
+        HUB.format("vit-base-patch16-224") + "; the ladder with our own CIFAR-10 weights stands for it",
+        ("hotdog-ladder-cifar",)),
     Row(11, "explaining a ViT", "Hotdog", "figures", missing="figures, not a score: lab 4 draws rollout and "
         "occlusion before and after augmentation; `glassformer explain RUN PICTURE` does it for any run"),
     Row(12, "encoder from scratch, small", "IMDb", "left blank", ("imdb-encoder-small",), ("imdb-encoder-small-best",),
@@ -134,6 +137,17 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     return Measured(
         recipe, mean + spread, len(values), seconds, where, str(last.get("date", ""))[:10], tuple(overrides), source
     )  # fmt: skip
+
+
+def measured_study(name: str, results: Path) -> str | None:
+    """What a study's arms reached, in words; None: it has not been run to its end."""
+    file = results / f"study-{name}.json"
+    if not file.is_file():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))
+    means = [arm["accuracy"]["mean"] for arm in found["arms"]]
+    counts = f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} {found['judged']} examples"
+    return f"**{min(means):.1%} to {max(means):.1%}** ({counts}; [](studies.md))"
 
 
 def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:

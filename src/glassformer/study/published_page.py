@@ -24,14 +24,18 @@ LINES = """## Every recipe
 """
 
 
-def page(measure: Callable[[str], Measured | None]) -> str:
+def page(
+    measure: Callable[[str], Measured | None], measure_study: Callable[[str], str | None] = lambda name: None
+) -> str:
     """Markdown for all rows.
 
     Args:
         measure: recipe -> what it reached, or None.
+        measure_study: study -> what it found, in words, or None.
     """
+    studies = {name: measure_study(name) for row in ROWS for name in row.studies}
     found = {name: measure(name) for row in ROWS for name in row.recipes}
-    lines = [_line(row, found) for row in ROWS]
+    lines = [_line(row, found, studies) for row in ROWS]
     details = [_detail(row, name, found[name]) for row in ROWS for name in row.recipes]
     count = sum(m is not None for m in found.values())
     notes = [f"- Row {row.number}: {row.missing}." for row in ROWS if row.missing]
@@ -49,8 +53,10 @@ def page(measure: Callable[[str], Measured | None]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _line(row: Row, found: dict[str, Measured | None]) -> str:
-    told = _told(row, row.given, found), _told(row, row.best, found)
+def _line(row: Row, found: dict[str, Measured | None], studies: dict[str, str | None]) -> str:
+    compared = [f"study `{name}` {studies[name] or 'not measured'}" for name in row.studies]
+    best = "<br>".join(compared) if compared and not row.best else _told(row, row.best, found)
+    told = _told(row, row.given, found), best
     cells = [row.number, row.system, row.data, row.published, *told]
     return "| " + " | ".join(map(str, cells)) + " |"
 

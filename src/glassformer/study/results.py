@@ -136,6 +136,7 @@ def _arm(name: str, finished: dict[int, tuple[Job, Answers]]) -> dict[str, Any]:
         "cost": {key: _mean([c[key] for c in costs]) for key in costs[0]},
         "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", "accuracy", "macro_f1", "loss")},
         "curve": list(_curve(histories)),
+        "robustness": _robustness(folders),
     }
 
 
@@ -235,12 +236,21 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
         yield {key: _mean([r.get(key) for r in together]) for key in keys}
 
 
+def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
+    """Accuracy on changed pictures: of each kind the mean over severities and seeds, and the mean over the kinds."""
+    suites = [suite for folder in folders if (suite := _json(folder / "metrics.json").get("robustness"))]
+    if not suites:
+        return None
+    kinds = {kind: _mean([row["accuracy"] for s in suites for row in s[kind]]) for kind in suites[0]}
+    return {"accuracy": _mean(list(kinds.values())), "kinds": kinds}
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 COLUMNS: tuple[str, ...] = (
     "arm", "seeds", "accuracy", "accuracy_sd", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_sd", "log_loss",
     "difference", "difference_low", "difference_high", "p", "p_holm", "test", "best_epoch", "seconds_per_epoch",
-    "parameters", "peak_memory_mb",
+    "parameters", "peak_memory_mb", "robustness",
 )  # fmt: skip
 
 
@@ -255,6 +265,7 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "log_loss": arm["log_loss"]["mean"], "difference": accuracy.get("difference"),
             "difference_low": apart[0], "difference_high": apart[1], "p": arm.get("p"), "p_holm": arm.get("p_holm"),
             "test": arm.get("test"), "best_epoch": arm["best"]["epoch"],
+            "robustness": (arm.get("robustness") or {}).get("accuracy"),
         } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}  # fmt: skip
 
 

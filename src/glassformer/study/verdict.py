@@ -70,6 +70,8 @@ def markdown(results: dict[str, Any]) -> str:
         "Arm", "Seeds", "Accuracy", "SD over seeds", "95 % interval", "Macro-F1", "Log loss", "Difference (points)",
         "p (Holm)", "Best epoch", "s/epoch", "Parameters", "Peak memory",
     )  # fmt: skip
+    changed = any(arm.get("robustness") for arm in results["arms"])
+    header += ("Changed pictures",) if changed else ()
     lines = [
         f"# {_cell(results['name'])}",
         "",
@@ -91,12 +93,13 @@ def markdown(results: dict[str, Any]) -> str:
                 signed(accuracy, digits),
                 p_value(arm.get("p_holm")), decimal(arm["best"]["epoch"], 1), decimal(cost["seconds_per_epoch"], 1),
                 count(cost["parameters"]), f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
+                *([percent((arm.get("robustness") or {}).get("accuracy"), digits)] if changed else []),
             ])
         )  # fmt: skip
     for name, figures in results["baselines"].items():
         shown = [
             name, NONE, percent(figures["accuracy"], digits), NONE, interval(figures["accuracy_interval"], digits),
-            percent(figures["macro_f1"], digits), decimal(figures["log_loss"], 4), *[NONE] * 6,
+            percent(figures["macro_f1"], digits), decimal(figures["log_loss"], 4), *[NONE] * (6 + changed),
         ]  # fmt: skip
         lines.append(_row(shown))
     lines += ["", notes(results)]

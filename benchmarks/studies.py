@@ -1,0 +1,43 @@
+"""What the studies found: all arms over their seeds, with intervals and tests, into a result file.
+
+    .venv/bin/python benchmarks/studies.py hotdog-ladder-cifar [--runs runs] [--set threads=1] [--workers 1]
+
+A study is a folder of run folders (``runs/NAME``) and goes on where it was stopped. What ``glassformer compare``
+found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made from these files by tables.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from common import RESULTS, write_result
+from rich.console import Console
+
+from glassformer.config import parse_settings
+from glassformer.study.compare import compare
+from glassformer.study.grid import load_study
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study")
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--workers", type=int, default=1)
+    args = parser.parse_args()
+    console = Console(stderr=True)
+    study, settings = load_study(args.study), parse_settings(args.overrides)
+    results = compare(
+        study, args.runs / study.name, settings=settings, workers=args.workers, say=console.print
+    )
+    if results["unfinished"]:
+        raise SystemExit(f"{len(results['unfinished'])} runs did not end: {results['unfinished'][0]} ...")
+    write_result(RESULTS / f"study-{study.name}.json", results)
+    console.print(results["verdict"])
+
+
+if __name__ == "__main__":
+    main()
