@@ -69,11 +69,11 @@ def machines(results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def training() -> str:
-    """Training speed beside the peers, from train_imdb.json."""
-    result = read("train_imdb")
+def training(name: str = "train_imdb", command: str = "make bench") -> str:
+    """Training speed beside the peers, from train_imdb.json or a file like it."""
+    result = read(name)
     if result is None:
-        return "Not measured yet: `make bench`.\n"
+        return f"Not measured yet: `{command}`.\n"
     lines = ["| Contender | Real tokens/s (median, range) | glassformer is |", "|---|---|---|"]
     for c in result["contenders"]:
         speed = c["tokens_per_second"]
@@ -83,6 +83,12 @@ def training() -> str:
             f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def training_base() -> str:
+    """The same at BERT-base's size."""
+    command = "benchmarks/train_imdb.py --model bert-base --contenders best glassformer"
+    return training("train_imdb-bert-base", command)
 
 
 def times(ratio: dict[str, float] | None) -> str:
@@ -268,6 +274,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "recipes": recipes,
     "studies": studies,
     "training": training,
+    "training-bert-base": training_base,
     "inference": inference,
     "embedding": embedding,
     "maps": maps,

@@ -10,6 +10,9 @@ Contenders, timed in turn on the same reviews, cut to 256 tokens:
    of the batch, dropout 0, and the memory allocator told to keep freed blocks, as glassformer tells it.
 3. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
 
+``--model bert-base`` takes BERT-base's size (12 layers, 768 wide) with random weights in the Hub's layout: a step costs
+the same whatever the weights are. ``--contenders best glassformer`` leaves the slow one out.
+
 All use AdamW at 5e-5 and clip the gradient's norm at 1. Loading, tokenizing and making the optimiser are not
 timed; drawing batches, forward, backward and update are. Tokens are real ones, [CLS] and [SEP] included.
 """
@@ -20,6 +23,7 @@ import argparse
 import contextlib
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -169,12 +173,12 @@ def pad(rows: list[dict], width: int | None) -> dict[str, torch.Tensor]:
 # --- glassformer ----------------------------------------------------------------------------------
 
 
-def run_glassformer(texts: list[str], labels: list[int], seed: int) -> Window:
+def run_glassformer(path: Path, texts: list[str], labels: list[int], seed: int) -> Window:
     """One epoch of ``TextClassifier.fit``, timed by the steps' own clock in its history."""
     from glassformer.classifier import TextClassifier
 
     classifier = TextClassifier(
-        MODEL,
+        str(path),
         max_length=MAX_LENGTH,
         epochs=1,
         lr=LR,
@@ -191,7 +195,7 @@ def run_glassformer(texts: list[str], labels: list[int], seed: int) -> Window:
     return Window(len(texts), sum(step["tokens"] for step in steps), steps[-1]["seconds"], loss)
 
 
-def glassformer_contender(rounds: Rounds) -> Contender:
+def glassformer_contender(path: Path, rounds: Rounds) -> Contender:
     precision = {torch.bfloat16: "bf16 weights, fp32 masters", torch.float32: "fp32"}
     setting = {
         "precision": precision[choose_dtype("auto", choose_device())],
@@ -199,7 +203,9 @@ def glassformer_contender(rounds: Rounds) -> Contender:
         "padding": "none",
         "dropout": 0.0,
     }
-    return Contender("glassformer", setting, lambda turn: run_glassformer(*rounds[turn], seed=max(turn, 0)))
+    return Contender(
+        "glassformer", setting, lambda turn: run_glassformer(path, *rounds[turn], seed=max(turn, 0))
+    )
 
 
 def common(path: Path, rounds: Rounds) -> Contender:
@@ -214,7 +220,7 @@ def best(path: Path, rounds: Rounds) -> Contender:
 
 
 def glassformer(path: Path, rounds: Rounds) -> Contender:
-    return glassformer_contender(rounds)
+    return glassformer_contender(path, rounds)
 
 
 MAKERS = {"common": common, "best": best, "glassformer": glassformer}
@@ -224,6 +230,17 @@ def make(key: str, path: Path, rounds: Rounds) -> Contender:
     """The contender of that key, made in its own process."""
     logging.disable(logging.WARNING)
     return MAKERS[key](path, rounds)
+
+
+def random_bert_base(folder: Path, vocabulary: Path) -> Path:
+    """A folder as the Hub has bert-base-uncased, with random weights and the vocabulary of another folder."""
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    BertModel(BertConfig()).save_pretrained(folder)
+    for file in [*vocabulary.glob("tokenizer*"), *vocabulary.glob("vocab*")]:
+        shutil.copy(file, folder)
+    return folder
 
 
 # --- the comparison -------------------------------------------------------------------------------
@@ -236,39 +253,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="timed windows of each contender")
     parser.add_argument("--reviews", type=int, default=256, help="reviews in a window")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=MAKERS, help="one contender, no result file")
-    parser.add_argument("--out", type=Path, default=RESULTS / "train_imdb.json")
+    parser.add_argument("--model", choices=(MODEL, "bert-base"), default=MODEL)
+    parser.add_argument("--contenders", choices=MAKERS, nargs="+", default=list(MAKERS))
+    parser.add_argument(
+        "--out", type=Path, help="the result file [default: results/train_imdb[-bert-base].json]"
+    )
     options = parser.parse_args(arguments)
     facts = environment("transformers", "accelerate")
-    try:
-        rounds = load_rounds(options.rounds, options.reviews, options.seed)
-        path = resolve_checkpoint(MODEL).path
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-
-    wanted = [options.only] if options.only else list(MAKERS)
-    contenders = {key: in_own_process(make, key, path, rounds) for key in wanted}
-    take_turns(list(contenders.values()), options.rounds)
-    if options.only:
-        return 0
-
-    ours = contenders["glassformer"]
+    out = options.out or RESULTS / f"train_imdb{'' if options.model == MODEL else '-' + options.model}.json"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            rounds = load_rounds(options.rounds, options.reviews, options.seed)
+            path = resolve_checkpoint(MODEL).path
+        except InputError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        if options.model != MODEL:
+            path = random_bert_base(Path(folder), path)
+        contenders = {key: in_own_process(make, key, path, rounds) for key in options.contenders}
+        take_turns(list(contenders.values()), options.rounds)
+    against = {}
+    if ours := contenders.pop("glassformer", None):
+        against = {peer.name: ratios(ours, peer) for peer in contenders.values()}
+    measured = [*contenders.values(), *([ours] if ours else [])]
     result = {
-        "benchmark": "one epoch of fine-tuning all-MiniLM-L6-v2 on IMDb reviews",
+        "benchmark": f"one epoch of fine-tuning {options.model} on IMDb reviews",
         **facts,
+        "model": options.model,
+        "weights": "random" if options.model != MODEL else "all-MiniLM-L6-v2",
         "reviews_per_window": options.reviews,
         "max_length": MAX_LENGTH,
         "seed": options.seed,
-        "contenders": [contender.summary() for contender in contenders.values()],
-        "glassformer_against": {
-            contenders[key].name: ratios(ours, contenders[key]) for key in ("common", "best")
-        },
+        "contenders": [contender.summary() for contender in measured],
+        "glassformer_against": against,
     }
-    write_result(options.out, result)
-    for name, ratio in result["glassformer_against"].items():
+    write_result(out, result)
+    for name, ratio in against.items():
         print(f"glassformer: {ratio['median']:.2f}x {name} ({ratio['min']:.2f} to {ratio['max']:.2f})")
-    print(f"written to {options.out}")
+    print(f"written to {out}")
     return 0
 
 

@@ -23,6 +23,7 @@ pytest.importorskip("httptools")
 pytest.importorskip("prometheus_client")
 
 TEXTS = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
+EXAMPLES = ["a warm and wise film", "dull <b>and</b> long"]
 PICTURES = np.random.default_rng(0).integers(0, 256, (20, 12, 12, 3), np.uint8)
 
 
@@ -112,7 +113,7 @@ def serve(classifiers) -> Any:
         bounds = Limits(**limits)
         names = ("films", "windows", "pictures")
         served = [
-            (Served(name, clf, bounds, threads=1, precision="fp32"), name == "films")
+            (Served(name, clf, bounds, threads=1, precision="fp32", examples=EXAMPLES), name == "films")
             for name, clf in zip(names, classifiers, strict=True)
         ]
         return Running(served, bounds, key=key, hosts=hosts)

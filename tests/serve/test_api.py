@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from glassformer.serve.models import example_sentences
+
 from .conftest import PICTURES, TEXTS, Running, png
 
 
@@ -161,3 +163,14 @@ def test_the_page_and_its_headers(server: Running):
         if line.startswith("/static/"):
             assert server.ask(line).status == 200, line
     assert server.ask("/", method="HEAD").status == 200
+
+
+def test_examples_are_sentences_of_the_recipe_never_rows_of_the_data(tmp_path):
+    assert example_sentences(tmp_path) == []
+    file = tmp_path / "metrics.json"
+    for broken in ("", "[]", '{"sentences": 3}', '{"sentences": [{}]}'):
+        file.write_text(broken)
+        assert example_sentences(tmp_path) == []
+    file.write_text('{"sentences": [{"text": "Dull.", "label": "neg"}, {"text": "Wise.", "label": "pos"}]}')
+    (tmp_path / "predictions.csv").write_text("text\nsecret\n")
+    assert example_sentences(tmp_path) == ["Dull.", "Wise."]

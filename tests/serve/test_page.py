@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .conftest import PICTURES, Running, png
+from .conftest import EXAMPLES, PICTURES, Running, png
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -79,6 +79,15 @@ def test_text_and_explanations(page, classifiers):
     assert page.is_disabled("#target")
     page.click("summary")
     assert page.locator(".figures tbody tr").count() == 5
+
+
+def test_examples_are_those_of_the_model(page):
+    page.wait_for_selector(".examples button")
+    assert page.locator(".examples button").all_inner_texts() == EXAMPLES
+    page.locator(".examples button").nth(1).click()
+    caption_begins(page, "attention gradient")
+    assert page.locator("textarea").first.input_value() == EXAMPLES[1]
+    assert page.locator(".examples b").count() == 0
 
 
 def test_two_inputs_and_a_link(page, browser):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input
 
+EXAMPLES = 6  # sentences on the page
 CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
 
 
@@ -42,17 +44,28 @@ class Served:
     Args:
         clf: fitted.
         threads, precision: what it computes with; see ``FitConfig``.
+        examples: texts that the page offers to begin with.
 
     Raises:
         ConfigError: no classifier, or no such precision.
     """
 
-    def __init__(self, name: str, clf: Any, limits: Limits, *, threads: int = 0, precision: str = "auto"):
+    def __init__(
+        self,
+        name: str,
+        clf: Any,
+        limits: Limits,
+        *,
+        threads: int = 0,
+        precision: str = "auto",
+        examples: Sequence[str] = (),
+    ):
         if not hasattr(clf, "predict_proba"):
             raise ConfigError(f"holds a {type(clf).__name__}; classifiers are served", where=name)
         self.name, self.clf, self.limits = name, clf, limits
         self.kind = "text" if clf.NOUN == "texts" else "image"
         self.labels = list(map(str, clf.classes_.tolist()))
+        self.examples = list(examples)[:EXAMPLES] if self.kind == "text" else []
         clf.threads, clf.precision = threads, precision
         choose_dtype(precision, torch.device("cpu"))  # a wrong word is refused before anything is served
 
@@ -215,7 +228,7 @@ class Served:
         encoder = getattr(clf.model_.config, "encoder", None)
         dtype = next(clf._predictor().encoder.parameters()).dtype
         return {
-            "name": self.name, "kind": self.kind, "labels": self.labels,
+            "name": self.name, "kind": self.kind, "labels": self.labels, "examples": self.examples,
             "max_length": clf.max_length if self.kind == "text" else None,
             "size": list(clf.transform_.size) if self.kind == "image" else None,
             "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
@@ -271,5 +284,18 @@ def load_models(
             raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
         clf = load(path)
         calibrated = clf.temperature_ != 1.0 if hasattr(clf, "temperature_") else False
-        found[name] = Served(name, clf, limits, threads=threads, precision=precision), calibrated
+        run_folder = path.parent if path.name == "model" else path
+        served = Served(
+            name, clf, limits, threads=threads, precision=precision, examples=example_sentences(run_folder)
+        )
+        found[name] = served, calibrated
     return list(found.values())
+
+
+def example_sentences(run: Path) -> list[str]:
+    """The sentences that the recipe of a run names (``evaluate.sentences``); rows of its data are never shown."""
+    try:
+        named = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["sentences"]
+        return [str(sentence["text"]) for sentence in named]
+    except (OSError, ValueError, KeyError, TypeError):  # no run, or one without them: the page offers none
+        return []

@@ -85,6 +85,7 @@ class Model(Strict):
     name: str
     kind: Literal["text", "image"]
     labels: list[str]
+    examples: list[str] = Field(description="Sentences that the recipe of a text model names")
     max_length: int | None = Field(description="Tokens that are read of a text")
     size: list[int] | None = Field(description="Height and width that pictures are brought to")
     precision: Literal["fp32", "bf16"]

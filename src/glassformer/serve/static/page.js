@@ -7,12 +7,6 @@ const byId = (id) => document.getElementById(id);
 const WAIT = 350; // milliseconds after the last key
 const LONGEST_LINK = 8000; // characters of one input in a link
 const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"];
-const EXAMPLES = [
-  "A compelling story, mediocre acting.",
-  "I laughed twice, and both times at the posters in the lobby.",
-  "Not bad at all: slow to start, then quietly devastating.",
-  "Two hours of my life that I would like to have back.",
-];
 const ABOUT = {
   attention: "How much of each part the head\u2019s rows read in one layer. It shows where information was read, not why the answer is what it is.",
   rollout: "Attention followed through all layers. It shows where information could have come from, not why the answer is what it is.",
@@ -71,14 +65,13 @@ class Panel {
   }
 
   dress() {
-    const { kind, labels } = modelNow();
+    const { kind, labels, examples } = modelNow();
     const text = kind === "text";
     this.root.querySelector(".as-text").hidden = !text;
     this.root.querySelector(".as-image").hidden = text;
     this.root.querySelector(".name").textContent = state.compare ? `Input ${"AB"[this.number]}` : "";
-    const drawn = labels.filter((label) => [...label].length === 1).slice(0, 10);
-    const examples = text ? EXAMPLES : drawn;
-    this.root.querySelector(".examples").replaceChildren(...examples.map((example) => {
+    const letters = labels.filter((label) => [...label].length === 1).slice(0, 10);
+    this.root.querySelector(".examples").replaceChildren(...(text ? examples : letters).map((example) => {
       const button = element("button", "", example);
       button.type = "button";
       button.addEventListener("click", () => {
