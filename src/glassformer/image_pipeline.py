@@ -64,7 +64,7 @@ def build_vit(model: ImageModelConfig, transform: ImageTransform, num_labels: in
     """
     if is_image_architecture(model.model):
         built = ViT(_scratch_config(model, transform, num_labels))
-        built.weights_source = f"random ({model.model}, from scratch)"
+        built.weights_source = "; ".join([f"random ({model.model}, from scratch)", *_unseen(built)])
         return built
     if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
         raise ConfigError(
@@ -101,9 +101,17 @@ def build_vit(model: ImageModelConfig, transform: ImageTransform, num_labels: in
         head_dropout=model.head_dropout,
     )  # fmt: skip
     built.weights_source = "; ".join(
-        [source, *notes, f"new (random): {', '.join([*new, 'classification head'])}"]
+        [source, *notes, f"new (random): {', '.join([*new, 'classification head'])}", *_unseen(built)]
     )
     return built
+
+
+def _unseen(vit: ViT) -> list[str]:
+    """What patches leave over at the lower and right border, in words; nothing where they fit."""
+    c = vit.config.embedding
+    rest = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
+    patch = " x ".join(map(str, c.patch_size))
+    return [f"patches of {patch} leave {rest[0]} rows and {rest[1]} columns unseen"] if any(rest) else []
 
 
 def _scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:

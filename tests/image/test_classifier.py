@@ -161,6 +161,17 @@ def test_what_is_frozen_stays_to_the_bit(precision):
     assert {"embeddings.positions", "embeddings.cls", "embeddings.projection.weight"} <= everything
 
 
+def test_what_patches_leave_over_is_said():
+    shape = dict(patch_size=4, d_model=16, num_layers=1, num_heads=2, d_ff=23, epochs=1, threads=1)
+    pictures = list(np.random.default_rng(0).integers(0, 256, (8, 13, 13, 3), np.uint8))
+
+    def source(size):
+        return ImageClassifier("vit-tiny", image_size=size, **shape).fit(pictures, [0, 1] * 4).weights_source_
+
+    assert source(13).endswith("; patches of 4 x 4 leave 1 rows and 1 columns unseen")
+    assert "unseen" not in source(12)
+
+
 def test_gradual_unfreezing_reaches_down():
     names = changed({"train_layers": 0, "unfreeze_every": 1}, epochs=2)
     assert any("layers.1." in n for n in names)
