@@ -102,6 +102,14 @@ def test_page(done):
     assert (folder / "report.html").read_text(encoding="utf-8") == before
 
 
+def test_page_of_a_study_from_before_robustness_was_kept(done, tmp_path):
+    results = json.loads((done[0] / "results.json").read_text(encoding="utf-8"))
+    for arm in results["arms"]:
+        del arm["robustness"]
+    (tmp_path / "results.json").write_text(json.dumps(results), encoding="utf-8")
+    assert "On changed pictures" not in write_study_report(tmp_path).read_text(encoding="utf-8")
+
+
 def test_again_changes_nothing_but_the_date(done, study):
     folder, results, _ = done
     runs = {p: p.stat().st_mtime_ns for p in folder.rglob("model/*")}
