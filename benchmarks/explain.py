@@ -1,12 +1,14 @@
-"""Which explanation to believe: every method against random orders on test texts of a finished run.
+"""Which explanation to believe: every method against random orders on test inputs of a finished run.
 
     .venv/bin/python benchmarks/explain.py runs/imdb-minilm-seed0 --data imdb --count 500
+    .venv/bin/python benchmarks/explain.py runs/cifar10-vit-seed0 --data cifar10 --count 500
 
-For each method: deletion, insertion, comprehensiveness and sufficiency, each beside random orders of the same text
+For each method: deletion, insertion, comprehensiveness and sufficiency, each beside random orders of the same input
 with 95 % intervals; seconds an explanation; the randomisation check; agreement between methods; stability under a
-synonym (our own list) and under a typo; and a verdict in words. Also what the heads do, and counter-examples to the
-attention map. The texts are drawn from the test split with a seed; nothing is tuned on them. The texts judged so
-far lie in ``--work``, so that an interrupted run goes on. Results: ``benchmarks/results/explain-NAME.json``.
+synonym (our own list) and a typo, or under a change of brightness and a small crop; and a verdict in words. Also what
+the heads do and, for texts, counter-examples to the attention map. The inputs are drawn from the test split with a
+seed; nothing is tuned on them. Those judged so far lie in ``--work``, so that an interrupted run goes on. Results:
+``benchmarks/results/explain-NAME.json``.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import hashlib
 import json
 import time
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +26,22 @@ import numpy as np
 from common import RESULTS, environment, write_result
 from rich.console import Console
 
+from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.explain import faithfulness, heads, sanity
 from glassformer.explain.methods import METHODS, explain
-from glassformer.explain.subject import text_subject
+from glassformer.explain.subject import subject_of
 from glassformer.saving import load
 
 console = Console(stderr=True)
 
 
-def judge_texts(clf: Any, texts: list[str], work: Path, draws: int) -> list[dict[str, Any]]:
-    """Figures, seconds, errors and agreement for each text, kept in a file line by line."""
+def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[dict[str, Any]]:
+    """Figures, seconds, errors and agreement for each input, kept in a file line by line."""
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
-    for number in range(len(done), len(texts)):
-        subject = text_subject(clf, texts[number], judge=clf._predictor())
+    for number in range(len(done), len(inputs)):
+        subject = subject_of(clf, inputs[number], judge=clf._predictor())
         scores, seconds, errors = {}, {}, {}
         for method in METHODS:
             started = time.perf_counter()
@@ -54,8 +58,8 @@ def judge_texts(clf: Any, texts: list[str], work: Path, draws: int) -> list[dict
         with work.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
         if (number + 1) % 10 == 0:
-            console.print(f"{number + 1} of {len(texts)} texts judged")
-    return done[: len(texts)]
+            console.print(f"{number + 1} of {len(inputs)} judged")
+    return done[: len(inputs)]
 
 
 def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -66,15 +70,42 @@ def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
-def head_part(clf: Any, texts: list[str], labels: list[Any]) -> dict[str, Any]:
+def head_part(clf: Any, inputs: list[Any], labels: list[Any]) -> dict[str, Any]:
     """Where heads look, and what is lost without each."""
-    figures = heads.head_figures([text_subject(clf, text) for text in texts])
-    lost = heads.ablation(clf, texts, labels)
+    figures = heads.head_figures([subject_of(clf, x) for x in inputs])
+    lost = heads.ablation(clf, inputs, labels)
     return {
-        "n": len(texts), "figures": {k: np.round(v, 4).tolist() for k, v in figures.items()},
+        "n": len(inputs), "figures": {k: np.round(v, 4).tolist() for k, v in figures.items()},
         "words": heads.describe(figures),
         "ablation": {k: np.round(v, 5).tolist() if isinstance(v, np.ndarray) else v for k, v in lost.items()},
     }  # fmt: skip
+
+
+def load_test(clf: Any, data: str) -> tuple[list[Any], list[Any]]:
+    """The test inputs of a named source or a path, with their labels as the classifier names them."""
+    if clf.NOUN == "texts":
+        split = load_text_dataset(data, splits=["test"]).splits["test"]
+        return list(split.texts), list(split.labels or [])
+    split = load_image_dataset(data, splits=["test"]).splits["test"]
+    return list(split.images), list(split.labels or [])
+
+
+def sentences_of(texts: list[str]) -> list[str]:
+    """One sentence a review, so that a change of one word is a change of the whole input."""
+    found = (text.replace("<br />", " ").split(". ")[0] for text in texts)
+    return [s for s in found if 40 < len(s) < 200]
+
+
+def to_change(clf: Any, inputs: list[Any], count: int, seed: int) -> tuple[list[Any], dict[str, Any]]:
+    """What stability is measured on, and the small changes."""
+    if clf.NOUN == "pictures":
+        return inputs[:count], {"brightness": sanity.with_brightness, "crop": sanity.with_crop}
+    sentences = sentences_of(inputs)
+    pick = np.random.default_rng(seed + 1).permutation(len(sentences))
+    usable = (
+        sentences[i] for i in pick if sanity.with_synonym(sentences[i], np.random.default_rng(0)) is not None
+    )
+    return list(islice(usable, count)), {"synonym": sanity.with_synonym, "typo": sanity.with_typo}
 
 
 def rounded(value: Any) -> Any:
@@ -91,56 +122,50 @@ def main() -> None:
     )
     parser.add_argument("run", type=Path)
     parser.add_argument("--data", default="imdb")
-    parser.add_argument("--count", type=int, default=500, help="texts for the table")
-    parser.add_argument("--noise", type=int, default=30, help="texts for the randomisation check")
-    parser.add_argument("--stable", type=int, default=200, help="sentences for stability")
-    parser.add_argument("--ablate", type=int, default=200, help="texts for heads and their ablation")
+    parser.add_argument("--count", type=int, default=500, help="inputs for the table")
+    parser.add_argument("--noise", type=int, default=30, help="inputs for the randomisation check")
+    parser.add_argument("--stable", type=int, default=200, help="inputs for stability")
+    parser.add_argument("--ablate", type=int, default=200, help="inputs for heads and their ablation")
     parser.add_argument("--search", type=int, default=1000, help="sentences searched for counter-examples")
-    parser.add_argument("--draws", type=int, default=5, help="random orders a text")
+    parser.add_argument("--draws", type=int, default=5, help="random orders an input")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("runs"))
     parser.add_argument("--name", default=None, help="of the result; the run's folder by default")
     args = parser.parse_args()
     clf = load(args.run)
-    split = load_text_dataset(args.data, splits=["test"]).splits["test"]
-    order = np.random.default_rng(args.seed).permutation(len(split.texts))
-    texts = [split.texts[i] for i in order[: args.count]]
-    labels = [(split.labels or [])[i] for i in order[: args.count]]
+    inputs, labels = load_test(clf, args.data)
+    order = np.random.default_rng(args.seed).permutation(len(inputs))
+    changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "pictures" else inputs,
+                                    args.stable, args.seed)  # fmt: skip
+    sentences = sentences_of(inputs)[: args.search] if clf.NOUN == "texts" else []
+    inputs, labels = ([column[i] for i in order[: args.count]] for column in (inputs, labels))
     name = args.name or args.run.resolve().name
     args.work.mkdir(parents=True, exist_ok=True)
     facts = json.dumps([str(args.run.resolve()), args.data, args.seed, args.draws])
     key = hashlib.sha256(facts.encode()).hexdigest()[:12]
-    judged = judge_texts(clf, texts, args.work / f"explain-{name}-{key}.jsonl", args.draws)
+    judged = judge_inputs(clf, inputs, args.work / f"explain-{name}-{key}.jsonl", args.draws)
     rows = faithfulness.table([j["figures"] for j in judged])
 
     noise = {}
-    subjects = [text_subject(clf, text) for text in texts[: args.noise]]
+    subjects = [subject_of(clf, x) for x in inputs[: args.noise]]
     for method in METHODS:
         # A fixed number of points: under noise, completeness is not what is asked for.
         options = {"steps": 32, "max_steps": 32} if method == "integrated_gradients" else {}
         noise[method] = sanity.randomisation(subjects, method, **options)
         console.print(f"{method}: rank correlation {noise[method][-1]['mean']:.2f} when all is noise")
-
-    # One sentence a review, so that a change of one word is a change of the whole input.
-    sentences = [
-        s for s in (text.replace("<br />", " ").split(". ")[0] for text in split.texts) if 40 < len(s) < 200
-    ]
-    pick = np.random.default_rng(args.seed + 1).permutation(len(sentences))
-    usable = [sentences[i] for i in pick if sanity.with_synonym(sentences[i], np.random.default_rng(0))][
-        : args.stable
-    ]
     stable: dict[str, Any] = {}
     for method in METHODS:
         stable[method] = {
-            "synonym": sanity.stability(clf, usable, method, seed=args.seed),
-            "typo": sanity.stability(clf, usable, method, change=sanity.with_typo, seed=args.seed),
+            named: sanity.stability(clf, changeable, method, change=change, seed=args.seed)
+            for named, change in changes.items()
         }
         console.print(f"{method}: stability measured")
 
-    found = heads.counter_examples(clf, sentences[: args.search])
+    found = heads.counter_examples(clf, sentences) if sentences else []
     result = {
-        "run": name, "weights_source": clf.weights_source_, "data": args.data, "count": len(texts),
-        "seed": args.seed, "max_length": clf.max_length, "hidden_by": "mask", "random_orders": args.draws,
+        "run": name, "weights_source": clf.weights_source_, "data": args.data, "inputs": clf.NOUN, "count": len(inputs),
+        "seed": args.seed, "max_length": getattr(clf, "max_length", None), "hidden_by": "mask",
+        "random_orders": args.draws,
         "methods": {
             method: {
                 **rows[method],
@@ -159,9 +184,9 @@ def main() -> None:
         },
         "agreement": agreement(judged),
         "synonyms": "our own list of about 75 pairs (explain/sanity.py)",
-        "heads": head_part(clf, texts[: args.ablate], labels[: args.ablate]),
+        "heads": head_part(clf, inputs[: args.ablate], labels[: args.ablate]),
         "counter_examples": {
-            "searched": min(args.search, len(sentences)), "found": len(found),
+            "searched": len(sentences), "found": len(found),
             "clearest": [{**asdict(c), "in_words": c.in_words()} for c in found[:5]],
         },
         **environment(),

@@ -9,14 +9,18 @@ found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made fr
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from common import RESULTS, write_result
-from rich.console import Console
 
 from glassformer.config import parse_settings
 from glassformer.study.compare import compare
 from glassformer.study.grid import load_study
+
+
+def say(text: str) -> None:  # of the module's, since processes are sent it
+    print(text, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -28,15 +32,12 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--workers", type=int, default=1)
     args = parser.parse_args()
-    console = Console(stderr=True)
     study, settings = load_study(args.study), parse_settings(args.overrides)
-    results = compare(
-        study, args.runs / study.name, settings=settings, workers=args.workers, say=console.print
-    )
+    results = compare(study, args.runs / study.name, settings=settings, workers=args.workers, say=say)
     if results["unfinished"]:
         raise SystemExit(f"{len(results['unfinished'])} runs did not end: {results['unfinished'][0]} ...")
     write_result(RESULTS / f"study-{study.name}.json", results)
-    console.print(results["verdict"])
+    say(results["verdict"])
 
 
 if __name__ == "__main__":

@@ -61,6 +61,12 @@ def recorded(name: str) -> dict[str, Any] | None:
     return found
 
 
+def studied(name: str) -> dict[str, dict[str, Any]]:
+    """The arms of a measured study by name, which is read here and not repeated; none where it has not been made."""
+    found = recorded(f"study-{name}")
+    return {arm["name"]: arm for arm in found["arms"]} if found else {}
+
+
 def real_data(name: str) -> bool:
     """Whether this data set lies under GLASSFORMER_DATA and the budget is the full one; says what is used."""
     root = os.environ.get("GLASSFORMER_DATA")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+import glassformer as gf
 from glassformer.explain import sanity
 from glassformer.explain.methods import explain
 from glassformer.explain.subject import text_subject
@@ -91,3 +92,35 @@ def test_stability(tiny):
 
 def swap(text, rng):
     return (text.replace("film", "dull"), "film", "dull") if "film" in text else None
+
+
+def test_small_changes_of_pictures():
+    rng = np.random.default_rng(0)
+    for shape in ((13, 11, 3), (8, 8, 1), (2, 2, 1)):
+        picture = rng.integers(60, 190, shape, np.uint8)
+        lit, what, factor = sanity.with_brightness(picture, rng)
+        assert (lit.shape, lit.dtype, what) == (shape, np.uint8, "brightness")
+        np.testing.assert_allclose(lit, np.clip(picture * float(factor), 0, 255), atol=0.5)
+        cut, what, _ = sanity.with_crop(picture, rng)
+        assert (cut.shape, cut.dtype, what) == (shape, np.uint8, "crop")
+        assert not np.array_equal(cut, picture)
+
+
+def test_stability_of_pictures():
+    pictures = list(np.random.default_rng(0).integers(0, 256, (12, 13, 11, 3), np.uint8))
+    clf = gf.ImageClassifier(
+        "vit-tiny",
+        image_size=12,
+        patch_size=4,
+        d_model=14,
+        num_layers=1,
+        num_heads=2,
+        d_ff=11,
+        epochs=1,
+        threads=1,
+    ).fit(pictures, ["a", "b"] * 6)
+    same = sanity.stability(clf, pictures, "occlusion", change=lambda picture, rng: (picture, "nothing", ""))
+    assert same["correlation"]["mean"] == pytest.approx(1)
+    assert (same["label_kept"]["mean"], same["correlation"]["n"]) == (1, 12)
+    changed = sanity.stability(clf, pictures, "occlusion", change=sanity.with_crop)
+    assert -1 <= changed["correlation"]["mean"] < 0.999

@@ -1,5 +1,5 @@
 """Two checks of a method rather than of a picture: does it notice noise in the weights, and does it stay put when
-a word becomes its synonym or is misspelt?"""
+a word becomes its synonym or is misspelt, or a picture a little brighter or cut a little?"""
 
 from __future__ import annotations
 
@@ -125,20 +125,41 @@ def with_typo(text: str, rng: np.random.Generator) -> tuple[str, str, str] | Non
     return text[: match.start()] + other + text[match.end() :], word, other
 
 
+def with_brightness(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
+    """``[height, width, channels]`` uint8 made a fifth darker or lighter, and by how much."""
+    factor = float(rng.choice((0.8, 1.2)))
+    return np.clip(np.rint(picture * factor), 0, 255).astype(np.uint8), "brightness", f"{factor:g}"
+
+
+def with_crop(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
+    """A random part of fifteen sixteenths of the sides (at least one pixel less), brought back to the full size."""
+    from PIL import Image
+
+    height, width, channels = picture.shape
+    rows, columns = (min(side - 1, side * 15 // 16) for side in (height, width))
+    top, left = int(rng.integers(height - rows + 1)), int(rng.integers(width - columns + 1))
+    part = picture[top : top + rows, left : left + columns]
+    plain = part[:, :, 0] if channels == 1 else part
+    back = np.asarray(Image.fromarray(plain).resize((width, height), Image.Resampling.BILINEAR))
+    return back.reshape(picture.shape), "crop", f"{rows} x {columns} at {top}, {left}"
+
+
 def stability(
     clf: Any,
-    texts: Sequence[str],
+    inputs: Sequence[Any],
     method: str,
     *,
-    change: Callable[[str, np.random.Generator], tuple[str, str, str] | None] = with_synonym,
+    change: Callable[[Any, np.random.Generator], tuple[Any, str, str] | None] = with_synonym,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """How alike the scores of a text are before and after a change of one word that keeps the meaning.
+    """How alike the scores of an input are before and after a small change that keeps the meaning.
 
-    Scores of whole words are compared by rank, the changed word left out. Texts in which nothing can be changed,
-    whose number of words becomes another, or with fewer than three other words, are left out.
+    Of texts one word is changed: scores of whole words are compared by rank, the changed word left out. Texts in which
+    nothing can be changed, whose number of words becomes another, or with fewer than three other words, are left out.
+    Of pictures (``change=with_brightness`` or ``with_crop``) the patches are compared place by place, after the model's
+    own resizing.
 
     Returns:
         ``correlation`` (mean, 95 % interval, n), ``label_kept`` (share of texts whose prediction stayed), and
@@ -147,10 +168,13 @@ def stability(
     rng = np.random.default_rng(seed)
     alike: list[float] = []
     kept: list[bool] = []
-    for text in texts:
-        changed = change(text, rng)
+    for one_input in inputs:
+        whole = one_input
+        if clf.NOUN == "pictures":
+            whole = np.moveaxis(clf.transform_.picture(one_input), 0, -1)  # uint8 at the model's size
+        changed = change(whole, rng)
         if changed is not None:
-            one = _alike(clf, text, changed[0], method, options)
+            one = _alike(clf, whole, changed[0], method, options)
             if one is not None:
                 alike.append(one[0])
                 kept.append(one[1])
@@ -166,12 +190,14 @@ def stability(
 
 
 def _alike(
-    clf: Any, text: str, other: str, method: str, options: dict[str, Any]
+    clf: Any, whole: Any, other: Any, method: str, options: dict[str, Any]
 ) -> tuple[float, bool] | None:
-    """Rank correlation over the words that both texts share place by place, and whether the label stayed."""
-    first = explain_input(clf, text, method=method, maps=False, **options)
+    """Rank correlation over what both inputs share place by place, and whether the label stayed."""
+    first = explain_input(clf, whole, method=method, maps=False, **options)
     target = {} if first.target is None else {"target": first.target}
     second = explain_input(clf, other, method=method, maps=False, **target, **options)
+    if first.image is not None:
+        return spearman(first.scores.ravel(), second.scores.ravel()), first.label == second.label
     a, b = first.words(), second.words()
     same = [i for i in range(min(len(a), len(b))) if a[i][0] == b[i][0]]
     if len(a) != len(b) or len(same) < 3:
