@@ -16,7 +16,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
-PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md")
+PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md")
+FAITHFUL = ("deletion", "insertion", "comprehensiveness", "sufficiency")
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -268,10 +269,49 @@ def studies() -> str:
     return "\n\n".join(told) or "Not measured yet: `benchmarks/studies.py NAME`."
 
 
+def explained() -> str:
+    """Methods of explanation beside random orders, a table for each judged run, from explain-*.json."""
+    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("explain-*.json"))]
+    return "\n\n".join(map(_explained, found)) or "Not measured yet: `benchmarks/explain.py RUN`."
+
+
+def _explained(result: dict[str, Any]) -> str:
+    def told(summary: dict[str, Any] | None, form: str = "+.3f") -> str:
+        if summary is None:
+            return "–"
+        low, high = summary["interval"]
+        return f"{summary['mean']:{form}} ({low:{form}} to {high:{form}})"
+
+    changes = list(next(iter(result["methods"].values()))["stability"])
+    header = ["Method", "Deletion", "Insertion", "Comprehensiveness", "Sufficiency", "Notices noise"]
+    header += [f"Stays under: {change}" for change in changes] + ["Seconds", "Verdict"]
+    lines = [
+        f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}**; differences from "
+        "random orders of the same input, positive is better:",
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + "---|" * len(header),
+    ]
+    for method, row in result["methods"].items():
+        cells = [f"`{method}`", *(told(row[key]["better"]) for key in FAITHFUL)]
+        cells.append("yes" if row["randomisation_passed"] else "no")
+        cells += [told(row["stability"][change]["correlation"], ".2f") for change in changes]
+        lines.append("| " + " | ".join([*cells, f"{row['seconds']['mean']:.2f}", row["verdict"]]) + " |")
+    error = result["completeness_error"]
+    lines += [
+        "",
+        f"Integrated gradients: relative error of completeness {error['median']:.1e} in the median, {error['max']:.1e} "
+        f"at most. Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` has "
+        "the heads, the agreement of the methods and the rest.",
+    ]
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "export": export,
     "recipes": recipes,
+    "explain": explained,
     "studies": studies,
     "training": training,
     "training-bert-base": training_base,
