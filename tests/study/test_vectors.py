@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from unicodedata import normalize
 
@@ -17,6 +18,7 @@ from glassformer.data.corpus import countries_sentences
 from glassformer.errors import ConfigError, DataError, InputError
 from glassformer.recipe import load_recipe
 from glassformer.recipe_vectors import CorpusConfig
+from glassformer.study.run_folder import what_decides
 from glassformer.study.tasks import run_task
 from glassformer.study.vectors import load_sentences
 
@@ -67,8 +69,10 @@ def test_resume_and_refusals(run, tmp_path):
         run_task(recipe, tmp_path, resume=True)
     assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
     before = gf.Word2Vec.load(run).vectors_
-    run_task(recipe, run, resume=True)
-    assert (gf.Word2Vec.load(run).vectors_ == before).all()
+    told_otherwise = replace(recipe, summary="in other words", expect="another figure")  # it changes nothing
+    for same in (recipe, told_otherwise):
+        run_task(same, run, resume=True)
+        assert (gf.Word2Vec.load(run).vectors_ == before).all()
     with pytest.raises(ConfigError, match="a recipe of word2vec has no model"):
         choose_recipe("countries-word2vec", model="lstm")
 
@@ -161,3 +165,8 @@ def test_load_gives_word_vectors_back(run, capsys):
     assert "words or --json, and --out at once" in capsys.readouterr().err
     assert main(["translate", str(run), "king"]) == 2
     assert "holds a Word2Vec, which cannot translate" in capsys.readouterr().err
+
+
+def test_what_decides_a_run():
+    quiet, loud, other = (load_recipe("europe", [key]) for key in ("verbose=0", "verbose=1", "lr=0.5"))
+    assert what_decides(quiet) == what_decides(loud) != what_decides(other)

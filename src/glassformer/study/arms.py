@@ -27,7 +27,7 @@ from glassformer.errors import ConfigError, GlassformerError, InputError
 from glassformer.recipe import build_recipe
 from glassformer.study.engines import mapped
 from glassformer.study.grid import Arm, Study, folder_name
-from glassformer.study.run_folder import read_run_recipe
+from glassformer.study.run_folder import read_run_recipe, what_decides
 from glassformer.study.tasks import run_task
 from glassformer.train.callbacks import Callback, Interrupted, Progress
 
@@ -90,7 +90,7 @@ def is_finished(job: Job) -> bool:
 
 def _compared(recipe: Any) -> dict[str, Any]:
     """What must agree: everything but which simple models stand beside it."""
-    values = to_dict(recipe)
+    values = what_decides(recipe)
     return values | {"evaluate": {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}}
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import read_toml, to_dict, to_toml
+from glassformer.config import read_toml, to_toml
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import ClassificationMeter
@@ -28,6 +28,7 @@ from glassformer.evaluate.predictions import write_predictions
 from glassformer.recipe import build_recipe
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.study.run_folder import what_decides
 from glassformer.study.tasks import ESTIMATORS, PARTS, Part, check_classifies
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
@@ -169,7 +170,7 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
             "exists and is no cross-validation of ours", where=str(folder), fix="Choose another --out"
         )
     theirs = json.loads(plan.read_text(encoding="utf-8"))["folds"]
-    same = to_dict(build_recipe(read_toml(config), str(config))) == to_dict(recipe)
+    same = what_decides(build_recipe(read_toml(config), str(config))) == what_decides(recipe)
     if theirs != folds or not same:
         what = f"holds {theirs} folds, not {folds}" if same else "holds a cross-validation of another recipe"
         raise ConfigError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")

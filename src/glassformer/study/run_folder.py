@@ -147,12 +147,19 @@ def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
             )
         if not config.is_file():
             raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
-    if config.is_file() and to_dict(read_run_recipe(folder)) != to_dict(recipe):
+    if config.is_file() and what_decides(read_run_recipe(folder)) != what_decides(recipe):
         raise ConfigError(
             "holds a run of another recipe",
             where=str(config),
             fix="Resume with the same recipe and --set values",
         )
+
+
+def what_decides(recipe: Any) -> dict[str, Any]:
+    """A recipe's settings without those that change nothing in a run: what is said of it, and how loudly."""
+    values = {key: value for key, value in to_dict(recipe).items() if key not in ("summary", "expect")}
+    train = {key: value for key, value in values.get("train", {}).items() if key != "verbose"}
+    return values | ({"train": train} if train else {})
 
 
 def begin(folder: Path, recipe: Any) -> None:
