@@ -307,11 +307,34 @@ def _explained(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def before_after() -> str:
+    """Where a ViT looks before and after augmentation, from before-after.json."""
+    result = read("before-after")
+    if result is None:
+        return "Not measured yet: `benchmarks/before_after.py`."
+
+    def told(summary: dict[str, Any], form: str) -> str:
+        low, high = summary["interval"]
+        return f"{summary['mean']:{form}} ({low:{form}} to {high:{form}})"
+
+    lines = [
+        "| Method | Maps before and after, rank correlation | Share in the middle quarter, before | after |",
+        "|---|---|---|---|",
+    ]
+    for method, correlation in result["correlation"].items():
+        middle = [told(result[turn][method]["middle"], ".1%") for turn in ("before", "after")]
+        lines.append(f"| {method} | {told(correlation, '.2f')} | {middle[0]} | {middle[1]} |")
+    pair = " and ".join(f"`{run}`" for run in result["runs"])
+    where = f"measured on {result['machine']['cpu']}, {result['date'][:10]}"
+    return "\n".join([*lines, "", f"{result['pictures']} pictures, {pair}; {where}."])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "export": export,
     "recipes": recipes,
     "explain": explained,
+    "before-after": before_after,
     "studies": studies,
     "training": training,
     "training-bert-base": training_base,

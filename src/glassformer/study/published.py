@@ -60,7 +60,8 @@ ROWS = (
         HUB.format("vit-base-patch16-224") + "; the ladder with our own CIFAR-10 weights stands for it",
         ("hotdog-ladder-cifar",)),
     Row(11, "explaining a ViT", "Hotdog", "figures", missing="figures, not a score: lab 4 draws rollout and "
-        "occlusion before and after augmentation; `glassformer explain RUN PICTURE` does it for any run"),
+        "occlusion before and after augmentation, the page on explanations has figures for Hotdog; "
+        "`glassformer explain RUN PICTURE` does it for any run"),
     Row(12, "encoder from scratch, small", "IMDb", "left blank", ("imdb-encoder-small",), ("imdb-encoder-small-best",),
         "15 min"),
     Row(13, "encoder from scratch, base width", "IMDb, 15k/10k", "62.38 %; pre-trained 82.66 %",
