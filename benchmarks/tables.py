@@ -296,7 +296,9 @@ def _explained(result: dict[str, Any]) -> str:
         cells = [f"`{method}`", *(told(row[key]["better"]) for key in FAITHFUL)]
         cells.append("yes" if row["randomisation_passed"] else "no")
         cells += [told(row["stability"][change]["correlation"], ".2f") for change in changes]
-        lines.append("| " + " | ".join([*cells, f"{row['seconds']['mean']:.2f}", row["verdict"]]) + " |")
+        lines.append(
+            "| " + " | ".join([*cells, f"{row['seconds']['mean']:.2f}", row["verdict"].split(":")[0]]) + " |"
+        )
     error = result["completeness_error"]
     lines += [
         "",
