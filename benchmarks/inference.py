@@ -115,7 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="timed windows of each contender")
     parser.add_argument("--reviews", type=int, default=512, help="reviews in a window")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--training", type=int, default=512, help="reviews to train the shared classifier on")
+    parser.add_argument(
+        "--training", type=int, default=4096, help="reviews to train the shared classifier on"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=MAKERS, nargs="+", help="these contenders, no result file")
     parser.add_argument("--out", type=Path, default=RESULTS / "inference.json")
@@ -147,6 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **facts,
         "threads": options.threads,
         "reviews_per_window": options.reviews,
+        "training_reviews": options.training,
         "max_length": MAX_LENGTH,
         "seed": options.seed,
         "bf16_linear_tflops": matmul_rate(options.threads),

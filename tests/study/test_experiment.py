@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from glassformer.evaluate.predictions import read_predictions
 from glassformer.recipe import load_recipe
 from glassformer.saving import load
 from glassformer.study.experiment import evaluate_run, load_splits, run_recipe
+from glassformer.train.callbacks import Callback
 
 FAST = ["epochs=5", "batch_size=8", "max_length=31", "bootstrap=50", "maps=2", "threads=1"]
 
@@ -98,6 +100,26 @@ def test_resume_of_a_finished_run_ends_with_the_same_figures(run):
     result, recipe, _ = run
     again = run_recipe(recipe, result.folder, resume=True)
     assert again.metrics["test"] == result.metrics["test"]
+
+
+def test_a_stopped_run_goes_on_whatever_is_said_of_its_recipe(run, tmp_path):
+    result, recipe, _ = run
+
+    class Stop(Callback):
+        def step(self, training, info):
+            if info.step == 17:
+                raise KeyboardInterrupt
+
+    before = replace(recipe, train=replace(recipe.train, checkpoint_every=11))
+    with pytest.raises(KeyboardInterrupt):
+        run_recipe(before, tmp_path / "run", callbacks=[Stop()])
+    other = replace(
+        before, summary="of a later release", expect="another figure", train=replace(before.train, verbose=1)
+    )
+    again = run_recipe(other, tmp_path / "run", resume=True)
+    assert again.metrics["test"] == result.metrics["test"]
+    a, b = (load(folder).model_.state_dict() for folder in (result.folder, again.folder))
+    assert all((a[key] == b[key]).all() for key in a)
 
 
 def test_validation_is_held_out_of_train(reviews):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.recipe import load_recipe, recipe_names
+from glassformer.recipe import load_recipe, recipe_names, study_names
+from glassformer.study.grid import load_study
 from glassformer.study.published import ROWS, duration, find_row, headline, measured, measured_study
 from glassformer.study.published_page import page
 
@@ -31,6 +32,22 @@ def test_what_a_recipe_expects_is_what_its_result_file_says(name):
     assert float(found[1]) == pytest.approx(unit * mean, abs=0.501 * 10**-digits)
     seeds = re.search(r"\((one|three|five) seed", expect)
     assert seeds is None or {"one": 1, "three": 3, "five": 5}[seeds[1]] == len(result["runs"])
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_what_a_study_expects_is_what_its_result_file_says(name):
+    expect, file = str(load_study(name).expect), BENCHMARKS / "results" / f"study-{name}.json"
+    assert expect.startswith("not measured") != file.is_file()
+    if not file.is_file():
+        return
+    result = json.loads(file.read_text(encoding="utf-8"))
+    means = [100 * arm["accuracy"]["mean"] for arm in result["arms"]]
+    assert expect.startswith(f"{min(means):.1f} to {max(means):.1f} % of {result['n']} {result['judged']} ")
+    minutes = sum(arm["cost"]["train_seconds"] * len(arm["seeds"]) for arm in result["arms"]) / 60
+    assert f"; {minutes:.0f} min of training on " in expect
+    assert f"({['', 'one', 'two', 'three'][len(result['seeds'])]} seed" in expect
+    (pixels,) = result["baselines"].values()
+    assert f"logistic regression {100 * pixels['accuracy']:.0f} %" in expect
 
 
 def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):

@@ -132,11 +132,12 @@ def with_brightness(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.n
 
 
 def with_crop(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
-    """A random part of fifteen sixteenths of the sides (at least one pixel less), brought back to the full size."""
+    """A random part of fifteen sixteenths of the sides (one pixel less at least, where a side has two or more),
+    brought back to the full size."""
     from PIL import Image
 
     height, width, channels = picture.shape
-    rows, columns = (min(side - 1, side * 15 // 16) for side in (height, width))
+    rows, columns = (max(1, min(side - 1, side * 15 // 16)) for side in (height, width))
     top, left = int(rng.integers(height - rows + 1)), int(rng.integers(width - columns + 1))
     part = picture[top : top + rows, left : left + columns]
     plain = part[:, :, 0] if channels == 1 else part
@@ -149,7 +150,7 @@ def stability(
     inputs: Sequence[Any],
     method: str,
     *,
-    change: Callable[[Any, np.random.Generator], tuple[Any, str, str] | None] = with_synonym,
+    change: Callable[[Any, np.random.Generator], tuple[Any, str, str] | None] | None = None,
     seed: int = 0,
     progress: Callable[[int], None] | None = None,
     **options: Any,
@@ -158,14 +159,18 @@ def stability(
 
     Of texts one word is changed: scores of whole words are compared by rank, the changed word left out. Texts in which
     nothing can be changed, whose number of words becomes another, or with fewer than three other words, are left out.
-    Of pictures (``change=with_brightness`` or ``with_crop``) the patches are compared place by place, after the model's
-    own resizing.
+    Of pictures the patches are compared place by place, after the model's own resizing.
+
+    Args:
+        change: By default ``with_synonym`` for texts and ``with_crop`` for pictures; ``with_typo`` and
+            ``with_brightness`` are others.
 
     Returns:
         ``correlation`` (mean, 95 % interval, n), ``label_kept`` (share of texts whose prediction stayed), and
         ``correlation_label_kept`` over those alone.
     """
     rng = np.random.default_rng(seed)
+    change = change or (with_crop if clf.NOUN == "pictures" else with_synonym)
     alike: list[float] = []
     kept: list[bool] = []
     for one_input in inputs:

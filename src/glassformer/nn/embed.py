@@ -42,7 +42,9 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
     """``k ** -power`` for every token that stands ``k`` times in its sequence, ``[N]``.
 
     At 0.5 all copies of a word together weigh the square root of their number, the sublinear term frequency of
-    information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 they weigh as much as one.
+    information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 they weigh as much as one. Tokens
+    are told apart by their ids: all unknown words of a text count as copies of [UNK], and so do the words that word
+    dropout hides, so that the more of them are hidden, the less each of them weighs.
     """
     keys = packing.sequence_ids.long() * (int(ids.max()) + 1 if len(ids) else 1) + ids.long()
     _, place, counts = torch.unique(keys, return_inverse=True, return_counts=True)
