@@ -55,10 +55,11 @@ format: $(VENV)/.installed-test ## lay out the code and sort the imports
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(VENV)/.installed-bench ## compare speed with the peers: training, inference, attention maps (about an hour)
+bench: $(VENV)/.installed-bench ## compare speed with the peers and the machine (about an hour)
 	$(BIN)/python benchmarks/train_imdb.py $(ARGS)
 	$(BIN)/python benchmarks/inference.py $(ARGS)
 	$(BIN)/python benchmarks/maps.py
+	$(BIN)/python benchmarks/rate.py
 	$(BIN)/python benchmarks/tables.py
 
 bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-inference, bench-maps, bench-cost ...

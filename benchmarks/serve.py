@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -36,9 +37,15 @@ PARTS = ("speed", "answers", "overload", "restarts", "soak")
 HERE = Path(__file__).parent
 
 
-def ours(folder: Path, threads: int, *options: str) -> list[str | Path]:
-    start = [sys.executable, "-m", "glassformer.cli.app", "serve", folder, "--port", "PORT"]
+def ours(folder: Path, threads: int, *options: str, python: str = sys.executable) -> list[str | Path]:
+    start = [python, "-m", "glassformer.cli.app", "serve", folder, "--port", "PORT"]
     return [*start, "--threads", str(threads), *options]
+
+
+def packages_of(python: str) -> list[str]:
+    """What is installed there: scikit-learn loads pandas where it is, which costs a start a second."""
+    script = "from importlib.metadata import distributions as d; print(*sorted({x.name for x in d()}))"
+    return subprocess.run([python, "-c", script], capture_output=True, text=True, check=True).stdout.split()
 
 
 def theirs(folder: Path) -> list[str | Path]:
@@ -137,7 +144,8 @@ def overload(folder: Path, texts: Sequence[str], options: argparse.Namespace) ->
 
 def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     reviews = Reviews(folder, texts[:16], "fp32", 2e-2)
-    server, seconds, wrong = Server(*ours(folder, options.threads), threads=options.threads), [], 0
+    command, packages = ours(folder, options.threads, python=options.python), packages_of(options.python)
+    server, seconds, wrong = Server(*command, threads=options.threads), [], 0
     server.start()
     for _ in range(options.kills):
         load_of(server, reviews, 4, seconds=0.3)
@@ -145,7 +153,13 @@ def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) ->
         seconds.append(server.start())
         after = load_of(server, reviews, 1, requests=2)
         wrong += after.wrong + after.broken
-        yield {"kills": len(seconds), "seconds_to_ready": spread(seconds), "wrong_or_broken_after": wrong}
+        yield {
+            "kills": len(seconds),
+            "seconds_to_ready": spread(seconds),
+            "wrong_or_broken_after": wrong,
+            "packages": len(packages),
+            "with_pandas": "pandas" in packages,
+        }
     server.stop()
 
 
@@ -176,6 +190,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--requests", type=int, default=4000, help="of answers, at most, for each number of clients"
     )
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument(
+        "--python", default=sys.executable, help="of an environment with glassformer[serve], for restarts"
+    )
     parser.add_argument("--soak", type=int, default=100_000, help="requests")
     parser.add_argument("--parts-of-soak", type=int, default=10)
     parser.add_argument("--model", type=Path, help="a saved text classifier; speed needs the Hub's layout")

@@ -14,16 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tables_speed as speed
+from tables_speed import RESULTS, read, times
+
 ROOT = Path(__file__).parents[1]
-RESULTS = Path(__file__).parent / "results"
 PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md")
 FAITHFUL = ("deletion", "insertion", "comprehensiveness", "sufficiency")
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-
-
-def read(name: str) -> dict[str, Any] | None:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
 def recipe_rows() -> list[dict[str, Any]]:
@@ -70,126 +67,6 @@ def machines(results: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def training(name: str = "train_imdb", command: str = "make bench") -> str:
-    """Training speed beside the peers, from train_imdb.json or a file like it."""
-    result = read(name)
-    if result is None:
-        return f"Not measured yet: `{command}`.\n"
-    lines = ["| Contender | Real tokens/s (median, range) | glassformer is |", "|---|---|---|"]
-    for c in result["contenders"]:
-        speed = c["tokens_per_second"]
-        ratio = result["glassformer_against"].get(c["name"])
-        times = f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
-        lines.append(
-            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def training_base() -> str:
-    """The same at BERT-base's size."""
-    command = "benchmarks/train_imdb.py --model bert-base --contenders best glassformer"
-    return training("train_imdb-bert-base", command)
-
-
-def times(ratio: dict[str, float] | None) -> str:
-    """A ratio with its range."""
-    return f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
-
-
-def inference_part(part: str, checked: str) -> str:
-    result = read("inference")
-    if result is None:
-        return "Not measured yet: `make bench-inference`.\n"
-    found = result[part]
-    lines = [
-        f"| Contender | Reviews/s (median, range) | glassformer is | {checked} | Made ready in |",
-        "|---|---|---|---|---|",
-    ]
-    for c in found["contenders"]:
-        speed = c["reviews_per_second"]
-        same = found["agreement"].get(c["name"])
-        lines.append(
-            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) "
-            f"| {times(found['glassformer_against'].get(c['name']))} | {'' if same is None else f'{same:.4f}'} "
-            f"| {c['setting']['prepare_seconds']:.0f} s |"
-        )
-    return "\n".join([*lines, "", measured(result)])
-
-
-def inference() -> str:
-    """Raw text to labels beside the peers, from inference.json."""
-    return inference_part("labels", "Equal labels")
-
-
-def embedding() -> str:
-    """Raw text to embeddings beside sentence-transformers, from inference.json."""
-    return inference_part("vectors", "Lowest cosine")
-
-
-def maps() -> str:
-    """What attention maps cost, from maps.json."""
-    result = read("maps")
-    if result is None:
-        return "Not measured yet: `make bench-maps`.\n"
-    lines = ["| Forward pass | Time, of the plain one | Against all maps of glassformer |", "|---|---|---|"]
-    for c in result["contenders"]:
-        share = result["time_against_plain"].get(c["name"])
-        share = f"{share['median']:.2f} ({share['min']:.2f} to {share['max']:.2f})" if share else ""
-        slower = result["all_maps_against"].get(c["name"])
-        lines.append(f"| {c['name']} | {share} | {times(slower) and times(slower) + ' the time'} |")
-    return "\n".join([*lines, "", measured(result)])
-
-
-def word_vectors() -> str:
-    """Words a second beside gensim, from word2vec-speed.json."""
-    result = read("word2vec-speed")
-    if result is None:
-        return "Not measured yet: `benchmarks/word2vec.py speed`.\n"
-    lines = ["| Contender | Words/s (median, range) | glassformer is |", "|---|---|---|"]
-    where = result["environment"]
-    for c in result["contenders"]:
-        speed, ours = c["tokens_per_second"], c["name"].startswith("glassformer")
-        shown = f"{speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f})"
-        lines.append(f"| {c['name']} | {shown} | {'' if ours else times(result['ratio'])} |")
-    return "\n".join([*lines, "", measured(where | {"threads": where["machine"]["threads"]})])
-
-
-def cost() -> str:
-    """Attention's variants against length, from cost-attention.json."""
-    result = read("cost-attention")
-    if result is None:
-        return "Not measured yet: `benchmarks/cost.py attention`.\n"
-    kinds = ("full", "local", "linear")
-    lines = ["| Length | " + " | ".join(f"{k}: ms, MB" for k in kinds) + " |", "|---|---|---|---|"]
-    for length, found in result["attention_forward_backward"].items():
-        cells = [f"{found[k]['median_ms']:,.0f}, {found[k]['added_mb']:,.0f}" for k in kinds]
-        lines.append(f"| {int(length):,} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", measured(result)])
-
-
-def texts() -> str:
-    """Prediction of many texts, from cost-texts.json."""
-    result = read("cost-texts")
-    if result is None:
-        return "Not measured yet: `benchmarks/cost.py texts`.\n"
-    lines = ["| Texts | Texts/s | Memory added, MB | The texts themselves, MB |", "|---|---|---|---|"]
-    for row in result["rows"]:
-        lines.append(
-            f"| {row['texts']:,} | {row['texts_per_second']:,.0f} | {row['added_mb']:,.0f} | {row['texts_mb']:,.0f} |"
-        )
-    return "\n".join([*lines, "", measured(result)])
-
-
-def measured(result: dict[str, Any]) -> str:
-    """On which machine, with how many threads, when."""
-    m = result["machine"]
-    return (
-        f"Measured on {m['cpu']}, {result['threads']} thread{'s' * (result['threads'] > 1)}, load before "
-        f"{m['load_before'][0]:.1f}; torch {result['versions']['torch']}, {result['date'][:10]}."
-    )
-
-
 def serve() -> str:
     """What the server does under load, one line a finding; parts that were not run are left out."""
     result = read("serve")
@@ -200,7 +77,23 @@ def serve() -> str:
         if part in result:
             load = result[part]["machine"]["load_before"][0]
             lines.append(f"| {say(result[part])} | {result[part]['threads']}, {load:.1f} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *asked_by()])
+
+
+def asked_by() -> list[str]:
+    """Clients of other makes, from clients.json."""
+    result = read("clients")
+    if result is None:
+        return []
+    names = list(next(iter(result["models"].values())))
+    found = [c for m in result["models"].values() for c in m.values()]
+    inputs, labels = (sum(c[key] for c in found) for key in ("inputs", "other_labels"))
+    worst = max(c["largest_difference"] for c in found)
+    where = f"{result['threads']}, {result['machine']['load_before'][0]:.1f}"
+    return [
+        f"| {', '.join(names)}; {' and '.join(result['models'])} | {inputs:,} inputs: {labels} other labels, "
+        f"probabilities within {worst:.0e} of `predict_proba` | {where} |"
+    ]
 
 
 def _answers(r: dict[str, Any]) -> str:
@@ -214,6 +107,11 @@ def _answers(r: dict[str, Any]) -> str:
     )
 
 
+WITH_PANDAS = {
+    None: "",
+    True: "; with pandas installed, which scikit-learn loads where it is",
+    False: "; nothing but `glassformer[serve]` installed",
+}
 SERVED: dict[str, Callable[[dict[str, Any]], str]] = {
     "speed": lambda r: (
         "requests a second, 32 clients | "
@@ -230,7 +128,7 @@ SERVED: dict[str, Callable[[dict[str, Any]], str]] = {
     "restarts": lambda r: (
         f"{r['kills']} times `kill -9` under load | ready after {r['seconds_to_ready']['median']:.1f} s "
         f"({r['seconds_to_ready']['min']:.1f} to {r['seconds_to_ready']['max']:.1f}), "
-        f"{r['wrong_or_broken_after']} wrong or broken answers after"
+        f"{r['wrong_or_broken_after']} wrong or broken answers after" + WITH_PANDAS[r.get("with_pandas")]
     ),
     "soak": lambda r: (
         f"{sum(r['statuses'].values()):,} requests ({r['model']}) | memory {r['memory_mib'][0]:,.0f} MiB, at the end "
@@ -338,14 +236,15 @@ TABLES: dict[str, Callable[[], str]] = {
     "explain": explained,
     "before-after": before_after,
     "studies": studies,
-    "training": training,
-    "training-bert-base": training_base,
-    "inference": inference,
-    "embedding": embedding,
-    "maps": maps,
-    "word-vectors": word_vectors,
-    "cost": cost,
-    "texts": texts,
+    "training": speed.training,
+    "training-bert-base": speed.training_base,
+    "inference": speed.inference,
+    "embedding": speed.embedding,
+    "rate": speed.rate,
+    "maps": speed.maps,
+    "word-vectors": speed.word_vectors,
+    "cost": speed.cost,
+    "texts": speed.texts,
 }
 
 

@@ -71,6 +71,7 @@ def test_killed_and_stopped(gf, run: Path):
         assert label(port, "a splendid film") == expected
         process.kill()
         assert process.wait(10) == -signal.SIGKILL
+        process.stdout.close()
         process = start(run, port)
         assert label(port, "a splendid film") == expected
         process.send_signal(signal.SIGTERM)
@@ -78,3 +79,4 @@ def test_killed_and_stopped(gf, run: Path):
     finally:
         process.kill()
         process.wait(10)
+        process.stdout.close()

@@ -79,6 +79,17 @@ def test_resume_at_every_step(make_rig, without_clock, tmp_path, dtype):
         check_same(everything(rig, without_clock), wanted)
 
 
+def test_the_time_of_every_leg_counts(make_rig, tmp_path):
+    first = make_rig().training
+    first.earlier = 1000.0  # of a leg before this one
+    first.save(tmp_path)
+    second = make_rig().training
+    assert 0 < second.spent < 1000
+    second.load(tmp_path)
+    assert 1000 < second.earlier <= second.spent
+    assert first.spent - 1000 > 0
+
+
 def test_resume_of_a_resume(make_rig, without_clock, tmp_path):
     """Killed after every single step, fifteen times over."""
     torch.manual_seed(9)

@@ -173,6 +173,7 @@ def create_app(
     app = FastAPI(
         title="glassformer", version=__version__, docs_url=None, redoc_url=None, lifespan=server.lifespan,
         description="Labels for texts and pictures, and what they rest on.",
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
     )  # fmt: skip
     app.state.server = server
     _add_routes(app, server)

@@ -20,6 +20,7 @@ from glassformer.serve.models import load_models
 from glassformer.serve.sockets import bounded_protocol
 
 SPARE_FILES = 64  # beside the connections
+BACKLOG = 2048  # connections that wait to be taken
 
 
 def run_server(
@@ -56,13 +57,16 @@ def run_server(
     config = uvicorn.Config(
         app, host, port, http=bounded_protocol(limits), ws="none", lifespan="on", access_log=False,
         log_level=logging.WARNING, server_header=False, date_header=True, timeout_keep_alive=15,
-        timeout_graceful_shutdown=int(limits.seconds) + 1, backlog=2048,
+        timeout_graceful_shutdown=int(limits.seconds) + 1, backlog=BACKLOG,
     )  # fmt: skip
     name = f"[{host}]" if ":" in host else host
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             door.bind((host, port))
+            door.listen(
+                BACKLOG
+            )  # before the address is told: a client that asks at once waits and is not refused
         except OSError as error:
             reason = error.strerror or "cannot be opened"
             raise ConfigError(reason, where=f"{name}:{port}", fix="Choose another --port or --host") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,13 +39,20 @@ class Training:
     best_weights: dict[str, Tensor] | None = None
     bad_evaluations: int = 0
     stopped_early: bool = False
-    seconds: float = 0.0
+    seconds: float = 0.0  # of the steps, judging left out
+    earlier: float = 0.0  # seconds from beginning to stop of what a resumed training did before
+    began: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
     _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
 
     KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations", "stopped_early",
             "seconds", "total_steps", "fingerprint")  # fmt: skip
+
+    @property
+    def spent(self) -> float:
+        """Seconds that training took so far, judging included; of one that was stopped, up to the checkpoint."""
+        return self.earlier + time.perf_counter() - self.began
 
     @property
     def finished(self) -> bool:
@@ -79,7 +87,8 @@ class Training:
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
-        state = {key: getattr(self, key) for key in self.KEPT} | {"history": self.history.rest()}
+        state = {key: getattr(self, key) for key in self.KEPT}
+        state |= {"spent": self.spent, "history": self.history.rest()}
         path = Path(folder)
         if self.ranks.leads:
             path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
@@ -111,6 +120,7 @@ class Training:
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for key in self.KEPT:
             setattr(self, key, found.state[key])
+        self.earlier = found.state.get("spent", self.seconds)  # checkpoints once had the steps' seconds alone
         self.history = History.restored(found.state["history"], found.tensors)
         self.optimizer.load_tensors(found.tensors)
         best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}

@@ -1,0 +1,158 @@
+"""The tables of speed and cost, each from its file in benchmarks/results; see tables.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def read(name: str) -> dict[str, Any] | None:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def training(name: str = "train_imdb", command: str = "make bench") -> str:
+    """Training speed beside the peers, from train_imdb.json or a file like it."""
+    result = read(name)
+    if result is None:
+        return f"Not measured yet: `{command}`.\n"
+    lines = ["| Contender | Real tokens/s (median, range) | glassformer is |", "|---|---|---|"]
+    for c in result["contenders"]:
+        speed = c["tokens_per_second"]
+        ratio = result["glassformer_against"].get(c["name"])
+        times = f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
+        lines.append(
+            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def training_base() -> str:
+    """The same at BERT-base's size."""
+    command = "benchmarks/train_imdb.py --model bert-base --contenders best glassformer"
+    return training("train_imdb-bert-base", command)
+
+
+def times(ratio: dict[str, float] | None) -> str:
+    """A ratio with its range."""
+    return f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
+
+
+def inference_part(part: str, checked: str) -> str:
+    result = read("inference")
+    if result is None:
+        return "Not measured yet: `make bench-inference`.\n"
+    found = result[part]
+    lines = [
+        f"| Contender | Reviews/s (median, range) | glassformer is | {checked} | Made ready in |",
+        "|---|---|---|---|---|",
+    ]
+    for c in found["contenders"]:
+        speed = c["reviews_per_second"]
+        same = found["agreement"].get(c["name"])
+        lines.append(
+            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) "
+            f"| {times(found['glassformer_against'].get(c['name']))} | {'' if same is None else f'{same:.4f}'} "
+            f"| {c['setting']['prepare_seconds']:.0f} s |"
+        )
+    return "\n".join([*lines, "", measured(result)])
+
+
+def inference() -> str:
+    """Raw text to labels beside the peers, from inference.json."""
+    return inference_part("labels", "Equal labels")
+
+
+def embedding() -> str:
+    """Raw text to embeddings beside sentence-transformers, from inference.json."""
+    return inference_part("vectors", "Lowest cosine")
+
+
+def maps() -> str:
+    """What attention maps cost, from maps.json."""
+    result = read("maps")
+    if result is None:
+        return "Not measured yet: `make bench-maps`.\n"
+    lines = ["| Forward pass | Time, of the plain one | Against all maps of glassformer |", "|---|---|---|"]
+    for c in result["contenders"]:
+        share = result["time_against_plain"].get(c["name"])
+        share = f"{share['median']:.2f} ({share['min']:.2f} to {share['max']:.2f})" if share else ""
+        slower = result["all_maps_against"].get(c["name"])
+        lines.append(f"| {c['name']} | {share} | {times(slower) and times(slower) + ' the time'} |")
+    return "\n".join([*lines, "", measured(result)])
+
+
+def word_vectors() -> str:
+    """Words a second beside gensim, from word2vec-speed.json."""
+    result = read("word2vec-speed")
+    if result is None:
+        return "Not measured yet: `benchmarks/word2vec.py speed`.\n"
+    lines = ["| Contender | Words/s (median, range) | glassformer is |", "|---|---|---|"]
+    where = result["environment"]
+    for c in result["contenders"]:
+        speed, ours = c["tokens_per_second"], c["name"].startswith("glassformer")
+        shown = f"{speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f})"
+        lines.append(f"| {c['name']} | {shown} | {'' if ours else times(result['ratio'])} |")
+    return "\n".join([*lines, "", measured(where | {"threads": where["machine"]["threads"]})])
+
+
+def cost() -> str:
+    """Attention's variants against length, from cost-attention.json."""
+    result = read("cost-attention")
+    if result is None:
+        return "Not measured yet: `benchmarks/cost.py attention`.\n"
+    kinds = ("full", "local", "linear")
+    lines = ["| Length | " + " | ".join(f"{k}: ms, MB" for k in kinds) + " |", "|---|---|---|---|"]
+    for length, found in result["attention_forward_backward"].items():
+        cells = [f"{found[k]['median_ms']:,.0f}, {found[k]['added_mb']:,.0f}" for k in kinds]
+        lines.append(f"| {int(length):,} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", measured(result)])
+
+
+def texts() -> str:
+    """Prediction of many texts, from cost-texts.json."""
+    result = read("cost-texts")
+    if result is None:
+        return "Not measured yet: `benchmarks/cost.py texts`.\n"
+    lines = ["| Texts | Texts/s | Memory added, MB | The texts themselves, MB |", "|---|---|---|---|"]
+    for row in result["rows"]:
+        lines.append(
+            f"| {row['texts']:,} | {row['texts_per_second']:,.0f} | {row['added_mb']:,.0f} | {row['texts_mb']:,.0f} |"
+        )
+    return "\n".join([*lines, "", measured(result)])
+
+
+def rate() -> str:
+    """The share of the machine's rate, and where the time goes, from rate.json and rate-bert-base.json."""
+    found = [r for name in ("rate", "rate-bert-base") if (r := read(name))]
+    if not found:
+        return "Not measured yet: `benchmarks/rate.py`.\n"
+    works = [(r["model"], w) for r in found for w in r["works"]]
+    lines = [
+        "| | " + " | ".join(f"{model}: {w['work']}" for model, w in works) + " |",
+        "|---|" + "---|" * len(works),
+    ]
+    shares = [w["share_of_rate"] for _, w in works]
+    told = [f"**{s['median']:.0%}** ({s['min']:.0%} to {s['max']:.0%})" for s in shares]
+    lines.append("| Share of the rate | " + " | ".join(told) + " |")
+    for part in works[0][1]["time_in"]:
+        lines.append(
+            f"| Time in {part} | " + " | ".join(f"{w['time_in'][part]:.1%}" for _, w in works) + " |"
+        )
+    fastest = [max(r["machine_tflops"].items(), key=lambda x: x[1]["median"]) for r in found]
+    rates = ", ".join(
+        f"{v['median']:.2f} TFLOP/s ({k}) for {r['model']}" for r, (k, v) in zip(found, fastest, strict=True)
+    )
+    return "\n".join([*lines, "", f"The machine's rate in bf16: {rates}. {measured(found[0])}"])
+
+
+def measured(result: dict[str, Any]) -> str:
+    """On which machine, with how many threads, when."""
+    m = result["machine"]
+    return (
+        f"Measured on {m['cpu']}, {result['threads']} thread{'s' * (result['threads'] > 1)}, load before "
+        f"{m['load_before'][0]:.1f}; torch {result['versions']['torch']}, {result['date'][:10]}."
+    )
