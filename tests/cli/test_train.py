@@ -12,6 +12,7 @@ import pytest
 
 from glassformer import __version__
 from glassformer.cli.app import main
+from glassformer.cli.cross_validate import recipe_for_folds
 from glassformer.cli.keys import recipe_keys
 from glassformer.cli.train import choose_recipe, text_recipe
 from glassformer.config import key_places
@@ -102,8 +103,12 @@ def test_text_recipe_takes_the_splits_that_there_are(tmp_path: Path):
 
 
 def test_choose_recipe_wants_one_source_of_truth(tmp_path: Path):
-    with pytest.raises(ConfigError, match="no recipe"):
+    with pytest.raises(
+        ConfigError, match=r"train: no recipe is given.* or give --text FILE or --images FOLDER"
+    ):
         choose_recipe(None)
+    with pytest.raises(ConfigError, match=r"cross-validate: no recipe is given.* or give --text FILE$"):
+        recipe_for_folds(None, None, None, None, ())
     with pytest.raises(ConfigError, match="both"):
         choose_recipe("europe", "reviews.csv")
     assert choose_recipe("europe", settings=["seed=7"]).train.seed == 7

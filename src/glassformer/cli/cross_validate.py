@@ -21,7 +21,15 @@ def recipe_for_folds(
     recipe: str | None, text: str | None, model: str | None, data: str | None, settings: Sequence[str]
 ) -> Any:
     """The recipe that the arguments mean; of texts of one's own, all go into the folds."""
-    chosen = choose_recipe(recipe, text, model=model, data=data, settings=settings)
+    chosen = choose_recipe(
+        recipe,
+        text,
+        model=model,
+        data=data,
+        settings=settings,
+        command="cross-validate",
+        others="--text FILE",
+    )
     if text:
         chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))
     return chosen

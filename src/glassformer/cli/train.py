@@ -63,8 +63,10 @@ def choose_recipe(
     data: str | None = None,
     settings: Sequence[str] = (),
     begun: Path | None = None,
+    command: str = "train",
+    others: str = "--text FILE or --images FOLDER",
 ) -> Any:
-    """The recipe that the arguments of ``glassformer train`` mean.
+    """The recipe that the arguments of ``glassformer train`` and its kin mean.
 
     Args:
         name: of a recipe that ships with the package, or a TOML file.
@@ -72,6 +74,7 @@ def choose_recipe(
         model, data: instead of the recipe's own.
         settings: ``KEY=VALUE``, laid over everything else.
         begun: a run folder whose own recipe is taken where no recipe and no data are given.
+        command, others: for messages: which command this is, and what it takes instead of a recipe.
 
     Raises:
         ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
@@ -80,19 +83,19 @@ def choose_recipe(
     own = {"a recipe": name, "--text": text, "--images": images}
     given = [what for what, value in own.items() if value]
     if len(given) > 1:
-        raise ConfigError(f"both {given[0]} and {given[1]} are given", where="train", fix="Give one of them")
+        raise ConfigError(f"both {given[0]} and {given[1]} are given", where=command, fix="Give one of them")
     chosen = {"model": {"model": model}} if model else {}
     if text or images:
         if data:
-            raise ConfigError(f"both {given[0]} and --data are given", where="train", fix="Give one of them")
+            raise ConfigError(f"both {given[0]} and --data are given", where=command, fix="Give one of them")
         return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
     if name is None:
         if begun is None or not (begun / "config.toml").is_file():
             known = ", ".join(recipe_names())
             raise ConfigError(
                 "no recipe is given",
-                where="train",
-                fix=f"Name one of {known}, or give --text FILE or --images FOLDER",
+                where=command,
+                fix=f"Name one of {known}, or give {others}",
             )
         name = str(begun / "config.toml")
     recipe = load_recipe(name, settings)
