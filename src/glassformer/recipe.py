@@ -108,7 +108,7 @@ class FitConfig:
     schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warm-up
     warmup: float = 0.06  # share of all steps
     layer_decay: float = 1.0  # learning rate of layer i is lr * layer_decay ** (layers above it)
-    embedding_lr: float = 1.0  # factor on the learning rate of the embeddings
+    embedding_lr: float = 1.0  # factor on the learning rate of embeddings, not of positions and segments
     batch_size: int = 32  # sequences (of texts, 0: batch_tokens decides)
     accumulate: int = 1  # batches per optimiser step; the loss stays that of one large batch
     clip: float = 1.0  # norm of the gradient; 0: none

@@ -203,7 +203,8 @@ def test_every_parameter_has_its_rate_and_decay(decay, embedding_lr):
     for name, p in model.named_parameters():
         rate, wd = found[id(p)]
         if name.startswith("embeddings."):
-            wanted = 0.5 * decay**4 * embedding_lr
+            often = name.split(".")[1] in ("positions", "segments", "norm")  # rows that learn at every step
+            wanted = 0.5 * decay**4 * (1.0 if often else embedding_lr)
         elif name.startswith("encoder.layers."):
             wanted = 0.5 * decay ** (3 - int(name.split(".")[2]))
         else:

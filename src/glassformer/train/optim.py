@@ -168,9 +168,13 @@ def decays(name: str, weight: Tensor) -> bool:
 
 
 def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
-    """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less."""
+    """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less.
+
+    ``embedding_lr`` is for what is seen seldom, the rows of words; a row of positions or segments learns at every step.
+    """
     if name.startswith(("embeddings.", "target_embeddings.")):
-        return config.layer_decay ** (num_layers + 1) * config.embedding_lr
+        often = any(part in name for part in ("positions", "segments", "norm"))
+        return config.layer_decay ** (num_layers + 1) * (1.0 if often else config.embedding_lr)
     depth = _depth(name)
     return 1.0 if depth is None else config.layer_decay ** (num_layers - depth)
 
