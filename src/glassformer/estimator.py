@@ -169,7 +169,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
         self.model_ = network.eval()
         self.history_ = list(training.history)
         self.best_step_ = training.best_step
-        self.train_seconds_ = training.began - started + training.spent
+        self.train_seconds_ = training.began - started + training.seconds_spent
         self._compute_model = None
 
     def _network(self, configs: dict[str, Any], table: Any, device: torch.device) -> Any:

@@ -143,7 +143,7 @@ class SequenceEstimator(BaseEstimator):
         self.model_: Any = network.eval()
         self.history_ = list(training.history)
         self.best_step_ = training.best_step
-        self.train_seconds_ = training.began - started + training.spent
+        self.train_seconds_ = training.began - started + training.seconds_spent
         self._compute_model = None
 
     def _fingerprint(self, arrays: Sequence[np.ndarray | None]) -> dict[str, Any]:

@@ -84,10 +84,10 @@ def test_the_time_of_every_leg_counts(make_rig, tmp_path):
     first.earlier = 1000.0  # of a leg before this one
     first.save(tmp_path)
     second = make_rig().training
-    assert 0 < second.spent < 1000
+    assert 0 < second.seconds_spent < 1000
     second.load(tmp_path)
-    assert 1000 < second.earlier <= second.spent
-    assert first.spent - 1000 > 0
+    assert 1000 < second.earlier <= second.seconds_spent
+    assert first.seconds_spent - 1000 > 0
 
 
 def test_resume_of_a_resume(make_rig, without_clock, tmp_path):

@@ -50,7 +50,7 @@ class Training:
             "seconds", "total_steps", "fingerprint")  # fmt: skip
 
     @property
-    def spent(self) -> float:
+    def seconds_spent(self) -> float:
         """Seconds that training took so far, judging included; of one that was stopped, up to the checkpoint."""
         return self.earlier + time.perf_counter() - self.began
 
@@ -88,7 +88,7 @@ class Training:
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
         state = {key: getattr(self, key) for key in self.KEPT}
-        state |= {"spent": self.spent, "history": self.history.rest()}
+        state |= {"seconds_spent": self.seconds_spent, "history": self.history.rest()}
         path = Path(folder)
         if self.ranks.leads:
             path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
@@ -120,7 +120,9 @@ class Training:
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for key in self.KEPT:
             setattr(self, key, found.state[key])
-        self.earlier = found.state.get("spent", self.seconds)  # checkpoints once had the steps' seconds alone
+        self.earlier = found.state.get(
+            "seconds_spent", self.seconds
+        )  # checkpoints once had the steps' seconds alone
         self.history = History.restored(found.state["history"], found.tensors)
         self.optimizer.load_tensors(found.tensors)
         best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
