@@ -61,6 +61,25 @@ def test_a_key_is_stripped_and_a_blank_one_refused():
             api_key(blank)
 
 
+def test_it_listens_before_it_tells_its_address(monkeypatch: pytest.MonkeyPatch):
+    import uvicorn
+
+    from glassformer.serve import run as serving
+    from glassformer.serve.limits import Limits
+
+    monkeypatch.setattr(serving, "load_models", lambda *args, **options: {})
+    monkeypatch.setattr(serving, "create_app", lambda *args, **options: None)
+    monkeypatch.setattr(uvicorn.Server, "run", lambda self, sockets: None)  # takes no connection
+    told = []
+
+    def asks_at_once(address: str) -> None:
+        told.append(address)
+        socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1])), timeout=10).close()
+
+    serving.run_server([], Limits(), port=0, said=asks_at_once)
+    assert len(told) == 1
+
+
 @pytest.mark.slow
 def test_killed_and_stopped(gf, run: Path):
     expected = gf("predict", run, "a splendid film").out.split("\t")[0]

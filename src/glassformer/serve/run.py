@@ -64,9 +64,8 @@ def run_server(
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             door.bind((host, port))
-            door.listen(
-                BACKLOG
-            )  # before the address is told: a client that asks at once waits and is not refused
+            # Before the address is told: a client that asks at once waits and is not refused.
+            door.listen(BACKLOG)
         except OSError as error:
             reason = error.strerror or "cannot be opened"
             raise ConfigError(reason, where=f"{name}:{port}", fix="Choose another --port or --host") from None

@@ -120,9 +120,8 @@ class Training:
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for key in self.KEPT:
             setattr(self, key, found.state[key])
-        self.earlier = found.state.get(
-            "seconds_spent", self.seconds
-        )  # checkpoints once had the steps' seconds alone
+        # Checkpoints once had the steps' seconds alone.
+        self.earlier = found.state.get("seconds_spent", self.seconds)
         self.history = History.restored(found.state["history"], found.tensors)
         self.optimizer.load_tensors(found.tensors)
         best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
