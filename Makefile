@@ -41,7 +41,7 @@ test: $(VENV)/.installed-test ## lint and the test suite without the slow tests
 
 test-full: $(VENV)/.installed-test ## lint and every test, the slow ones too
 	$(BIN)/ruff check --quiet .
-	$(PYTEST) $(ARGS)
+	HYPOTHESIS_PROFILE=default $(PYTEST) $(ARGS)
 
 soak: $(VENV)/.installed-test $(VENV)/.installed-bench ## the reliability table at its full counts (about an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reliability.py $(ARGS)
@@ -62,7 +62,7 @@ bench: $(VENV)/.installed-bench ## compare speed with the peers and the machine 
 	$(BIN)/python benchmarks/rate.py
 	$(BIN)/python benchmarks/tables.py
 
-bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-inference, bench-maps, bench-cost ...
+bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-pretrain, bench-train_pictures, bench-maps ...
 	$(BIN)/python benchmarks/$*.py $(ARGS)
 
 labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (a quarter of an hour; goes on where it stopped)

@@ -8,9 +8,13 @@ allocator or to torch's settings does not reach the others.
 
 from __future__ import annotations
 
+import argparse
+import ctypes
 import json
 import multiprocessing
 import os
+import platform
+import signal
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -30,7 +34,7 @@ RESULTS = Path(__file__).parent / "results"
 class Window:
     """One timed stretch of work."""
 
-    reviews: int
+    reviews: int  # or whatever else its contender counts
     tokens: int  # real ones: padding is not counted
     seconds: float
     loss: float  # mean over the stretch: that the work was really done
@@ -52,6 +56,7 @@ class Contender:
     setting: dict[str, Any]
     run: Callable[[int], Window]
     windows: list[Window] = field(default_factory=list)
+    noun: str = "reviews"  # what a window counts beside tokens
 
     def summary(self) -> dict[str, Any]:
         """The contender as it stands in a result file."""
@@ -59,13 +64,15 @@ class Contender:
             "name": self.name,
             "setting": self.setting,
             "tokens_per_second": spread([w.tokens_per_second for w in self.windows]),
-            "reviews_per_second": spread([w.reviews_per_second for w in self.windows]),
-            "windows": [asdict(w) for w in self.windows],
+            f"{self.noun}_per_second": spread([w.reviews_per_second for w in self.windows]),
+            "windows": [
+                {self.noun if k == "reviews" else k: v for k, v in asdict(w).items()} for w in self.windows
+            ],
         }
 
 
 def in_own_process(make: Callable[..., Contender], *args: Any) -> Contender:
-    """The contender that ``make(*args)`` makes, in another process that ends with this one.
+    """The contender that ``make(*args)`` makes, in another process that ends with this one, however this one ends.
 
     Raises:
         RuntimeError: making or running it failed there; its traceback stands on stderr.
@@ -83,18 +90,35 @@ def in_own_process(make: Callable[..., Contender], *args: Any) -> Contender:
         except (EOFError, ConnectionError):
             raise RuntimeError("a contender's process has ended") from None
 
-    return Contender(*ask(None), run=ask)
+    name, setting, noun = ask(None)
+    return Contender(name, setting, ask, noun=noun)
 
 
 def _serve(pipe: Any, make: Callable[..., Contender], args: tuple) -> None:
+    _end_with_parent()
     contender = make(*args)
-    pipe.send((contender.name, contender.setting))
+    pipe.send((contender.name, contender.setting, contender.noun))
     while True:
         try:
             turn = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         pipe.send(contender.run(turn))
+
+
+def _end_with_parent() -> None:
+    """Let the kernel kill this process when its parent is gone, in the middle of a window too.
+
+    Linux only: elsewhere a contender whose benchmark was killed ends with its window, at the end of the pipe.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to hear
+    if platform.system() != "Linux":
+        return
+    die_with_parent = 1  # PR_SET_PDEATHSIG in prctl.h
+    ctypes.CDLL(None).prctl(die_with_parent, signal.SIGKILL)
+    parent = multiprocessing.parent_process()
+    if parent is not None and os.getppid() != parent.pid:  # it was gone before
+        os._exit(1)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -117,7 +141,7 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
                 contender.windows.append(window)
             say(
                 f"{f'round {turn + 1}' if turn >= 0 else 'warm-up':8} {contender.name:36} "
-                f"{window.tokens_per_second:8.0f} tokens/s {window.reviews_per_second:7.1f} reviews/s  "
+                f"{window.tokens_per_second:8.0f} tokens/s {window.reviews_per_second:7.1f} {contender.noun}/s  "
                 f"loss {window.loss:.3f}  ({time.perf_counter() - started:.0f} s with set-up)"
             )
 
@@ -127,6 +151,47 @@ def ratios(ours: Contender, peer: Contender) -> dict[str, float]:
     return spread(
         [a.tokens_per_second / b.tokens_per_second for a, b in zip(ours.windows, peer.windows, strict=True)]
     )
+
+
+def glassformer_epoch(
+    network: Any, optimizer: Any, config: Any, stream: Any, objective: Callable
+) -> tuple[float, float]:
+    """Seconds and mean loss of one epoch in glassformer's own loop; weights and optimiser go on from window to window.
+
+    Drawing the batches, forward, backward, clipping and update are timed.
+    """
+    from glassformer.train.loop import count_steps, run
+    from glassformer.train.state import Training
+
+    training = Training(network, optimizer, config, count_steps(stream, 1))
+    started = time.perf_counter()
+    losses = [info.loss for info in run(training, stream, objective)]
+    return time.perf_counter() - started, statistics.fmean(losses)
+
+
+def loss_differences(ours: Contender, peers: Sequence[Contender]) -> dict[str, float]:
+    """How far each peer's mean loss over all windows lies from ours, relative to ours: that the work is the same."""
+    mean = {c.name: statistics.fmean(w.loss for w in c.windows) for c in (ours, *peers)}
+    return {peer.name: round(mean[peer.name] / mean[ours.name] - 1.0, 4) for peer in peers}
+
+
+def report(ours: Contender, peers: Sequence[Contender], out: Path) -> None:
+    """What a person at the terminal reads at the end."""
+    apart = loss_differences(ours, peers)
+    for peer in peers:
+        ratio = ratios(ours, peer)
+        print(
+            f"glassformer: {ratio['median']:.2f}x {peer.name} ({ratio['min']:.2f} to {ratio['max']:.2f}); "
+            f"the peer's loss is {apart[peer.name]:+.1%} of ours"
+        )
+    print(f"written to {out}")
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count; give a whole number from 1 on")
+    return int(text)
 
 
 def environment(*packages: str) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """Which explanation to believe: every method against random orders on test inputs of a finished run.
 
-    .venv/bin/python benchmarks/explain.py runs/imdb-minilm-seed0 --data imdb --count 500
+    .venv/bin/python benchmarks/explain.py runs/imdb-minilm-seed0 --data imdb --count 500 [--max-length 128]
     .venv/bin/python benchmarks/explain.py runs/cifar10-vit-seed0 --data cifar10 --count 500
 
 For each method: deletion, insertion, comprehensiveness and sufficiency, each beside random orders of the same input
 with 95 % intervals; seconds an explanation; the randomisation check; agreement between methods; stability under a
 synonym (our own list) and a typo, or under a change of brightness and a small crop; and a verdict in words. Also what
-the heads do and, for texts, counter-examples to the attention map. The inputs are drawn from the test split with a
-seed; nothing is tuned on them. Those judged so far lie in ``--work``, so that an interrupted run goes on. Results:
+the heads do and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens,
+special ones included: long reviews take minutes each. The inputs are drawn from the test split with a seed; nothing is
+tuned on them. Those judged so far lie in ``--work``, so that an interrupted run goes on. Results:
 ``benchmarks/results/explain-NAME.json``.
 """
 
@@ -28,6 +29,7 @@ from rich.console import Console
 
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
+from glassformer.errors import ConfigError, InputError
 from glassformer.explain import faithfulness, heads, sanity
 from glassformer.explain.methods import METHODS, explain
 from glassformer.explain.subject import subject_of
@@ -90,6 +92,22 @@ def load_test(clf: Any, data: str) -> tuple[list[Any], list[Any]]:
     return list(split.images), list(split.labels or [])
 
 
+def cut_texts(clf: Any, max_length: int | None) -> None:
+    """Let the classifier read ``max_length`` tokens of a text at most.
+
+    Raises:
+        ConfigError: it reads pictures, or fewer tokens anyway.
+    """
+    if max_length is None:
+        return
+    if clf.NOUN != "texts":
+        raise ConfigError(f"{clf.NOUN} have no tokens to cut", where="--max-length", fix="Leave it out")
+    if not 3 <= max_length <= clf.max_length:
+        fix = f"Give 3 to {clf.max_length}, which it was trained with"
+        raise ConfigError(f"{max_length} tokens", where="--max-length", fix=fix)
+    clf.max_length = max_length
+
+
 def sentences_of(texts: list[str]) -> list[str]:
     """One sentence a review, so that a change of one word is a change of the whole input."""
     found = (text.replace("<br />", " ").split(". ")[0] for text in texts)
@@ -128,20 +146,30 @@ def main() -> None:
     parser.add_argument("--ablate", type=int, default=200, help="inputs for heads and their ablation")
     parser.add_argument("--search", type=int, default=1000, help="sentences searched for counter-examples")
     parser.add_argument("--draws", type=int, default=5, help="random orders an input")
+    parser.add_argument(
+        "--max-length", type=int, help="tokens of a text that are read; default: the run's own"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("runs"))
     parser.add_argument("--name", default=None, help="of the result; the run's folder by default")
+    parser.add_argument("--out", type=Path, help="the result file [default: results/explain-NAME.json]")
     args = parser.parse_args()
-    clf = load(args.run)
-    inputs, labels = load_test(clf, args.data)
+    try:
+        clf = load(args.run)
+        cut_texts(clf, args.max_length)
+        inputs, labels = load_test(clf, args.data)
+    except InputError as error:
+        parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
     order = np.random.default_rng(args.seed).permutation(len(inputs))
     changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "pictures" else inputs,
                                     args.stable, args.seed)  # fmt: skip
-    sentences = sentences_of(inputs)[: args.search] if clf.NOUN == "texts" else []
+    # In the drawn order: a source may have all of one label first.
+    drawn = [inputs[i] for i in order] if clf.NOUN == "texts" else []
+    sentences = sentences_of(drawn)[: args.search]
     inputs, labels = ([column[i] for i in order[: args.count]] for column in (inputs, labels))
     name = args.name or args.run.resolve().name
     args.work.mkdir(parents=True, exist_ok=True)
-    facts = json.dumps([str(args.run.resolve()), args.data, args.seed, args.draws])
+    facts = json.dumps([str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length])
     key = hashlib.sha256(facts.encode()).hexdigest()[:12]
     judged = judge_inputs(clf, inputs, args.work / f"explain-{name}-{key}.jsonl", args.draws)
     rows = faithfulness.table([j["figures"] for j in judged])
@@ -191,7 +219,7 @@ def main() -> None:
         },
         **environment(),
     }  # fmt: skip
-    path = RESULTS / f"explain-{name}.json"
+    path = args.out or RESULTS / f"explain-{name}.json"
     write_result(path, rounded(result))
     for method in METHODS:
         console.print(f"{method}: {result['methods'][method]['verdict']}")

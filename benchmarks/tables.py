@@ -19,6 +19,7 @@ from tables_speed import RESULTS, read, times
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md")
+CLEAREST = 3  # counter-examples that a page shows
 FAITHFUL = ("deletion", "insertion", "comprehensiveness", "sufficiency")
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -167,6 +168,11 @@ def studies() -> str:
     return "\n\n".join(told) or "Not measured yet: `benchmarks/studies.py NAME`."
 
 
+def verbatim(text: str) -> str:
+    """A text of the data in one line of Markdown, in which none of its signs mean anything."""
+    return re.sub(r"([\\`*_\[\]<>|$])", r"\\\1", " ".join(text.split()))
+
+
 def explained() -> str:
     """Methods of explanation beside random orders, a table for each judged run, from explain-*.json."""
     found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("explain-*.json"))]
@@ -183,9 +189,11 @@ def _explained(result: dict[str, Any]) -> str:
     changes = list(next(iter(result["methods"].values()))["stability"])
     header = ["Method", "Deletion", "Insertion", "Comprehensiveness", "Sufficiency", "Notices noise"]
     header += [f"Stays under: {change}" for change in changes] + ["Seconds", "Verdict"]
+    length = result.get("max_length")
+    cut = f", cut to {length} tokens" if length else ""
     lines = [
-        f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}**; differences from "
-        "random orders of the same input, positive is better:",
+        f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}**; differences "
+        "from random orders of the same input, positive is better:",
         "",
         "| " + " | ".join(header) + " |",
         "|" + "---|" * len(header),
@@ -204,6 +212,16 @@ def _explained(result: dict[str, Any]) -> str:
         f"at most. Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` has "
         "the heads, the agreement of the methods and the rest.",
     ]
+    counter = result.get("counter_examples", {})
+    if counter.get("searched"):
+        lines += [
+            "",
+            f"Sentences in which the most attended word can go while another one decides: {counter['found']:,} of "
+            f"{counter['searched']:,}" + (". The clearest:" if counter["clearest"] else "."),
+            "",
+        ]
+        for one in counter["clearest"][:CLEAREST]:
+            lines.append(f"- *{verbatim(one['text'])}* {verbatim(one['in_words'])}")
     return "\n".join(lines)
 
 
@@ -229,15 +247,46 @@ def before_after() -> str:
     return "\n".join([*lines, "", f"{result['pictures']} pictures, {pair}; {where}."])
 
 
+def label_noise() -> str:
+    """Labels flipped on purpose that the review finds, one line a recipe, from label-noise-*.json."""
+    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("label-noise-*.json"))]
+    if not found:
+        return "Not measured yet: `benchmarks/label_noise.py ntc-textcnn --folds 3`."
+    first = list(found[0]["found_among_first"])
+    header = ["Recipe", "Examples", "Labels flipped", "Folds"]
+    header += [f"Flipped ones among the first {int(k):,}" for k in first]
+    header += ["Looked wrong", "Training time"]
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    for r in found:
+        among = [
+            f"{a['flipped']:,} ({a['share_of_flips']:.1%} of all flips)"
+            for a in r["found_among_first"].values()
+        ]
+        cells = [f"`{r['recipe']}`", f"{r['examples']:,}", f"{r['flipped']:,}", str(r["folds"]), *among]
+        cells += [f"{r['suspicious']:,}", f"{r['seconds']['train'] / 60:.0f} min"]
+        lines.append("| " + " | ".join(cells) + " |")
+    told = {
+        f"Measured on {r['machine']['cpu']}, {r['machine']['threads']} thread{'s' * (r['machine']['threads'] > 1)}; "
+        f"torch {r['versions']['torch']}, {r['date'][:10]}; seed of the flips: {r['seed']}."
+        for r in found
+    }
+    return "\n".join([*lines, "", *sorted(told)])
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "export": export,
     "recipes": recipes,
     "explain": explained,
     "before-after": before_after,
+    "label-noise": label_noise,
     "studies": studies,
     "training": speed.training,
     "training-bert-base": speed.training_base,
+    "equal-accuracy": speed.equal_accuracy,
+    "pretraining": speed.pretraining,
+    "pictures-small": lambda: speed.pictures("small"),
+    "pictures-base": lambda: speed.pictures("base"),
     "inference": speed.inference,
     "embedding": speed.embedding,
     "rate": speed.rate,

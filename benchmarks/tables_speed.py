@@ -36,6 +36,55 @@ def training_base() -> str:
     return training("train_imdb-bert-base", command)
 
 
+def equal_accuracy() -> str:
+    """Accuracy of both after the same epoch, seed by seed, from equal-accuracy.json."""
+    result = read("equal-accuracy")
+    if result is None:
+        return "Not measured yet: `make bench-equal_accuracy`.\n"
+    names = list(result["accuracy"])
+    lines = [f"| Seed | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for run in result["runs"]:
+        lines.append(
+            f"| {run['seed']} | " + " | ".join(f"{run[name]['accuracy']:.2%}" for name in names) + " |"
+        )
+    lines.append("| mean | " + " | ".join(f"{result['accuracy'][name]:.2%}" for name in names) + " |")
+    gap = result["difference_points"]
+    said = (
+        f"glassformer minus the Trainer: {gap['mean']:+.2f} points ({gap['min']:+.2f} to {gap['max']:+.2f})"
+    )
+    return "\n".join([*lines, "", f"{said}; {result['judged_reviews']:,} reviews judged a seed."]) + "\n"
+
+
+def pretraining() -> str:
+    """Pre-training beside HF Trainer, from pretrain.json."""
+    return compared("pretrain", "make bench-pretrain", "tokens_per_second", "Real tokens/s")
+
+
+def pictures(size: str) -> str:
+    """Training on pictures beside a loop over transformers' model, from train_pictures-SIZE.json."""
+    command = f"make bench-train_pictures ARGS='--size {size}'"
+    return compared(f"train_pictures-{size}", command, "pictures_per_second", "Pictures/s")
+
+
+def compared(name: str, command: str, rate: str, unit: str) -> str:
+    """Contenders with their rate, the ratio to each peer, and how far its loss lies from ours."""
+    result = read(name)
+    if result is None:
+        return f"Not measured yet: `{command}`.\n"
+    lines = [
+        f"| Contender | {unit} (median, range) | glassformer is | Its loss, beside ours |",
+        "|---|---|---|---|",
+    ]
+    for c in result["contenders"]:
+        speed, apart = c[rate], result["loss_against_glassformer"].get(c["name"])
+        form = ",.0f" if speed["median"] >= 100 else ",.1f"
+        lines.append(
+            f"| {c['name']} | {speed['median']:{form}} ({speed['min']:{form}} to {speed['max']:{form}}) "
+            f"| {times(result['glassformer_against'].get(c['name']))} | {'' if apart is None else f'{apart:+.1%}'} |"
+        )
+    return "\n".join([*lines, "", measured(result)]) + "\n"
+
+
 def times(ratio: dict[str, float] | None) -> str:
     """A ratio with its range."""
     return f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""

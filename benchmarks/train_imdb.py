@@ -26,13 +26,13 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from common import RESULTS, Contender, Window, environment, in_own_process, ratios, take_turns, write_result
+from hf_trainer import Rows, TrainerLoop, be_quiet
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
@@ -70,104 +70,29 @@ def trainer_contender(
     name: str, path: Path, rounds: Rounds, *, batch: int, bf16: bool, grouped: bool, dropout: float | None
 ) -> Contender:
     """HF Trainer with one model and one optimiser, kept from window to window."""
-    import transformers
-    from transformers import (
-        AutoModelForSequenceClassification,
-        PrinterCallback,
-        Trainer,
-        TrainerCallback,
-        TrainingArguments,
-    )
+    from transformers import AutoModelForSequenceClassification
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    be_quiet()
     options = (
         {} if dropout is None else {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     )
     model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0)
+    sampling, width = ("group_by_length", None) if grouped else ("random", MAX_LENGTH)
+    loop = TrainerLoop(model, lr=LR, batch=batch, bf16=bf16, sampling=sampling, width=width)
     tables = tokenize(path, rounds)
-    width = None if grouped else MAX_LENGTH
-
-    class Clock(TrainerCallback):
-        def on_train_begin(self, args, state, control, **kwargs):
-            self.started = time.perf_counter()
-
-        def on_train_end(self, args, state, control, **kwargs):
-            self.seconds = time.perf_counter() - self.started
 
     def run(turn: int) -> Window:
         table, labels = tables[turn], rounds[turn][1]
-        clock = Clock()
-        with tempfile.TemporaryDirectory() as folder:
-            arguments = TrainingArguments(
-                output_dir=folder,
-                per_device_train_batch_size=batch,
-                num_train_epochs=1,
-                learning_rate=LR,
-                lr_scheduler_type="constant",
-                bf16=bf16,
-                train_sampling_strategy="group_by_length" if grouped else "random",
-                use_cpu=not torch.cuda.is_available(),
-                save_strategy="no",
-                logging_strategy="no",
-                report_to="none",
-                disable_tqdm=True,
-                remove_unused_columns=False,
-                seed=max(turn, 0),
-            )
-            trainer = Trainer(
-                model=model,
-                args=arguments,
-                train_dataset=Rows(table, labels),
-                data_collator=lambda rows: pad(rows, width),
-                optimizers=(optimizer, None),
-                callbacks=[clock],
-            )
-            trainer.remove_callback(PrinterCallback)
-            loss = trainer.train().training_loss
-        return Window(len(labels), int(table.lengths.sum()), clock.seconds, float(loss))
+        rows = Rows([{"input_ids": table[i], "labels": label} for i, label in enumerate(labels)])
+        seconds, loss = loop.epoch(rows, seed=max(turn, 0))
+        return Window(len(labels), int(table.lengths.sum()), seconds, loss)
 
-    setting = {
-        "precision": "bf16 autocast" if bf16 else "fp32",
-        "batch_size": batch,
-        "padding": "to the longest of a length-grouped batch" if grouped else f"to {MAX_LENGTH}",
-        "dropout": model.config.hidden_dropout_prob,
-        "attention": model.config._attn_implementation,
-    }
-    return Contender(name, setting, run)
+    return Contender(name, loop.setting(), run)
 
 
 def tokenize(path: Path, rounds: Rounds) -> list[TokenTable]:
     tokenizer = load_tokenizer(path)
     return [encode(tokenizer, texts, max_length=MAX_LENGTH) for texts, _ in rounds]
-
-
-class Rows(torch.utils.data.Dataset):
-    """Tokenized reviews in the form that Trainer's samplers and collators take."""
-
-    def __init__(self, table: TokenTable, labels: Sequence[int]):
-        self.rows = [
-            {"input_ids": table[i].tolist(), "labels": label, "length": len(table[i])}
-            for i, label in enumerate(labels)
-        ]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, i: int) -> dict:
-        return self.rows[i]
-
-
-def pad(rows: list[dict], width: int | None) -> dict[str, torch.Tensor]:
-    """A padded batch, ``[B, T]``: to the longest row, or to a fixed width."""
-    lengths = torch.tensor([row["length"] for row in rows])
-    width = width or int(lengths.max())
-    ids = torch.zeros(len(rows), width, dtype=torch.long)
-    for i, row in enumerate(rows):
-        ids[i, : row["length"]] = torch.tensor(row["input_ids"])
-    mask = (torch.arange(width) < lengths[:, None]).long()
-    return {"input_ids": ids, "attention_mask": mask, "labels": torch.tensor([row["labels"] for row in rows])}
 
 
 # --- glassformer ----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 OFFLINE = Path(__file__).parent / "_offline"
@@ -51,6 +52,9 @@ def _hear_ctrl_c() -> None:
 
 _prepare_environment()
 _hear_ctrl_c()
+# A default run tries the same examples every time; `make test-full` draws new ones.
+settings.register_profile("same-examples", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-examples"))
 
 
 def _network_attempts() -> list[str]:

@@ -26,6 +26,8 @@ PAGES = sorted(
 )
 RUN = [
     DOCS / "extend.md",
+    DOCS / "explanations.md",
+    DOCS / "sequences.md",
     DOCS / "word-vectors.md",
     *sorted((DOCS / "guide").glob("*.md")),
 ]
@@ -69,7 +71,7 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
-QUICK = {"extend", "own-pictures", "compare-fairly"}  # the others train for tens of seconds
+QUICK = {"extend", "explanations", "own-pictures", "compare-fairly"}  # the others train for tens of seconds
 RUNNABLE = [
     pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
     for page in RUN
@@ -194,7 +196,7 @@ def test_the_reader_of_commands():
 
 
 def test_results_page_has_every_result_file():
-    from glassformer.study.published import ROWS, measured
+    from glassformer.study.published import ROWS, in_form, measured
 
     page = (DOCS / "results.md").read_text(encoding="utf-8")
     found = [
@@ -204,3 +206,6 @@ def test_results_page_has_every_result_file():
     ]
     missing = [m.recipe for m in found if m is not None and f"`{m.recipe}` **{m.score}**" not in page]
     assert not missing, "run `make results`"
+    formal = in_form(ROOT / "benchmarks" / "results").values()
+    stale = [r.recipe for r in formal if f"| `{r.recipe}` | `{r.layout}` | {r.parameters:,} |" not in page]
+    assert not stale, "run `make results`"

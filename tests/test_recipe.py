@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 import typing
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,29 @@ def test_unknown_keys_name_file_section_and_nearest(shelf: Path):
     (shelf / "text" / "burnt.toml").write_text("[trian]\nepochs = 4\n")
     with pytest.raises(ConfigError, match=r"burnt\.toml: unknown key 'trian'\. Did you mean 'train'\?"):
         load_recipe("burnt")
+
+
+ODD = [1, -1, 1.5, 10**400, True, "x", "", [], [1], [[1]], [{}], {}, {"a": [1]}, date(2020, 1, 1)]
+
+
+@pytest.mark.parametrize("task", recipes.recipe_classes())
+def test_a_value_of_a_wrong_type_is_refused_by_its_key(task: str):
+    """In every table of every kind of recipe: the value is taken, or the line names the key."""
+    cls = recipes.recipe_classes()[task]
+    hints = typing.get_type_hints(cls)
+    refused = []
+    for field in dataclasses.fields(cls):
+        inner = dataclasses.fields(hints[field.name]) if dataclasses.is_dataclass(hints[field.name]) else ()
+        for path in [(field.name,), *((field.name, key.name) for key in inner)]:
+            for odd in ODD:
+                values = {path[0]: odd if len(path) == 1 else {path[1]: odd}}
+                try:
+                    recipe = recipes.build_recipe({"task": task} | values, "mine.toml")
+                except ConfigError as error:
+                    refused.append((path, str(error)))
+                else:
+                    assert tomllib.loads(to_toml(recipe))["task"] == task
+    assert len(refused) > 100
+    for path, line in refused:
+        assert any(name in line for name in path), line
+        assert "\n" not in line

@@ -79,7 +79,10 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
                 return None
         elif origin is float:
             if isinstance(value, int | float) and not isinstance(value, bool):
-                return float(value)
+                try:
+                    return float(value)
+                except OverflowError:
+                    raise ConfigError(f"a number of {len(str(value))} digits", where=where) from None
         elif origin is int:
             if isinstance(value, int) and not isinstance(value, bool):
                 return value

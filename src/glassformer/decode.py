@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, GlassformerError
 from glassformer.models.output import Memory
 
 NEVER = float("-inf")
@@ -103,6 +103,7 @@ def beam_search(
 
     Raises:
         ConfigError: a beam that is no number from 1 to ``WIDEST``, or a penalty beyond ``STRONGEST``.
+        GlassformerError: a probability is NaN or infinite.
     """
     if not isinstance(beam, int) or not 1 <= beam <= WIDEST:
         fix = f"Use a whole number from 1 (greedy) to {WIDEST}"
@@ -150,6 +151,8 @@ def beam_search(
             state.select(rows, keep if len(keep) < len(alive) else None)
         alive, scores, history, tokens = alive[keep], scores[keep], history[keep], words[keep].flatten()
         width = chosen.shape[1]
+    if not all(ended):  # nothing is above NEVER where a score is no number
+        raise GlassformerError("the model's probabilities are not finite: its weights have diverged")
     return [sorted(found, key=lambda h: -h.score(length_penalty)) for found in ended]
 
 

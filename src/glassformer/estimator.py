@@ -15,12 +15,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
 
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.checkpoints.native import newest_state
 from glassformer.config import build, to_toml
+from glassformer.contract import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.data.checks import check_classes, check_pairs, check_two, check_weights, place
 from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
+from glassformer.contract import check_is_fitted
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream

@@ -190,6 +190,7 @@ class Recipe:
 
 INF = float("inf")
 BELOW_1 = 1.0 - 1e-9
+MOST = 2**53  # of any whole number: beyond it neither a size nor a count that a computer can hold
 MAX_SEED = 2**32 - 1  # of numpy and scikit-learn
 RANGES: dict[str, tuple[float, float]] = {
     "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
@@ -216,6 +217,8 @@ def check_ranges(config: Any) -> None:
     for f in fields(config):
         value = getattr(config, f.name)
         low, high = RANGES.get(f.name, (-INF, INF))
+        if isinstance(value, int) and high == INF and value > MOST:
+            high = MOST
         if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
             bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
             raise ConfigError(f"{f.name} = {value} is out of range", where=f.name, fix=f"Use a value {bound}")
@@ -263,7 +266,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     """
     classes = recipe_classes()
     task = values.get("task", "text-classification")
-    if task not in classes:
+    if not isinstance(task, str) or task not in classes:
         raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(classes)))
     cls = classes[task]
     return build(cls, apply_overrides(dict(values), overrides, cls), where)

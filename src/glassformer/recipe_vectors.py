@@ -19,6 +19,7 @@ class CorpusConfig:
         ""  # a named source (imdb, europe), a table or folder of texts, or a .txt with a sentence a line
     )
     splits: tuple[str, ...] = ("train",)  # of a named source or a folder; labels are not looked at
+    exclude: tuple[str, ...] = ()  # a text that also stands in these splits of the source is left out
     text_column: str | None = None  # found by itself when there is one candidate only
     limit: int | None = None  # at most this many texts of every split: a quick look
     clean: Literal["none", "html", "words", "syllables"] = "html"  # as in recipes of classifiers

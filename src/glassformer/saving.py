@@ -56,6 +56,8 @@ def load(path: str | Path) -> Any:
     folder = Path(path)
     if not (folder / "glassformer.json").is_file() and (folder / "model" / "glassformer.json").is_file():
         folder = folder / "model"
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError("is a file, not a folder", where=str(path), fix="Name the folder around it")
     if not folder.is_dir():
         raise CheckpointError("no such folder", where=str(path))
     ours = any((folder / name).exists() for name in (MANIFEST, "glassformer.json"))

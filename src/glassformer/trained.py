@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from glassformer.checkpoints.native import newest_state
 from glassformer.config import build, plain, to_toml
+from glassformer.contract import BaseEstimator, check_is_fitted
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.recipe import TrainConfig, load_recipe
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_threads

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils.validation import check_is_fitted
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
+from glassformer.contract import check_is_fitted
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
 from glassformer.data.checks import check_texts, place
 from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both, check_held
-from glassformer.data.subwords import bpe_tokenizer, detokenize
+from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
 from glassformer.data.text import (
     SPECIAL_TOKENS,
     TokenTable,
@@ -326,8 +326,8 @@ class Translator(SequenceEstimator):
 def load_translator(folder: Path, about: dict[str, Any]) -> Translator:
     """A saved translator; see ``glassformer.load``, which has checked the folder."""
     out = Translator._from_about(about)
-    out.source_tokenizer_ = load_tokenizer(folder / "source_tokenizer.json")
-    out.target_tokenizer_ = load_tokenizer(folder / "target_tokenizer.json")
+    out.source_tokenizer_ = plain(load_tokenizer(folder / "source_tokenizer.json"))
+    out.target_tokenizer_ = plain(load_tokenizer(folder / "target_tokenizer.json"))
     out.model_ = load_seq2seq(folder)
     out.truncated_ = about.get("truncated", 0)
     return out
@@ -340,9 +340,9 @@ def build_tokenizers(
     kinds = {"bpe": bpe_tokenizer, "wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
     options = {"vocab_size": text.vocab_size, "min_count": text.min_count, "lowercase": text.lowercase}
     if text.shared_vocabulary:
-        both = kinds[text.tokenizer]([*source, *target], **options)
+        both = plain(kinds[text.tokenizer]([*source, *target], **options))
         return both, both
-    return kinds[text.tokenizer](source, **options), kinds[text.tokenizer](target, **options)
+    return plain(kinds[text.tokenizer](source, **options)), plain(kinds[text.tokenizer](target, **options))
 
 
 def build_seq2seq(

@@ -17,20 +17,20 @@ from unicodedata import normalize
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
 
 from glassformer.checkpoints.files import read_json, verify_folder, write_folder
 from glassformer.checkpoints.native import list_states
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.config import build
+from glassformer.contract import BaseEstimator
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.evaluate.vectors import judge_vectors, nearest_rows, unit_rows
 from glassformer.models.skipgram import SkipGram
 from glassformer.recipe_vectors import VectorsConfig, vectors_parameters
 from glassformer.runtime import set_seed, set_threads, versions
-from glassformer.train.callbacks import Callback, Checkpoints, run_with
+from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
 from glassformer.train.loop import count_steps
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
@@ -40,6 +40,7 @@ from glassformer.train.word_vectors import (
     adam_config,
     first_vectors,
     norms,
+    run_fast,
     skipgram_loss,
 )
 
@@ -110,7 +111,8 @@ class Word2Vec(BaseEstimator):
         Args:
             sentences: strings, lists of words, the path of a text file with a sentence a line, or a ``Corpus``
                 (``data.sentences.read_corpus``), which may lie on disk.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam).
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam), and one more
+                where Ctrl-C or SIGTERM stops the training.
             resume: go on from the newest whole checkpoint there; a new run where there is none.
             callbacks: of the loop, with adam.
             tell: called with each record of the history, with sgd.
@@ -119,13 +121,16 @@ class Word2Vec(BaseEstimator):
             DataError: no sentences, or no word that is frequent enough.
             ConfigError: a setting that cannot be.
             CheckpointError: a checkpoint of another corpus or other settings.
+            Interrupted: Ctrl-C or SIGTERM, with ``checkpoints``: the round or step was finished and saved.
         """
         config = self._config()
         corpus = sentences
         if not isinstance(corpus, Corpus):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)  # type: ignore[arg-type]
         if np.diff(corpus.starts).max(initial=0) < 2:
-            fix = "Give sentences of several words, or lower min_count"
+            fix = "Give sentences of several words"
+            if corpus.raw_words > len(corpus.ids):  # else no setting has left a word out
+                fix += ", or lower min_count" + (" and raise max_words" if config.max_words else "")
             raise DataError("no two words stand in one sentence", where="sentences", fix=fix)
         ignored = {"checkpoint_every"} | ({"threads"} if config.threads != 1 else set())
         fingerprint = {k: v for k, v in asdict(config).items() if k not in ignored}
@@ -149,13 +154,7 @@ class Word2Vec(BaseEstimator):
         training = FastTraining(corpus, config, fingerprint)
         if folder is not None and resume and list_states(folder):
             training.load(folder)
-        every = config.checkpoint_every or training.rounds
-        for record in training.run():
-            if folder is not None and (
-                training.round % every == 0 or training.round == training.total_rounds
-            ):
-                training.save(folder)
-            tell(record)
+        run_fast(training, folder, tell)
         self.vectors_, self.contexts_ = training.vectors, training.contexts[:, : config.dim].copy()
         self.history_, self.train_seconds_ = training.history, training.seconds
 
@@ -175,7 +174,7 @@ class Word2Vec(BaseEstimator):
             if folder is not None:
                 if resume and list_states(folder):
                     training.load(folder)
-                calls.insert(0, Checkpoints(folder, train.checkpoint_every))
+                calls = [Checkpoints(folder, train.checkpoint_every), *calls, StopOnSignal(folder)]
             run_with(calls, training, stream, skipgram_loss, None)
         self.vectors_ = model.centres.weight.detach().numpy().copy()
         self.contexts_ = model.contexts.weight.detach().numpy().copy()

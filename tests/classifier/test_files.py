@@ -159,6 +159,13 @@ def test_a_damaged_folder_is_refused_by_name(clf, tmp_path, name, harm):
         gf.load(tmp_path / "model")
 
 
+def test_a_file_is_no_folder(clf, tmp_path):
+    folder = clf.save(tmp_path / "model")
+    for file in (folder / "config.json", folder / "glassformer.json"):
+        with pytest.raises(CheckpointError, match=f"{file.name}: is a file, not a folder. Name the folder"):
+            gf.load(file)
+
+
 def test_loading_what_is_not_there_or_not_ours(clf, tmp_path):
     with pytest.raises(CheckpointError, match="no such folder"):
         gf.load(tmp_path / "nothing")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from glassformer.data.batching import BatchSettings
 from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both, load_pairs
-from glassformer.data.subwords import bpe_tokenizer, detokenize
+from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
 from glassformer.data.text import encode
 from glassformer.errors import DataError
 
@@ -87,6 +87,18 @@ def test_plain_files_that_do_not_match_are_refused(tmp_path):
         load_pairs("multi30")
 
 
+def test_one_side_of_a_pair_of_files_says_how_both_are_named(tmp_path):
+    for end in ("en", "de", "fr"):
+        (tmp_path / f"corpus.{end}").write_text("one\n")
+    for end, said in (
+        ("en", r"share: \S*corpus, for corpus.en and corpus.de"),
+        ("de", r"share: \S*corpus, for corpus.en and corpus.de"),
+        ("fr", r"share: \S*corpus, with source_column=fr and target_column=de, for corpus.fr and corpus.de"),
+    ):
+        with pytest.raises(DataError, match=rf"corpus.{end}: is no table of pairs. .* name what both {said}"):
+            load_pairs(tmp_path / f"corpus.{end}")
+
+
 def test_lists_are_checked_on_both_sides():
     assert check_both(["a"], ["b"]) == (["a"], ["b"])
     with pytest.raises(DataError, match=r"target\[1\]: the text is missing"):
@@ -112,10 +124,11 @@ def test_multi30k_is_there(data_root):
 
 # --- byte-level BPE -------------------------------------------------------------------------------
 
-BPE = bpe_tokenizer([text for pair in PAIRS for text in pair] * 3, vocab_size=307)
+BPE = plain(bpe_tokenizer([text for pair in PAIRS for text in pair] * 3, vocab_size=307))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30))
+@example("[MASK]")
 @settings(max_examples=200, deadline=None)
 def test_any_text_comes_back(text):
     import unicodedata

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.decode import Hypothesis, Limits, beam_search, greedy
-from glassformer.errors import ConfigError, ShapeError
+from glassformer.errors import ConfigError, GlassformerError, ShapeError
 from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn import Trace
@@ -208,3 +208,13 @@ def test_what_does_not_fit_is_said():
         transformer(VS, VT, shared_vocabulary=True)
     with pytest.raises(ConfigError, match="must be even"):
         RecurrentConfig(VS, VT, 15)
+
+
+def test_a_diverged_model_is_said_to_be_one():
+    broken = small_transformer().eval()
+    with torch.inference_mode():
+        memory = broken.encode(X, S)
+        for weights in broken.parameters():
+            weights.fill_(float("nan"))
+        with pytest.raises(GlassformerError, match="its weights have diverged"):
+            beam_search(broken, memory, LIMITS, beam=2)

@@ -185,6 +185,37 @@ def run(**environment):
     return found.stdout
 
 
+WITHOUT_AMX = """
+import sys, torch
+from glassformer.nn import attend, kernels
+from glassformer.packing import Packing
+found = []
+for lengths, width, causal in (((7, 33, 131), 32, False), ((65, 1), 48, True), ((97, 64), 128, False)):
+    generator = torch.Generator().manual_seed(3)
+    qkv = torch.randn(sum(lengths), 3, 3, width, generator=generator).bfloat16().requires_grad_()
+    out = attend(*qkv.unbind(1), Packing(lengths), causal=causal, branch="kernel")
+    out.square().sum().backward()
+    found += [out.detach(), qkv.grad]
+torch.save(found, sys.argv[1])
+print(kernels.has_amx())
+"""
+
+
+@pytest.mark.skipif(
+    kernels.why_not() is not None or not kernels.has_amx(), reason="no AMX, or it is switched off"
+)
+def test_both_kinds_of_products_give_the_same(tmp_path):
+    found = {}
+    for name in ("1", "avx512"):
+        command = [sys.executable, "-c", WITHOUT_AMX, str(tmp_path / name)]
+        env = {**os.environ, "GLASSFORMER_KERNELS": name}
+        said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+        assert said == f"{name == '1'}\n"
+        found[name] = torch.load(tmp_path / name, weights_only=True)
+    for a, b in zip(*found.values(), strict=True):
+        assert float((a - b).float().norm()) <= 0.01 * float(b.float().norm())  # roundings of bf16
+
+
 def test_it_can_be_switched_off():
     assert run(GLASSFORMER_KERNELS="0") == "switched off by GLASSFORMER_KERNELS=0 True\n"
 

@@ -259,3 +259,31 @@ def test_every_word_but_no_special_token_fills_a_mask(masked):
 def test_explain_says_which_verb_a_run_is_for(translated, masked, capsys):
     assert "Use glassformer translate" in refused(capsys, "explain", translated, "a dog")
     assert "Use glassformer fill" in refused(capsys, "explain", masked, "a dog")
+
+
+def test_line_n_of_the_translations_belongs_to_line_n_of_the_file(translated, capsys, tmp_path):
+    capsys.readouterr()
+    texts, out = tmp_path / "texts.txt", tmp_path / "out.csv"
+    texts.write_bytes("\ufeff\nthe small dog\r\n \r\n\nthe old cat\n\n".encode())
+    assert main(["translate", str(translated), "the small dog", "the old cat"]) == 0
+    dog, cat = capsys.readouterr().out.splitlines()
+    assert dog
+    assert main(["translate", str(translated), str(texts)]) == 0
+    assert capsys.readouterr().out.split("\n") == ["", dog, "", "", cat, "", ""]
+    assert main(["translate", str(translated), str(texts), "--out", str(out)]) == 0
+    assert [row["translation"] for row in table(out)] == ["", dog, "", "", cat, ""]
+    texts.write_text("the small dog\n\nthe old cat")  # a last line that does not end
+    capsys.readouterr()
+    assert main(["translate", str(translated), str(texts)]) == 0
+    assert capsys.readouterr().out.splitlines() == [dog, "", cat]
+    assert main(["translate", str(translated), str(texts), "the small dog"]) == 0
+    assert capsys.readouterr().out.splitlines() == [dog, cat, dog]
+
+
+def test_a_translator_that_nothing_judges_says_so(capsys, tmp_path):
+    run = tmp_path / "run"
+    argv = ["train", "multi30k-transformer", "--data", str(pairs(tmp_path / "p.csv")), "--out", str(run)]
+    assert main([*argv, *settings("vocab_size=300", "maps=0")]) == 0
+    assert "no held-out pairs: nothing will judge the translations" in capsys.readouterr().out
+    assert "No pairs were held out" in (run / "report.html").read_text()
+    assert "sentences" not in json.loads((run / "metrics.json").read_text())  # those speak of Multi30k

@@ -12,7 +12,16 @@ import pytest
 from glassformer.errors import ConfigError
 from glassformer.recipe import load_recipe, recipe_names, study_names
 from glassformer.study.grid import load_study
-from glassformer.study.published import ROWS, duration, find_row, headline, measured, measured_study
+from glassformer.study.published import (
+    ROWS,
+    duration,
+    duration_range,
+    find_row,
+    headline,
+    in_form,
+    measured,
+    measured_study,
+)
 from glassformer.study.published_page import page
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -74,6 +83,55 @@ def write_result(folder, name, accuracies, **more):
         for i, a in enumerate(accuracies)
     ]  # fmt: skip
     (folder / f"recipe-{name}.json").write_text(json.dumps({"runs": runs} | more), encoding="utf-8")
+
+
+def test_times_that_differ_are_a_range(tmp_path):
+    write_result(tmp_path, "imdb-bert", [0.9, 0.9, 0.9])  # 60, 120 and 180 seconds
+    text = page(lambda name: measured(name, tmp_path, tmp_path))
+    assert "`imdb-bert` **90.00%** (3 seeds, 60 s to 3 min)" in text
+    assert "| 3 | 60 s to 3 min | X, threads: 2 |" in text
+
+
+@pytest.mark.parametrize(
+    ("fastest", "slowest", "told"),
+    [
+        (720, 1860, "12 to 31 min"),
+        (600, 659, "10 min"),  # less than a tenth apart: the mean
+        (600, 670, "10 to 11 min"),
+        (3.0, 3.4, "3 s"),  # more than a tenth, and the same in words
+        (10, 23, "10 to 23 s"),
+        (60, 120, "60 s to 2 min"),
+        (4680, 7200, "78 min to 2 h 0 min"),
+        (5400, 7200, "1 h 30 min to 2 h 0 min"),
+    ],
+)
+def test_durations_of_several_runs(fastest, slowest, told):
+    assert duration_range(fastest, slowest, (fastest + slowest) / 2) == told
+
+
+def test_a_run_in_form_is_said_to_be_one(tmp_path):
+    assert in_form(tmp_path) == {}
+    entry = {
+        "recipe": "cifar10-vit-base", "layout": "vit-base-patch16-224-in21k", "parameters": 85_806_346,
+        "examples": {"train": 256, "judged": 250, "split": "test"}, "steps": 8, "seconds": {"total": 95.0},
+        "accuracy": 0.112, "chance": 0.104, "files": ["grid.png", "report.html"], "overrides": ["limit=256"],
+        "grid": {"rows": 2, "columns": 5}, "machine": {"cpu": "X", "threads": 2}, "date": "2026-01-02T03:04:05",
+    }  # fmt: skip
+    (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [entry]}), encoding="utf-8")
+    text = page(lambda name: None, form=in_form(tmp_path))
+    assert (
+        "`cifar10-vit-base` not measured; in form, on random weights: 256 examples, 8 steps, 2 min, accuracy 11.2% "
+        "where chance is 10.4%"
+    ) in text
+    assert "**The\naccuracy says nothing about the recipe**" in text
+    row = next(line for line in text.splitlines() if "vit-base-patch16-224-in21k` |" in line)
+    assert row.startswith(
+        "| 2 | `cifar10-vit-base` | `vit-base-patch16-224-in21k` | 85,806,346 | 256 | 8 | 2 min |"
+    )
+    assert "11.2% of 250 | 10.4% | limit=256 | `grid.png`, `report.html`; the grid has 2 × 5 places" in row
+    assert row.endswith("| X, threads: 2 | 2026-01-02 |")
+    assert "| 2 | `cifar10-vit-base` | not measured; run in form, see above |" in text
+    assert "Run in form" not in page(lambda name: None)
 
 
 def test_a_result_file_counts(tmp_path):

@@ -53,7 +53,7 @@ def send(number, stop):
     """Send this process a signal and wait until ``stop`` has it, or until it interrupts us."""
     os.kill(os.getpid(), number)
     end = time.monotonic() + 10
-    while stop.received is None and time.monotonic() < end:
+    while stop.signals.received is None and time.monotonic() < end:
         time.sleep(0.001)
 
 
@@ -152,7 +152,7 @@ def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path):
 
     def twice():
         send(signal.SIGINT, stop)
-        stop.received = None
+        stop.signals.received = None
         send(signal.SIGINT, stop)
 
     with pytest.raises(KeyboardInterrupt):

@@ -232,15 +232,32 @@ def test_running_mean_in_closed_form(dtype):
     model, d = build(), 0.8
     optimizer = MasterOptimizer(model, TrainConfig(average=d, lr=0.1), dtype)
     name = "encoder.layers.1.attention.qkv.weight"
-    seen = [optimizer.masters[name].detach().clone()]
+    start, seen = optimizer.masters[name].detach().clone(), []
+    torch.testing.assert_close(optimizer.weights()[name], start)  # before any step there is nothing else
     for step in range(6):
         backward(model, step)
         optimizer.step(0.1)
         seen.append(optimizer.masters[name].detach().clone())
-    wanted = d**6 * seen[0] + sum((1 - d) * d ** (6 - i) * seen[i] for i in range(1, 7))
+    shares = [d ** (5 - i) for i in range(6)]  # of what came before the first step: none
+    wanted = sum(share / sum(shares) * weights for share, weights in zip(shares, seen, strict=True))
     torch.testing.assert_close(optimizer.average[name], wanted)
     torch.testing.assert_close(optimizer.weights()[name], wanted)
     assert not torch.allclose(wanted, seen[-1])
+
+
+def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():
+    model, d = build(), 0.8
+    optimizer = MasterOptimizer(model, TrainConfig(average=d, lr=0.1), torch.float32)
+    backward(model, 0)
+    optimizer.step(0.1)
+    old = {n: t.clone() for n, t in optimizer.tensors().items() if n != "averaged"}
+    again = MasterOptimizer(model, TrainConfig(average=d, lr=0.1), torch.float32)
+    again.load_tensors(old)
+    backward(model, 1)
+    again.step(0.1)
+    name = "head.out.weight"
+    wanted = d * old[f"average/{name}"] + (1 - d) * again.masters[name].detach()
+    torch.testing.assert_close(again.average[name], wanted)
 
 
 def test_without_a_running_mean_the_weights_are_the_masters():

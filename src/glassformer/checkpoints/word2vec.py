@@ -6,9 +6,12 @@ each word its name, a space and little-endian fp32 numbers, with or without a li
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 
@@ -16,6 +19,7 @@ from glassformer.checkpoints.files import disk_errors, temporary_name
 from glassformer.errors import CheckpointError
 
 LONGEST = 1_000_000  # bytes of a word or of the first line: more is another kind of file
+TRIED = 100  # lines that are looked at to tell text from binary
 _FORMAT = "Wanted: a first line of two numbers (words and dim), then a word and its numbers a line"
 
 
@@ -65,8 +69,8 @@ def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[
         binary: None: looked for in the file itself.
 
     Raises:
-        CheckpointError: no such file, another format (GloVe's has no first line), a cut file, a line with too
-            few numbers, a word that stands there twice; the line is named.
+        CheckpointError: no such file, another format (GloVe's, a packed file, gensim's own: with the way to convert
+            it), a cut file, a line with too few numbers, a word that stands there twice; the line is named.
     """
     path = Path(path)
     try:
@@ -75,29 +79,61 @@ def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[
         raise CheckpointError(f"cannot be read ({error})", where=str(path)) from None
     if data is None:
         raise CheckpointError("no such file", where=str(path), fix="Check the path")
+    _refuse_packed(data, path)
     head, _, _ = data[:LONGEST].partition(b"\n")
-    count, dim = _first_line(head, path)
+    count, dim = _first_line(head, data, path)
     body = len(head) + 1
     if binary is None:
         binary = _looks_binary(data, body, dim)
     read = _read_binary if binary else _read_text
     words, vectors = read(data, body, count, dim, path)
+    unit, first = ("word", 1) if binary else ("line", 2)  # and the number of the first
+    fix = "Fetch it anew" if binary else "Remove the line, and count one word less in the first"
     if len(set(words)) != len(words):
-        seen: set[str] = set()
-        twice = next(w for w in words if w in seen or seen.add(w))  # type: ignore[func-returns-value]
-        raise CheckpointError(f"the word {twice!r} stands there twice", where=str(path))
+        rows: dict[str, int] = {}
+        again = next(i for i, word in enumerate(words) if rows.setdefault(word, i) != i)
+        what = f"the word {words[again]!r} stands there twice, first at {rows[words[again]] + first}"
+        raise CheckpointError(what, where=f"{path}, {unit} {again + first}", fix=fix)
     if not np.isfinite(vectors).all():
-        word = words[int(np.argmin(np.isfinite(vectors).all(1)))]
-        raise CheckpointError(f"the vector of {word!r} holds something that is no number", where=str(path))
+        row = int(np.argmin(np.isfinite(vectors).all(1)))
+        what = f"the vector of {words[row]!r} holds something that is no number"
+        raise CheckpointError(what, where=f"{path}, {unit} {row + first}", fix=fix)
     return tuple(words), vectors
 
 
-def _first_line(head: bytes, path: Path) -> tuple[int, int]:
+def _refuse_packed(data: bytes, path: Path) -> None:
+    """Kinds of file that are met under such names, with what makes one of ours of them."""
+    if data.startswith(b"\x1f\x8b"):
+        out = path.with_suffix("") if path.suffix == ".gz" else path.with_name(path.name + ".unpacked")
+        fix = f"Unpack it: gunzip -c {quote(str(path))} > {quote(str(out))}"
+        raise CheckpointError("is packed by gzip", where=str(path), fix=fix)
+    if data.startswith(b"PK\x03\x04"):
+        fix = f"Unpack it: unzip {quote(str(path))}"
+        raise CheckpointError("is a zip archive", where=str(path), fix=fix)
+    if data[:1] == b"\x80" and data[1:2] in (b"\2", b"\3", b"\4", b"\5"):  # pickle and its protocol
+        code = (
+            f"from gensim.models import KeyedVectors as K; m = K.load({str(path)!r}); "
+            f"getattr(m, 'wv', m).save_word2vec_format({_beside(path)!r})"
+        )
+        what = "is a pickle, gensim's own format perhaps: opening one can run any code"
+        fix = f"Where you trust it, convert it with gensim: python -c {quote(code)}"
+        raise CheckpointError(what, where=str(path), fix=fix)
+
+
+def _beside(path: Path) -> str:
+    """Where a converted copy may go."""
+    return str(path.with_name(path.stem + ".word2vec.txt"))
+
+
+def _first_line(head: bytes, data: bytes, path: Path) -> tuple[int, int]:
     parts = head.split()
-    if len(parts) != 2 or not all(p.isdigit() for p in parts):
+    if len(parts) != 2 or not all(p.isdigit() and len(p) < 19 for p in parts):
         fix = _FORMAT
-        if len(parts) > 2:
-            fix = f"GloVe's files lack the first line; put '{{words}} {len(parts) - 1}' there. {_FORMAT}"
+        if len(parts) > 2 and _are_numbers(parts[1:]):
+            words = data.rstrip().count(b"\n") + 1  # whether or not a line end is behind the last
+            line = f"{words} {len(parts) - 1}"
+            fix = f"GloVe's files lack the first line; put '{line}' there: "
+            fix += f"(echo '{line}'; cat {quote(str(path))}) > {quote(_beside(path))}"
         raise CheckpointError("is not in word2vec's format", where=f"{path}, line 1", fix=fix)
     count, dim = map(int, parts)
     if not 1 <= dim <= 100_000 or count < 1:
@@ -105,37 +141,61 @@ def _first_line(head: bytes, path: Path) -> tuple[int, int]:
     return count, dim
 
 
-def _looks_binary(data: bytes, body: int, dim: int) -> bool:
-    line = data[body : body + LONGEST].partition(b"\n")[0].split()
+def _are_numbers(fields: Sequence[bytes]) -> bool:
     try:
-        return len(line) != dim + 1 or not [float(x) for x in line[1:]]
+        _ = [float(field) for field in fields]
     except ValueError:
+        return False
+    return True
+
+
+def _looks_binary(data: bytes, body: int, dim: int) -> bool:
+    """No line is a word and its numbers, and there are bytes that no text has: one wrong line makes no binary file."""
+    sample = data[body : body + LONGEST]
+    for line in sample.split(b"\n", TRIED)[:TRIED]:
+        fields = line.split()
+        if len(fields) == dim + 1 and _are_numbers(fields[1:]):
+            return False
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # the last letter may be cut
+    except UnicodeDecodeError:
         return True
+    return re.search(rb"[\x00-\x08\x0e-\x1f]", sample) is not None
 
 
 def _read_text(data: bytes, body: int, count: int, dim: int, path: Path) -> tuple[list[str], np.ndarray]:
     try:
         lines = data[body:].decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"not UTF-8 ({error})", where=str(path), fix=_FORMAT) from None
+        line = data.count(b"\n", 0, body + error.start) + 1
+        raise CheckpointError(
+            f"not UTF-8 ({error.reason})", where=f"{path}, line {line}", fix="Save it as UTF-8"
+        ) from None
     while lines and not lines[-1].strip():
         lines.pop()
+
+    def wrong(i: int, what: str) -> CheckpointError:
+        word, where = lines[i].split(" ", 1)[0][:40], f"{path}, line {i + 2}"
+        fix = "Mend the line, one blank before each number, or the count of numbers in the first line"
+        if i == len(lines) - 1 < count - 1:
+            fix = "The file ends here before its time: fetch it anew"
+        return CheckpointError(f"{what} behind {word!r}, wanted {dim} numbers", where=where, fix=fix)
+
+    for i, line in enumerate(lines):  # before room is made for what a wrong first line promises
+        if (found := line.rstrip().count(" ")) != dim:
+            raise wrong(i, f"{found} numbers")
     if len(lines) != count:
+        fix = "Fetch it anew, or correct the first line"
         raise CheckpointError(
-            f"{len(lines):,} words, the first line says {count:,}", where=str(path), fix="Fetch it anew"
+            f"{len(lines):,} words, the first line says {count:,}", where=str(path), fix=fix
         )
     words, vectors = [], np.empty((count, dim), np.float32)
     for i, line in enumerate(lines):
         word, *numbers = line.rstrip().split(" ")
         try:
-            if len(numbers) != dim:  # numpy would repeat a single one
-                raise ValueError
             vectors[i] = numbers
         except ValueError:
-            what = f"{len(numbers)} numbers" if len(numbers) != dim else "something that is no number"
-            raise CheckpointError(
-                f"{what} behind {word[:40]!r}, wanted {dim} numbers", where=f"{path}, line {i + 2}"
-            ) from None
+            raise wrong(i, "something that is no number") from None
         words.append(word)
     return words, vectors
 
@@ -164,4 +224,7 @@ def _read_binary(data: bytes, body: int, count: int, dim: int, path: Path) -> tu
             ) from None
         vectors[i] = np.frombuffer(data, "<f4", dim, space + 1)
         place = space + 1 + size
+    if data[place : place + LONGEST].strip():  # so that another kind of file is not read as nonsense
+        what = f"goes on behind the {count:,} words of {dim} numbers that the first line promises"
+        raise CheckpointError(what, where=str(path), fix="Check that it is word2vec's binary format")
     return words, vectors

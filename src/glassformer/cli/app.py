@@ -35,8 +35,10 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.output import one_line
+from glassformer.contract import go_plain
 from glassformer.errors import GlassformerError
 
+ASKING = {"serve", "predict", "explain", "translate", "fill"}  # verbs that do nothing with a model but ask it
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 
 app = typer.Typer(
@@ -106,6 +108,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
+    if argv is None and ASKING.intersection(arguments[:1]):  # this process is ours, from its start to its end
+        go_plain()
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:

@@ -81,7 +81,7 @@ def _machine() -> list[Line]:
         Line("ok", "computes", f"in {dtype} on {device.type}"),
         Line("note", "attention kernel", f"not used: {reason}")
         if reason
-        else Line("ok", "attention kernel", "in C"),
+        else Line("ok", "attention kernel", f"in C, with {'AMX' if kernels.has_amx() else 'AVX512-BF16'}"),
     ]
 
 

@@ -17,6 +17,7 @@ from glassformer.study.published import (
     Measured,
     find_row,
     headline,
+    in_form,
     measured,
     measured_study,
     recipes_of,
@@ -54,7 +55,8 @@ def write_page(path: Path) -> None:
         raise InputError(
             "the table is a Markdown file in a folder that exists", where=str(path), fix="Use x.md"
         )
-    path.write_text(page(measure, lambda name: measured_study(name, RESULTS)), encoding="utf-8")
+    text = page(measure, lambda name: measured_study(name, RESULTS), in_form(RESULTS))
+    path.write_text(text, encoding="utf-8")
     say(f"table: {path}")
 
 

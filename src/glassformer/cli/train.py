@@ -14,7 +14,7 @@ from glassformer.cli.keys import recipe_keys
 from glassformer.cli.output import excerpt, say, show_scores, show_table, show_translation_scores
 from glassformer.cli.places import default_folder
 from glassformer.cli.vectors import show_vectors_run
-from glassformer.config import apply_overrides, build
+from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError
 from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
 from glassformer.recipe_image import ImageRecipe
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from glassformer.study.run_folder import Run
 
 HELD_OUT = 0.1  # of a file without splits
+EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
 SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at least
 
 
@@ -103,9 +104,28 @@ def choose_recipe(
         raise ConfigError(f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out")
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
-    if data:
-        recipe = replace(recipe, data=replace(recipe.data, source=_whole_path(data)))
+    if data and _whole_path(data) != _whole_path(recipe.data.source):
+        recipe = on_other_data(recipe, _whole_path(data), name in recipe_names(), settings)
     return recipe
+
+
+def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
+    """A recipe on other data than its own: nothing is left in it that speaks of those, but what ``settings`` ask for.
+
+    Args:
+        source: a named data set, or a path from the root.
+        shipped: the recipe came with the package, its examples (sentences, and words with their neighbours) too.
+    """
+    asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
+    said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
+    changes: dict[str, Any] = {key: text for key, text in said.items() if key not in asked}
+    for section in ("evaluate", "judge") if shipped else ():
+        config = getattr(recipe, section, None)
+        examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in asked}
+        if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus go with it
+            examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
+        changes |= {section: replace(config, **examples)} if examples else {}
+    return replace(recipe, data=replace(recipe.data, source=source), **changes)
 
 
 def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Recipe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,8 @@ def translate(
 
     Args:
         folder: of a run or of a saved translator.
-        given: texts, and names of files; see ``predict.gather``.
+        given: texts, and names of files; see ``predict.gather``. Of a single ``.txt`` file empty lines are kept, so
+            that line n of what comes out belongs to line n of the file; among several arguments they are left out.
 
     Raises:
         InputError: no such model, one that does not translate, a file that cannot be read, a text that is too long.
@@ -29,10 +31,25 @@ def translate(
         raise ConfigError(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
+    from glassformer.data.tables import PLAIN, count_lines
+
     found = gather(given, text_column)
     translator = load_kind(folder, "Translator", "translate")
     origin = given[0] if found.rows is not None else "TEXT"
-    return found, translator.translate(found.texts, beam, rows=found.rows, origin=origin)
+    said = translator.translate(found.texts, beam, rows=found.rows, origin=origin)
+    if found.rows is None or Path(origin).suffix.lower() != PLAIN:
+        return found, said
+    count = count_lines(Path(origin))
+    texts = Texts(spread(found.texts, found.rows, count), list(range(1, count + 1)))
+    return texts, spread(said, found.rows, count)
+
+
+def spread(texts: Sequence[str], rows: Sequence[int], count: int) -> list[str]:
+    """``count`` lines with the texts at their rows, counted from 1; the others are empty."""
+    lines = [""] * count
+    for row, text in zip(rows, texts, strict=True):
+        lines[row - 1] = text
+    return lines
 
 
 def load_kind(folder: str | Path, kind: str, verb: str) -> Any:
@@ -61,7 +78,8 @@ def translate_command(
         list[str],
         typer.Argument(
             metavar="TEXT|FILE...",
-            help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line.",
+            help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; "
+            "empty lines of a single .txt stay empty lines.",
         ),
     ],
     beam: Annotated[
@@ -72,7 +90,7 @@ def translate_command(
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
 ) -> None:
-    """Translate texts: one line each."""
+    """Translate texts: one line each, in their order; line n belongs to line n of a single .txt file."""
     if out is not None:
         check_output(out)
     found, translations = translate(run, given, beam=beam, text_column=text_column)

@@ -20,6 +20,10 @@ SPLITS = {
 SPLIT_OF = {alias: split for split, aliases in SPLITS.items() for alias in aliases}
 
 
+class NoSplit(DataError):
+    """A data set has no split of that name; the message has those that it has."""
+
+
 @dataclass(frozen=True)
 class TextSplit:
     """Texts in file order with their labels."""
@@ -60,12 +64,12 @@ def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, wher
     """The ``wanted`` ones among what is there, in the usual order; None: all.
 
     Raises:
-        DataError: one is not there.
+        NoSplit: one is not there.
     """
     for split in wanted or ():
         if split not in available:
             there = ", ".join(available) or "none"
-            raise DataError(f"no split {split!r}", where=where, fix=f"There are: {there}")
+            raise NoSplit(f"no split {split!r}", where=where, fix=f"There are: {there}")
     return {s: available[s] for s in SPLITS if s in available and (wanted is None or s in wanted)}
 
 

@@ -179,8 +179,10 @@ def _from_tables(
         files = split_files(path)
         if not files:
             raise DataError("no table named train, validation or test", where=str(path))
-    elif path.exists() or path.suffix.lower() in READERS:
+    elif path.suffix.lower() in READERS:
         files = {"train": [path]}
+    elif path.exists():
+        raise DataError("is no table of pairs", where=str(path), fix=_both_sides(path))
     else:
         hint = nearest(str(path), list(PAIR_SOURCES))
         raise DataError(
@@ -198,6 +200,20 @@ def _from_tables(
         rows = tables[0].rows if len(tables) == 1 else None
         splits[name] = PairSplit(left, right, " + ".join(t.origin for t in tables), rows)
     return splits, columns
+
+
+def _both_sides(path: Path) -> str:
+    """How a file of one side is named together with the other."""
+    end = path.suffix.lstrip(".") or "en"
+    stem = path.with_suffix("")
+    there = [p.suffix.lstrip(".") for p in sorted(path.parent.glob(f"{stem.name}.*")) if p != path]
+    other = there[0] if len(there) == 1 and there[0] else "de" if end != "de" else "en"
+    left, right = (other, end) if end == "de" else (end, other)
+    how = "" if (left, right) == ("en", "de") else f", with source_column={left} and target_column={right}"
+    return (
+        f"Of two plain files of one sentence a line, name what both share: {stem}{how}, for {stem.name}.{left} and "
+        f"{stem.name}.{right}; or a table with a column for each side: {', '.join(READERS)}"
+    )
 
 
 def _side(table: Table, column: str) -> list[str]:

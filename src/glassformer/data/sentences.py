@@ -86,7 +86,8 @@ def read_corpus(
         folder: write the ids there and map them from the disk, for a corpus larger than memory.
 
     Raises:
-        DataError: no sentence, no word frequent enough, something that is no text, or a file that cannot be read.
+        DataError: no sentence, fewer than two words frequent enough, something that is no text, or a file that
+            cannot be read.
     """
     if hasattr(sentences, "columns"):  # a data frame would give the names of its columns
         raise DataError("a table of sentences", where="sentences", fix="Give one column of it")
@@ -110,9 +111,14 @@ def read_corpus(
         raise DataError(
             "one word has no neighbours", where="max_words", fix="Use 2 or more, or 0 for no limit"
         )
+    if len(counter) < 2:
+        what = f"the only word is {next(iter(counter))!r}, and one word has no neighbours"
+        raise DataError(what, where="sentences", fix="Give sentences of different words")
     if len(ranked) < 2:
         what = f"of {len(counter):,} words fewer than two are seen {min_count} times"
-        raise DataError(what, where="min_count", fix="Lower min_count or give more sentences")
+        enough = counter.most_common(2)[1][1]  # with which two words are left
+        fix = f"Lower min_count to {enough} or less, or give more sentences"
+        raise DataError(what, where="min_count", fix=fix)
     words = tuple(w for _, w in ranked)
     counts = np.array([n for n, _ in ranked], np.int64)
     number = {w: i for i, w in enumerate(words)}

@@ -53,6 +53,15 @@ def bpe_tokenizer(
     return frame_texts(tokenizer)
 
 
+def plain(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokenizer, to which a "[MASK]" written in a text is six letters and no special token.
+
+    A file does not keep this setting, so it is set again after loading.
+    """
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
 def detokenize(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
     """The text that the tokens spell, without special tokens and without blanks at its ends."""
     return tokenizer.decode(list(ids), skip_special_tokens=True).strip()

@@ -114,6 +114,16 @@ def read_lines(path: Path) -> tuple[list[str], list[int]]:
     return [line for _, line in lines], [i for i, _ in lines]
 
 
+def count_lines(path: Path) -> int:
+    """How many lines a plain text file has, empty ones included; a last one need not end.
+
+    Raises:
+        DataError: see ``read_utf8``.
+    """
+    text = read_utf8(path)
+    return text.count("\n") + (bool(text) and not text.endswith("\n"))
+
+
 def _line(path: Path, data: bytes, position: int) -> str:
     line = data.count(b"\n", 0, position) + 1
     return f"{path}, line {line}"

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from glassformer.explain.result import Explanation
 from glassformer.explain.view import certainty, inert, view_of
+
+if TYPE_CHECKING:  # imported where a page is made: the server only takes a style sheet from here
+    from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 ABOUT = {
@@ -84,6 +85,8 @@ def page(explanations: Sequence[Explanation], title: str = "") -> str:
     Args:
         title: its heading; empty: the first label and its probability.
     """
+    from markupsafe import Markup
+
     css, script = asset("page.css"), asset("attention.js")
     views = [view_of(e) for e in explanations]
     has_maps = any(view.data["shape"][0] for view in views)
@@ -103,6 +106,8 @@ def asset(name: str) -> str:
 @cache
 def environment(*folders: Path) -> Environment:
     """Templates of these folders, in which every value is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     made = Environment(
         loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,

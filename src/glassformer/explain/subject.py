@@ -236,6 +236,10 @@ def subject_of(clf: Any, x: Any, judge: nn.Module | None = None) -> Subject:
     """
     if not getattr(clf.model_, "has_attention", True):
         raise InputError(
-            f"{clf.model!r} has no attention to look at", where="explain", fix="Take a Transformer"
+            f"{clf.model!r} has no attention to show, and the other methods work on the rows of a Transformer's "
+            "encoder: LSTM, GRU and TextCNN cannot be explained",
+            where="explain",
+            fix="Train a Transformer: encoder-mini, encoder-small, encoder-base, or BERT's or MiniLM's weights "
+            "(all-minilm-l6-v2); for pictures any ViT",
         )
     return (text_subject if hasattr(clf, "tokenizer_") else picture_subject)(clf, x, judge)

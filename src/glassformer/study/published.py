@@ -100,10 +100,61 @@ class Measured:
     score: str  # in words: 78.15 % (76.56 to 79.75)
     seeds: int
     seconds: float  # of training, mean over seeds
+    fastest: float  # of the seeds, seconds of training
+    slowest: float
     machine: str
     date: str
     overrides: tuple[str, ...]
     source: str  # the file or folder pattern that it was read from
+
+    @property
+    def time(self) -> str:
+        """Of training, in words: a range where runs differ by more than a tenth."""
+        return duration_range(self.fastest, self.slowest, self.seconds)
+
+
+@dataclass(frozen=True)
+class InForm:
+    """A recipe that was run end to end on random weights, because its own could not be had."""
+
+    recipe: str
+    layout: str  # the checkpoint whose files and sizes were imitated
+    parameters: int
+    examples: int  # that training saw
+    steps: int
+    seconds: float  # from data to report
+    accuracy: float
+    judged: int  # examples that the accuracy is of
+    chance: float  # the accuracy of always naming the most frequent class
+    files: tuple[str, ...]  # of the run folder
+    grid: tuple[int, int] | None  # rows and columns of the figure with one picture a class
+    overrides: tuple[str, ...]
+    machine: str
+    date: str
+
+
+def in_form(results: Path) -> dict[str, InForm]:
+    """Recipe -> what ``benchmarks/in_form.py`` has written of it; empty: it has not been run."""
+    file = results / "in-form.json"
+    if not file.is_file():
+        return {}
+    entries = json.loads(file.read_text(encoding="utf-8"))["recipes"]
+    return {
+        e["recipe"]: InForm(
+            e["recipe"], e["layout"], e["parameters"], e["examples"]["train"], e["steps"], e["seconds"]["total"],
+            e["accuracy"], e["examples"]["judged"], e["chance"], tuple(e["files"]),
+            (e["grid"]["rows"], e["grid"]["columns"]) if e.get("grid") else None, tuple(e["overrides"]),
+            machine_name(e["machine"]), e["date"][:10],
+        )
+        for e in entries
+    }  # fmt: skip
+
+
+def machine_name(machine: dict[str, Any]) -> str:
+    """The processor with its threads, or the GPU, as a run's record states them."""
+    return str(
+        machine.get("gpu") or f"{machine.get('cpu', 'unknown')}, threads: {machine.get('threads', '?')}"
+    )
 
 
 def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
@@ -130,13 +181,11 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     number = unit[: unit.index("}") + 1]  # without the words behind it
     low, high = (number.format(f(values)) for f in (min, max))
     spread = f" ({low} to {high})" if low != high else ""
-    machine, last = records[0].get("machine", {}), records[-1]
-    where = f"{machine.get('cpu', 'unknown')}, threads: {machine.get('threads', '?')}"
-    if machine.get("gpu"):
-        where = str(machine["gpu"])
-    seconds = statistics.mean(r.get("seconds", {}).get("train", 0.0) for r in records)
+    where, last = machine_name(records[0].get("machine", {})), records[-1]
+    seconds = [r.get("seconds", {}).get("train", 0.0) for r in records]
     return Measured(
-        recipe, mean + spread, len(values), seconds, where, str(last.get("date", ""))[:10], tuple(overrides), source
+        recipe, mean + spread, len(values), statistics.mean(seconds), min(seconds), max(seconds), where,
+        str(last.get("date", ""))[:10], tuple(overrides), source,
     )  # fmt: skip
 
 
@@ -174,3 +223,13 @@ def duration(seconds: float) -> str:
     if seconds >= 5400:
         return f"{int(seconds // 3600)} h {int(seconds % 3600 // 60)} min"
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def duration_range(fastest: float, slowest: float, mean: float) -> str:
+    """12 to 31 min where times differ by more than a tenth, else their mean."""
+    low, high = duration(fastest), duration(slowest)
+    if slowest <= 1.1 * fastest or low == high:
+        return duration(mean)
+    number, unit = low.rsplit(" ", 1)
+    # "78 min to 1 h 40 min" needs both units, "12 to 31 min" one.
+    return f"{number if high.split()[1:] == [unit] else low} to {high}"

@@ -114,6 +114,8 @@ def run_translation(
     parts = {"train": pairs.train, "validation": pairs.validation, pairs.judged_name: pairs.judged}
     counts = ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
     say(f"{pairs.dataset.name}: {counts} pairs, {' to '.join(pairs.dataset.columns)}")
+    if pairs.validation is None and pairs.judged is None:
+        say("no held-out pairs: nothing will judge the translations; --set test_size=0.1 holds out a tenth")
     checkpoints = folder / "checkpoints"
     translator.fit(
         pairs.train.source,

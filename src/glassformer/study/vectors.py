@@ -9,12 +9,14 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
 from glassformer.config import nearest
+from glassformer.data.dataset import SPLITS, NoSplit
 from glassformer.data.sentences import read_corpus
 from glassformer.data.sources import data_folders, load_text_dataset
 from glassformer.data.text import clean_text
@@ -32,28 +34,70 @@ from glassformer.study.run_folder import (
     write_json,
     write_text,
 )
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback, HistoryFile
 from glassformer.vectors import Word2Vec
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _MARK = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 
 
+@dataclass(frozen=True)
+class Texts:
+    """What vectors are learnt from, and what was left out."""
+
+    sentences: list[list[str]]  # the words of every text
+    excluded: dict[str, int]  # split -> texts left out because they stand in it too
+
+
 def load_sentences(data: CorpusConfig) -> list[list[str]]:
-    """The words of every text, as the recipe wants them.
+    """The words of every text, as the recipe wants them; errors as in ``load_texts``."""
+    return load_texts(data).sentences
+
+
+def load_texts(data: CorpusConfig) -> Texts:
+    """The words of every text that does not stand in an excluded split, and how many do.
+
+    Two texts are the same when nothing differs once they are cleaned as the recipe says. An excluded split that the
+    source has not leaves nothing out.
 
     Raises:
-        DataError: no such source, or a split that it has not.
+        ConfigError: ``exclude`` names something that is no split.
+        DataError: no such source, a split that it has not, or no text is left.
     """
+    hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
     named = load_text_dataset(data.source, text_column=data.text_column, limit=data.limit, splits=data.splits)
-    texts = [text for split in named.splits.values() for text in split.texts]
-    find = (_MARK if data.punctuation else _WORD).findall
-    # Composed, for a mark that stands by itself is no letter: "hôm" would fall apart.
-    cleaned = (normalize("NFC", clean_text(text, data.clean)) for text in texts)
-    found = [find(text.lower() if data.lowercase else text) for text in cleaned]
+    texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
+    excluded = {split: sum(text in there for text in texts) for split, there in hidden.items() if there}
+    never = set().union(*hidden.values())
+    kept = [text for text in texts if text not in never]
+    if texts and not kept:
+        what = f"no text is left: each one also stands in {' or '.join(excluded)}"
+        raise DataError(
+            what, where=data.source, fix="Take other splits, or leave none out: --set 'exclude=[]'"
+        )
+    found = list(map((_MARK if data.punctuation else _WORD).findall, kept))
     if not any(found):
-        raise DataError("no text holds a word", where=data.source)
-    return found
+        raise DataError("no text holds a word", where=data.source, fix="Give texts of words")
+    return Texts(found, excluded)
+
+
+def _cleaned(texts: Sequence[str], data: CorpusConfig) -> list[str]:
+    # Composed, for a mark that stands by itself is no letter: "hôm" would fall apart.
+    composed = (normalize("NFC", clean_text(text, data.clean)) for text in texts)
+    return [text.lower() if data.lowercase else text for text in composed]
+
+
+def _split_texts(data: CorpusConfig, split: str) -> list[str]:
+    """All texts of a split, whatever ``limit`` says; none where the source has no such split."""
+    if split not in SPLITS:
+        raise ConfigError(
+            f"no split is called {split!r}", where="data.exclude", fix=nearest(split, list(SPLITS))
+        )
+    try:
+        named = load_text_dataset(data.source, text_column=data.text_column, splits=(split,))
+    except NoSplit:
+        return []
+    return named.splits[split].texts
 
 
 def run_vectors(
@@ -68,13 +112,17 @@ def run_vectors(
     folder, started = Path(folder), time.perf_counter()
     check_folder(folder, recipe, resume)
     check_judge(recipe.judge)
-    sentences = load_sentences(recipe.data)
-    corpus = read_corpus(sentences, min_count=recipe.vectors.min_count, max_words=recipe.vectors.max_words)
+    texts = load_texts(recipe.data)
+    corpus = read_corpus(
+        texts.sentences, min_count=recipe.vectors.min_count, max_words=recipe.vectors.max_words
+    )
     setup = time.perf_counter() - started
     begin(folder, recipe)
     say(
         f"{len(corpus):,} texts, {corpus.raw_words:,} words, {len(corpus.words):,} different ones with a vector"
     )
+    for split, n in texts.excluded.items():
+        say(f"{n:,} texts also stand in {split} and were left out")
     vectors = Word2Vec(**vars(recipe.vectors))
     history = folder / "history.jsonl"
     checkpoints = folder / "checkpoints"
@@ -89,7 +137,7 @@ def run_vectors(
             )
 
     adam = recipe.vectors.optimizer == "adam"
-    calls = [HistoryFile(history), *callbacks, StopOnSignal(checkpoints)] if adam else ()
+    calls = [HistoryFile(history), *callbacks] if adam else ()
     vectors.fit(corpus, checkpoints=checkpoints, resume=resume, callbacks=calls, tell=tell)
     write_text(history, "".join(json.dumps(record) + "\n" for record in vectors.history_))
     vectors.save(folder / "model", overwrite=True)
@@ -99,7 +147,7 @@ def run_vectors(
     if unknown := [word for word in dict.fromkeys(asked) if word not in vectors]:
         say(f"left out, for they have no vector: {', '.join(unknown)}")
     metrics = judge(vectors, recipe) | {
-        "texts": len(corpus), "words": corpus.raw_words, "vocabulary": len(corpus.words),
+        "texts": len(corpus), "excluded": texts.excluded, "words": corpus.raw_words, "vocabulary": len(corpus.words),
         "seconds": {"setup": setup, "train": vectors.train_seconds_, "total": time.perf_counter() - started},
         "words_per_second": recipe.vectors.epochs * corpus.raw_words / max(vectors.train_seconds_, 1e-9),
         "loss": [[r["step"], r["loss"]] for r in vectors.history_ if r["kind"] == "step"],

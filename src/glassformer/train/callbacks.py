@@ -82,15 +82,18 @@ class HistoryFile(Callback):
         self.written = len(training.history)
 
 
-class StopOnSignal(Callback):
-    """Ctrl-C or SIGTERM: finish the step, save, and raise ``Interrupted``. A second Ctrl-C stops at once."""
+class Signals:
+    """Notes Ctrl-C or SIGTERM while it listens, so that work can stop at a good place; a second one stops it at once.
 
-    def __init__(self, folder: Path, keep_last: int = 2):
-        self.folder, self.keep_last = Path(folder), keep_last
+    Python gives signals to the main thread alone: in another one nothing is noted.
+    """
+
+    def __init__(self) -> None:
         self.received: int | None = None
         self._old: dict[int, Any] = {}
 
-    def start(self, training: Training) -> None:
+    def listen(self) -> None:
+        """From now on."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._old[number] = signal.signal(number, self._receive)
@@ -100,8 +103,25 @@ class StopOnSignal(Callback):
         for known, handler in self._old.items():
             signal.signal(known, handler)
 
+    def release(self) -> None:
+        """Signals do again what they did before."""
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        self._old = {}
+
+
+class StopOnSignal(Callback):
+    """Ctrl-C or SIGTERM: finish the step, save, and raise ``Interrupted``. A second Ctrl-C stops at once."""
+
+    def __init__(self, folder: Path, keep_last: int = 2):
+        self.folder, self.keep_last = Path(folder), keep_last
+        self.signals = Signals()
+
+    def start(self, training: Training) -> None:
+        self.signals.listen()
+
     def step(self, training: Training, info: StepInfo) -> None:
-        if not training.finished and training.ranks.any(self.received is not None):
+        if not training.finished and training.ranks.any(self.signals.received is not None):
             path = training.saved_at(self.folder) or training.save(self.folder, self.keep_last)
             saved = (
                 f"saved in {path}; go on with --resume" if training.ranks.leads else "the first process saves"
@@ -109,9 +129,7 @@ class StopOnSignal(Callback):
             raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {saved}")
 
     def end(self, training: Training) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
-        self._old = {}
+        self.signals.release()
 
 
 class Progress(Callback):

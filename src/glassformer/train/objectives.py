@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 raise ConfigError(
                     f"no label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
-            if isinstance(weight, str) or not 0.0 <= weight < float("inf"):
+            if not isinstance(weight, Real) or not 0.0 <= weight < float("inf"):
                 raise ConfigError(
                     f"{weight!r} is no weight", where="class_weight", fix="Use numbers from 0 on"
                 )

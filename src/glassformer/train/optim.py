@@ -57,6 +57,9 @@ class MasterOptimizer:
         self.copied = [name for name in self.apart if self.params[name].dtype != torch.float32]
         self.optimizers = self._make(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
+        self.averaged = torch.zeros(
+            ()
+        )  # steps whose weights the mean has seen; a tensor, as all that is kept
 
     def _make(self, config: FitConfig) -> list[torch.optim.Optimizer]:
         """AdamW or Adam for everything, or Muon for the matrices of the encoder and AdamW for the rest.
@@ -104,9 +107,18 @@ class MasterOptimizer:
         if self.average is not None:
             with torch.no_grad():
                 torch.ops.aten._foreach_lerp_.Scalar(
-                    list(self.average.values()), self._detached(), 1.0 - self.config.average
+                    list(self.average.values()), self._detached(), self._share_of_newest()
                 )
         return float(norm)
+
+    def _share_of_newest(self) -> float:
+        """What the weights of this step count in the mean: 1 - average in the end, all at the first step.
+
+        Divided by the sum of all shares so far (as Adam's moments are: Kingma and Ba, 2015, section 3), so that the
+        random weights before the first step have no part in the mean, however short the training.
+        """
+        self.averaged += 1
+        return (1.0 - self.config.average) / (1.0 - self.config.average ** self.averaged.item())
 
     @torch.no_grad()
     def publish(self) -> None:
@@ -144,6 +156,7 @@ class MasterOptimizer:
                     out[f"{key}/{name}"] = self.ranks.whole(value, self.shapes[name])
         if self.average is not None:
             out |= {f"average/{n}": w for n, w in self._whole(self.average).items()}
+            out["averaged"] = self.averaged
         return out
 
     def load_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -160,6 +173,8 @@ class MasterOptimizer:
                         optimizer.state[master] = found
         if self.average is not None:
             self.average = {n: part(tensors[f"average/{n}"]).clone() for n in self.masters}
+            # A checkpoint from before the count was kept goes on with the plain running mean that it has.
+            self.averaged = tensors.get("averaged", torch.tensor(math.inf)).clone()
 
 
 def decays(name: str, weight: Tensor) -> bool:

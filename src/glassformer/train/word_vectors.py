@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -32,6 +32,7 @@ from glassformer.models.skipgram import (
 )
 from glassformer.recipe import TrainConfig
 from glassformer.recipe_vectors import VectorsConfig
+from glassformer.train.callbacks import Interrupted, Signals
 from glassformer.train.objectives import StepLoss
 
 ROUND = 500_000  # words of a round: less than a second, and then threads meet and the curve gets a point
@@ -161,6 +162,34 @@ class FastTraining:
 
     def _tables(self) -> list[tuple[str, np.ndarray]]:
         return [("centres", self.centres), ("contexts", self.contexts)]
+
+
+def run_fast(
+    training: FastTraining, folder: Path | None, tell: Callable[[dict[str, Any]], None] = lambda record: None
+) -> None:
+    """Run to the end; ``tell`` is called with each record.
+
+    With a ``folder`` a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and at the
+    end, and Ctrl-C or SIGTERM lets the round at hand end and saves one.
+
+    Raises:
+        Interrupted: on such a signal; a second one stops at once and saves nothing.
+    """
+    every, signals = training.config.checkpoint_every or training.rounds, Signals()
+    if folder is not None:
+        signals.listen()
+    try:
+        for record in training.run():
+            finished = training.round == training.total_rounds
+            stop = signals.received is not None and not finished
+            if folder is not None and (training.round % every == 0 or finished or stop):
+                path = training.save(folder)
+            tell(record)
+            if stop:
+                what = f"stopped at round {training.round} of {training.total_rounds}"
+                raise Interrupted(f"{what}, saved in {path}; go on with --resume")
+    finally:
+        signals.release()
 
 
 def check_fingerprint(found: LoadedState, ours: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
-"""Attention in C for processors with AVX512-BF16, built on the user's machine when it is first wanted.
+"""Attention in C for processors with AVX512-BF16 or AMX, built on the user's machine when it is first wanted.
 
-One second of ``cc``, kept in the user's cache folder. Without a compiler or such a processor, or with
-``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which.
+A second or two of ``cc``, kept in the user's cache folder. Without a compiler or such a processor, or with
+``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which. ``GLASSFORMER_KERNELS=avx512`` leaves
+AMX unused where there is it.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from torch.autograd.function import once_differentiable
 from glassformer.packing import Packing
 from glassformer.runtime import cpu_flags
 
-SOURCE = Path(__file__).with_name("attention.c")
+FOLDER = Path(__file__).parent
+SOURCE = FOLDER / "attention.c"
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-lm", "-lpthread")
 WANTED = frozenset({"avx512f", "avx512_bf16", "avx512bw", "avx512dq", "avx512vl"})
+AMX = frozenset({"amx_tile", "amx_bf16"})
 POINTERS = ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "stats")
 STRIDES = (
     "q_stride",
@@ -82,20 +85,45 @@ def why_not() -> str | None:
 
 
 @cache
+def has_amx() -> bool:
+    """Whether products are computed with AMX: the processor has it, the system lets us, and nobody said otherwise."""
+    return bool(_library().uses_amx())
+
+
+@cache
 def _library() -> ctypes.CDLL:
-    file = _build()
-    library = ctypes.CDLL(str(file))
-    library.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int)
-    library.run.restype = ctypes.c_int
+    for amx in (True, False):
+        if amx and (os.environ.get("GLASSFORMER_KERNELS") == "avx512" or not cpu_flags() >= AMX):
+            continue
+        library = ctypes.CDLL(str(_build(amx)))
+        library.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int, ctypes.c_void_p)
+        library.run.restype = library.prepare.restype = ctypes.c_int
+        if library.prepare() == 0:  # the system may keep AMX from a process
+            break
     return library
 
 
-def _build() -> Path:
+@cache
+def _torch_threads() -> int | None:
+    """The address of ``GOMP_parallel`` in the OpenMP library that torch has loaded; None: it has another one."""
+    try:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        loaded = {line.split()[-1] for line in maps if "libgomp" in line}  # scikit-learn brings one too
+        with_torch = {path for path in loaded if Path(path).parent == Path(torch.__file__).parent / "lib"}
+        (path,) = with_torch or loaded
+        return ctypes.cast(ctypes.CDLL(path).GOMP_parallel, ctypes.c_void_p).value
+    except (OSError, AttributeError, ValueError):
+        return None
+
+
+def _build(amx: bool) -> Path:
     """The compiled kernel from the user's cache, compiled now if it is not there."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise OSError("no C compiler (cc, gcc or clang) was found")
-    made_of = (SOURCE.read_bytes(), " ".join(FLAGS).encode(), " ".join(sorted(cpu_flags())).encode())
+    flags = FLAGS if amx else (*FLAGS, "-mno-amx-bf16")
+    sources = [file.read_bytes() for file in sorted(FOLDER.glob("*.[ch]"))]
+    made_of = (*sources, " ".join(flags).encode(), " ".join(sorted(cpu_flags())).encode())
     key = hashlib.sha256(b"\0".join((*made_of, platform.platform().encode()))).hexdigest()[:16]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
     file = home / f"attention-{key}.so"
@@ -103,7 +131,7 @@ def _build() -> Path:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home) as folder:  # two processes may build at the same time
             fresh = Path(folder) / file.name
-            command = [compiler, str(SOURCE), "-o", str(fresh), *FLAGS]
+            command = [compiler, str(SOURCE), "-o", str(fresh), *flags]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
             os.replace(fresh, file)
     return file
@@ -126,7 +154,7 @@ def _run(
     q = tensors["q"]
     job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
-    if _library().run(ctypes.byref(job), int(backward)):
+    if _library().run(ctypes.byref(job), int(backward), _torch_threads()):
         raise MemoryError("attention: no memory for a head's working set")
 
 

@@ -1,25 +1,26 @@
-/* Attention over packed rows for processors with AVX512-BF16: softmax(Q K^T * scale) V, forward and backward.
+/* Attention over packed rows for processors with bf16 products: softmax(Q K^T * scale) V, forward and backward.
  *
- * One task is one head of one sequence. Nothing is padded in memory, no [T, S] map is kept: the backward pass computes
- * the weights again from two numbers per row (Dao et al., 2022), a block of query rows at a time, so that a task's
- * working set stays in the core's own cache. Products take bf16 pairs and add up in fp32.
+ * One task is one head of one sequence. Nothing is padded in the packed matrices, no [T, S] map is kept: the backward
+ * pass computes the weights again from two numbers per row (Dao et al., 2022), a block of query rows at a time, so that
+ * a task's working set stays in the core's own cache. Products take bf16 pairs and add up in fp32; there are two of
+ * them, for AMX and for AVX512-BF16, and everything else is the same for both.
  *
  * Layout: element (row n, head h, place d) of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16.
- * "Pairs" are two bf16 numbers in 32 bits, as vdpbf16ps wants them.
  */
-#include <immintrin.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
+#include "numbers.h"
+#ifdef __AMX_BF16__
+#include "product_amx.h"
+#else
+#include "product_avx512.h"
+#endif
 
-typedef uint16_t bf16;
 typedef struct {
     const bf16 *q, *k, *v, *out, *grad; /* out and grad: backward only */
     bf16 *o, *dq, *dk, *dv;             /* o: forward; the others: backward */
-    float *stats;                       /* [N, H, 2]: the highest score of a row, and 1 / sum of e^(score - highest) */
+    float *stats; /* [N, H, 2]: the highest score of a row times log2 e, and 1 / sum of e^(score - highest) */
     int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride;
     const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
     int64_t sequences, heads, dim, longest_q, longest_k;
@@ -29,137 +30,14 @@ typedef struct {
 
 typedef struct {
     Job *job;
-    atomic_long *next;
-    int backward, failed;
-} Worker;
+    atomic_long next, finished; /* the share that nobody has taken yet; threads that had the memory to work */
+    int backward;
+} Crew;
 
-/* Rows of a register tile; query rows of a backward block (even, a multiple of ROWS); heads that a thread takes at a time,
- * because they lie side by side in memory. */
-enum { ROWS = 6, BLOCK = 48, HEADS = 4 };
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 8") /* or the sums of a tile would not stay in registers */
-#define UNROLL16 _Pragma("GCC unroll 16")
-#define ROUND(n, m) (((n) + (m) - 1) / (m) * (m))
-
-INLINE __mmask16 inside(int64_t left) { return left >= 16 ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1); }
-
-INLINE __m512 wide(const bf16 *x) { /* 16 bf16 -> fp32 */
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)x)), 16));
-}
-
-INLINE void narrow(bf16 *to, __m512 x) {
-    _mm256_storeu_si256((void *)to, (__m256i)_mm512_cvtneps_pbh(x));
-}
-
-/* e^x for x <= 0 (Cody-Waite reduction, polynomial of degree 6): within 2 units in the last place of fp32. */
-INLINE __m512 exponential(__m512 x) {
-    x = _mm512_max_ps(_mm512_set1_ps(-104.0f), x); /* in this order NaN stays NaN */
-    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 8);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-    __m512 p = _mm512_set1_ps(1.3981999507e-3f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3334519073e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1665795894e-2f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666665459e-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(5.0000001201e-1f));
-    p = _mm512_fmadd_ps(p, _mm512_mul_ps(r, r), _mm512_add_ps(r, _mm512_set1_ps(1.0f)));
-    return _mm512_scalef_ps(p, n);
-}
-
-/* C[i][16 j ...] (=|+=) sum over p of A[i][p] . B[p][16 j ...], all A and B as pairs: the one product of this file. */
-INLINE void tile(int rows, int vecs, const uint32_t *a, int64_t a_row, int64_t a_step, const uint32_t *b,
-                 int64_t b_row, int64_t pairs, float *c, int64_t c_row, int add) {
-    __m512 acc[ROWS][4];
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = add ? _mm512_loadu_ps(c + i * c_row + 16 * j) : _mm512_setzero_ps();
-    for (int64_t p = 0; p < pairs; p++) {
-        __m512bh right[4];
-        UNROLL for (int j = 0; j < vecs; j++) right[j] = (__m512bh)_mm512_loadu_si512(b + p * b_row + 16 * j);
-        UNROLL for (int i = 0; i < rows; i++) {
-            __m512bh left = (__m512bh)_mm512_set1_epi32((int)a[i * a_row + p * a_step]);
-            UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = _mm512_dpbf16_ps(acc[i][j], left, right[j]);
-        }
-    }
-    UNROLL for (int i = 0; i < rows; i++)
-        UNROLL for (int j = 0; j < vecs; j++) _mm512_storeu_ps(c + i * c_row + 16 * j, acc[i][j]);
-}
-
-#define TILES(R)                                                                                     \
-    for (; j + 4 <= vecs; j += 4) tile(R, 4, a, a_row, a_step, b + 16 * j, b_row, pairs, c + 16 * j, c_row, add); \
-    for (; j + 2 <= vecs; j += 2) tile(R, 2, a, a_row, a_step, b + 16 * j, b_row, pairs, c + 16 * j, c_row, add); \
-    for (; j < vecs; j++) tile(R, 1, a, a_row, a_step, b + 16 * j, b_row, pairs, c + 16 * j, c_row, add);
-
-/* The same for any number of rows up to ROWS, and any number of 16-wide columns. */
-static void product(int rows, int64_t vecs, const uint32_t *a, int64_t a_row, int64_t a_step, const uint32_t *b,
-                    int64_t b_row, int64_t pairs, float *c, int64_t c_row, int add) {
-    int64_t j = 0;
-    switch (rows) {
-        case 6: TILES(6) break;
-        case 5: TILES(5) break;
-        case 4: TILES(4) break;
-        case 3: TILES(3) break;
-        case 2: TILES(2) break;
-        default: TILES(1)
-    }
-}
-
-/* Ask for a head's rows ahead of their use: they lie a whole row of the packed matrix apart, where no cache looks. */
-static void fetch(const bf16 *x, int64_t stride, int64_t n, int64_t dim) {
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t d = 0; d < dim; d += 32) _mm_prefetch((const char *)(x + i * stride + d), _MM_HINT_T0);
-}
-
-/* 16 rows of 16 numbers of 32 bits, transposed in registers. */
-INLINE void transpose(__m512i r[16]) {
-    __m512i t[16];
-    UNROLL16 for (int i = 0; i < 8; i++) {
-        t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-    }
-    UNROLL16 for (int i = 0; i < 4; i++) {
-        r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-        r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-        r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-    }
-    UNROLL16 for (int i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
-        t[4 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
-        t[8 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
-        t[12 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0xdd);
-    }
-    UNROLL16 for (int i = 0; i < 4; i++) {
-        r[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
-        r[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
-        r[4 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
-        r[12 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd);
-    }
-}
-
-/* Rows [n][dim] -> pairs of places, transposed: [dim / 2][width]; columns from n on are 0. */
-static void pair_places(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int64_t width, uint32_t *to) {
-    for (int64_t i = 0; i < width; i += 16)
-        for (int64_t p = 0; p < dim / 2; p += 16) {
-            __mmask16 pairs = inside(dim / 2 - p);
-            __m512i r[16];
-            UNROLL16 for (int k = 0; k < 16; k++)
-                r[k] = i + k < n ? _mm512_maskz_loadu_epi32(pairs, x + (i + k) * stride + 2 * p) : _mm512_setzero_si512();
-            transpose(r);
-            for (int k = 0; k < 16 && p + k < dim / 2; k++) _mm512_storeu_si512(to + (p + k) * width + i, r[k]);
-        }
-}
-
-/* Rows [n][dim] -> pairs of rows: [ceil(n / 2)][dim]; a last row without a partner is paired with 0. */
-static void pair_rows(const bf16 *x, int64_t stride, int64_t n, int64_t dim, uint32_t *to) {
-    for (int64_t i = 0; i < n; i += 2)
-        for (int64_t d = 0; d < dim; d += 16) {
-            __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(x + i * stride + d)));
-            __m512i high = _mm512_setzero_si512();
-            if (i + 1 < n) high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(x + (i + 1) * stride + d)));
-            _mm512_storeu_si512(to + i / 2 * dim + d, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
-        }
-}
+/* Query rows of a backward block (a multiple of ROWS); heads that a thread takes at a time, because they lie side by side
+ * in memory; what a sum over places or rows is filled up to with zeros. */
+enum { BLOCK = PAIRS > 1 ? 64 : 48, HEADS = 4, FULL = 2 * PAIRS, WIDE = PAIRS > 8 ? 2 * PAIRS : 16 };
+enum { BLOCK_PAIRS = ROUND(BLOCK / 2, 16) }; /* a row of pairs of a block, as pair_rows_transposed writes it */
 
 /* How many keys row i may attend: all, or up to its own place when the last rows meet the last keys. */
 INLINE int64_t visible(const Job *job, int64_t i, int64_t t, int64_t s) {
@@ -168,205 +46,225 @@ INLINE int64_t visible(const Job *job, int64_t i, int64_t t, int64_t s) {
     return n < 0 ? 0 : n > s ? s : n;
 }
 
-/* e^(score - highest) of ROWS rows at a time, so that no row waits for its own sums; scores past the last row are junk. */
+/* e^(score - highest) of rows i ... i + TOGETHER - 1, so that no row waits for its own sums; past the last row is junk. */
 static void softmax(const Job *job, const float *scores, int64_t width, int64_t i, int64_t t, int64_t s, float *stats,
-                    uint32_t *weights) {
-    const __m512 scale = _mm512_set1_ps(job->scale);
-    __m512 top[ROWS], sum[ROWS];
-    int64_t seen[ROWS], j;
-    UNROLL for (int r = 0; r < ROWS; r++) {
+                    bf16 *weights) {
+    const __m512 scale = _mm512_set1_ps(job->scale * LOG2_E);
+    __m512 top[TOGETHER], sum[TOGETHER];
+    int64_t seen[TOGETHER], j;
+    UNROLL for (int r = 0; r < TOGETHER; r++) {
         seen[r] = visible(job, i + r, t, s);
         top[r] = _mm512_set1_ps(-INFINITY);
         sum[r] = _mm512_setzero_ps();
     }
     const int64_t whole = seen[0] / 16 * 16; /* the first row sees the least */
     for (j = 0; j < whole; j += 16)
-        UNROLL for (int r = 0; r < ROWS; r++)
+        UNROLL for (int r = 0; r < TOGETHER; r++)
             top[r] = _mm512_max_ps(top[r], _mm512_mul_ps(_mm512_loadu_ps(scores + r * width + j), scale));
     for (; j < width; j += 16)
-        for (int r = 0; r < ROWS; r++)
+        UNROLL for (int r = 0; r < TOGETHER; r++)
             top[r] = _mm512_mask_max_ps(top[r], inside(seen[r] - j), top[r],
                                         _mm512_mul_ps(_mm512_loadu_ps(scores + r * width + j), scale));
-    UNROLL for (int r = 0; r < ROWS; r++) {
+    UNROLL for (int r = 0; r < TOGETHER; r++) {
         stats[2 * r] = seen[r] ? _mm512_reduce_max_ps(top[r]) : 0.0f;
         top[r] = _mm512_set1_ps(stats[2 * r]);
     }
     for (j = 0; j < whole; j += 16)
-        UNROLL for (int r = 0; r < ROWS; r++) {
-            __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top[r]));
+        UNROLL for (int r = 0; r < TOGETHER; r++) {
+            __m512 e = power_of_2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top[r]));
             sum[r] = _mm512_add_ps(sum[r], e);
-            narrow((bf16 *)weights + r * width + j, e);
+            narrow(weights + r * width + j, e);
         }
     for (; j < width; j += 16)
-        for (int r = 0; r < ROWS; r++) {
-            __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top[r]));
+        UNROLL for (int r = 0; r < TOGETHER; r++) {
+            __m512 e = power_of_2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top[r]));
             e = _mm512_maskz_mov_ps(inside(seen[r] - j), e);
             sum[r] = _mm512_add_ps(sum[r], e);
-            narrow((bf16 *)weights + r * width + j, e);
+            narrow(weights + r * width + j, e);
         }
-    UNROLL for (int r = 0; r < ROWS; r++) {
+    UNROLL for (int r = 0; r < TOGETHER; r++) {
         float total = _mm512_reduce_add_ps(sum[r]);
         stats[2 * r + 1] = total == 0 ? 0.0f : 1.0f / total; /* a row that sees nothing is 0 */
     }
 }
 
-static size_t forward_scratch(const Job *job) {
-    int64_t width = ROUND(job->longest_k, 16), dim = job->dim;
-    return 4 * (dim / 2 * width + width / 2 * dim + ROWS * width + ROWS * width / 2 + ROWS * dim) + 64 * 8;
+/* What a task works in: carved from one stretch of memory, whose size is asked for with memory = NULL. */
+typedef struct {
+    bf16 *q, *grad, *p, *ds;                              /* [ROWS][places], [ROWS][places], 2 x [BLOCK][width] */
+    uint32_t *keys, *values, *value_rows, *key_rows;      /* [places / 2][width] twice, [width / 2][dim] twice */
+    uint32_t *p_pairs, *ds_pairs, *grad_columns, *q_columns; /* 2 x [BLOCK / 2][width], 2 x [dim][BLOCK_PAIRS] */
+    float *scores, *dots, *sums, *dk, *dv;                /* 2 x [ROWS][width], [ROWS][dim], 2 x [dim][width] */
+} Room;
+
+static size_t carve(Room *room, char *memory, int64_t dim, int64_t longest, int backward) {
+    const int64_t width = ROUND(longest, WIDE), places = ROUND(dim, FULL);
+    size_t used = 0;
+#define TAKE(name, count) (room->name = (void *)(memory + used), used += ROUND((count) * sizeof *room->name, 64))
+    TAKE(q, ROWS * places);
+    TAKE(keys, places / 2 * width);
+    TAKE(scores, ROWS * width);
+    TAKE(sums, ROWS * dim);
+    TAKE(p, (backward ? BLOCK : ROWS) * width);
+    if (!backward) {
+        TAKE(value_rows, width / 2 * dim);
+        return used;
+    }
+    TAKE(grad, ROWS * places);
+    TAKE(values, places / 2 * width);
+    TAKE(key_rows, width / 2 * dim);
+    TAKE(dots, ROWS * width);
+    TAKE(ds, BLOCK * width);
+    TAKE(p_pairs, BLOCK / 2 * width);
+    TAKE(ds_pairs, BLOCK / 2 * width);
+    TAKE(grad_columns, dim * BLOCK_PAIRS);
+    TAKE(q_columns, dim * BLOCK_PAIRS);
+    TAKE(dk, dim * width);
+    TAKE(dv, dim * width);
+#undef TAKE
+    return used;
 }
 
-static void forward_task(const Job *job, int64_t b, int64_t h, char *scratch) {
-    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, width = ROUND(s, 16);
+static void forward_task(const Job *job, int64_t b, int64_t h, char *memory) {
+    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim;
+    const int64_t width = ROUND(s, WIDE), places = ROUND(dim, FULL), key_pairs = ROUND(s, FULL) / 2;
     const bf16 *q = job->q + job->q_starts[b] * job->q_stride + h * dim;
     const bf16 *k = job->k + job->k_starts[b] * job->k_stride + h * dim;
     const bf16 *v = job->v + job->k_starts[b] * job->v_stride + h * dim;
-    uint32_t *keys = (uint32_t *)scratch, *values = keys + dim / 2 * width;
-    float *scores = (float *)(values + width / 2 * dim);
-    uint32_t *weights = (uint32_t *)(scores + ROWS * width);
-    float *sums = (float *)(weights + ROWS * width / 2);
-    fetch(k, job->k_stride, s, dim);
-    fetch(v, job->v_stride, s, dim);
-    fetch(q, job->q_stride, t, dim);
-    pair_places(k, job->k_stride, s, dim, width, keys);
-    memset(values + s / 2 * dim, 0, 4 * (width / 2 - s / 2) * dim);
-    pair_rows(v, job->v_stride, s, dim, values);
+    Room room;
+    carve(&room, memory, dim, s, 0);
+    pair_places(k, job->k_stride, s, dim, places / 2, width, room.keys);
+    pair_rows(v, job->v_stride, s, dim, key_pairs, room.value_rows);
     for (int64_t i = 0; i < t; i += ROWS) {
-        int rows = t - i < ROWS ? (int)(t - i) : ROWS;
-        float stats[2 * ROWS];
-        product(rows, width / 16, (const uint32_t *)(q + i * job->q_stride), job->q_stride / 2, 1, keys, width, dim / 2,
-                scores, width, 0);
-        softmax(job, scores, width, i, t, s, stats, weights);
-        product(rows, dim / 16, weights, width / 2, 1, values, dim, (s + 1) / 2, sums, dim, 0);
-        for (int r = 0; r < rows; r++) {
-            int64_t row = job->q_starts[b] + i + r;
+        const int64_t rows = t - i < ROWS ? t - i : ROWS;
+        float stats[2 * ROUND(ROWS, TOGETHER)];
+        copy_rows(q + i * job->q_stride, job->q_stride, rows, dim, places, room.q);
+        product(rows, width / 16, (uint32_t *)room.q, places / 2, room.keys, width, places / 2, room.scores, width, 0);
+        for (int64_t r = 0; r < rows; r += TOGETHER)
+            softmax(job, room.scores + r * width, width, i + r, t, s, stats + 2 * r, room.p + r * width);
+        product(rows, dim / 16, (uint32_t *)room.p, width / 2, room.value_rows, dim, key_pairs, room.sums, dim, 0);
+        for (int64_t r = 0; r < rows; r++) {
+            const int64_t row = job->q_starts[b] + i + r;
             bf16 *o = job->o + row * job->out_stride + h * dim;
             for (int64_t d = 0; d < dim; d += 16)
-                narrow(o + d, _mm512_mul_ps(_mm512_loadu_ps(sums + r * dim + d), _mm512_set1_ps(stats[2 * r + 1])));
+                narrow(o + d, _mm512_mul_ps(_mm512_loadu_ps(room.sums + r * dim + d), _mm512_set1_ps(stats[2 * r + 1])));
             if (job->stats) memcpy(job->stats + 2 * (row * job->heads + h), stats + 2 * r, 2 * sizeof(float));
         }
     }
 }
 
-static size_t backward_scratch(const Job *job) {
-    int64_t width = ROUND(job->longest_k, 16), dim = job->dim;
-    return 4 * (2 * (dim / 2 * width) + width / 2 * dim + 2 * width * dim + 2 * ROWS * width + 2 * BLOCK * width / 2 +
-                2 * (BLOCK / 2) * width + 2 * (BLOCK / 2) * dim + ROWS * dim) + 64 * 16;
-}
-
-/* Two rows of bf16 -> one row of pairs. */
-INLINE void interleave(const bf16 *even, const bf16 *odd, int64_t width, uint32_t *to) {
+/* The weights of a row again, p, and the gradient of its scores, ds = p * (dot - out . grad) * scale. */
+INLINE void row_gradients(const Job *job, const float *scores, const float *dots, const bf16 *out, const bf16 *grad,
+                          const float *stats, int64_t seen, int64_t width, bf16 *p, bf16 *ds) {
+    __m512 both = _mm512_setzero_ps();
+    for (int64_t d = 0; d < job->dim; d += 16) both = _mm512_fmadd_ps(wide(out + d), wide(grad + d), both);
+    const __m512 scale = _mm512_set1_ps(job->scale), binary = _mm512_set1_ps(job->scale * LOG2_E);
+    const __m512 top = _mm512_set1_ps(stats[0]), inverse = _mm512_set1_ps(stats[1]);
+    const __m512 delta = _mm512_set1_ps(job->scale * _mm512_reduce_add_ps(both));
     for (int64_t j = 0; j < width; j += 16) {
-        __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(even + j)));
-        __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(odd + j)));
-        _mm512_storeu_si512(to + j, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        __m512 e = power_of_2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + j), binary, top));
+        e = _mm512_maskz_mul_ps(inside(seen - j), e, inverse);
+        narrow(p + j, e);
+        narrow(ds + j, _mm512_mul_ps(e, _mm512_fmsub_ps(_mm512_loadu_ps(dots + j), scale, delta)));
     }
 }
 
-static void backward_task(const Job *job, int64_t b, int64_t h, char *scratch) {
-    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim, width = ROUND(s, 16);
+static void backward_task(const Job *job, int64_t b, int64_t h, char *memory) {
+    const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim;
+    const int64_t width = ROUND(s, WIDE), places = ROUND(dim, FULL), key_pairs = ROUND(s, FULL) / 2;
     const int64_t q0 = job->q_starts[b], k0 = job->k_starts[b];
     const bf16 *q = job->q + q0 * job->q_stride + h * dim, *k = job->k + k0 * job->k_stride + h * dim;
     const bf16 *v = job->v + k0 * job->v_stride + h * dim, *out = job->out + q0 * job->out_stride + h * dim;
     const bf16 *grad = job->grad + q0 * job->grad_stride + h * dim;
-    uint32_t *keys = (uint32_t *)scratch, *values = keys + dim / 2 * width, *key_rows = values + dim / 2 * width;
-    float *dk = (float *)(key_rows + width / 2 * dim), *dv = dk + width * dim;
-    float *scores = dv + width * dim, *dots = scores + ROWS * width;
-    bf16 *p = (bf16 *)(dots + ROWS * width), *ds = p + BLOCK * width; /* [BLOCK][width] */
-    uint32_t *p_pairs = (uint32_t *)(ds + BLOCK * width), *ds_pairs = p_pairs + BLOCK / 2 * width;
-    uint32_t *grad_rows = ds_pairs + BLOCK / 2 * width, *q_rows = grad_rows + BLOCK / 2 * dim;
-    float *sums = (float *)(q_rows + BLOCK / 2 * dim);
-    const __m512 scale = _mm512_set1_ps(job->scale);
-    fetch(k, job->k_stride, s, dim);
-    fetch(v, job->v_stride, s, dim);
-    fetch(q, job->q_stride, t, dim);
-    fetch(grad, job->grad_stride, t, dim);
-    fetch(out, job->out_stride, t, dim);
-    pair_places(k, job->k_stride, s, dim, width, keys);
-    pair_places(v, job->v_stride, s, dim, width, values);
-    memset(key_rows + s / 2 * dim, 0, 4 * (width / 2 - s / 2) * dim);
-    pair_rows(k, job->k_stride, s, dim, key_rows);
-    memset(dk, 0, sizeof(float) * 2 * width * dim);
+    Room room;
+    carve(&room, memory, dim, s, 1);
+    pair_places(k, job->k_stride, s, dim, places / 2, width, room.keys);
+    pair_places(v, job->v_stride, s, dim, places / 2, width, room.values);
+    pair_rows(k, job->k_stride, s, dim, key_pairs, room.key_rows);
     for (int64_t begin = 0; begin < t; begin += BLOCK) {
-        int64_t block = t - begin < BLOCK ? t - begin : BLOCK, pairs = (block + 1) / 2;
+        const int64_t block = t - begin < BLOCK ? t - begin : BLOCK, pairs = ROUND(block, FULL) / 2;
         for (int64_t i = begin; i < begin + block; i += ROWS) {
-            int rows = begin + block - i < ROWS ? (int)(begin + block - i) : ROWS;
-            product(rows, width / 16, (const uint32_t *)(q + i * job->q_stride), job->q_stride / 2, 1, keys, width, dim / 2,
-                    scores, width, 0);
-            product(rows, width / 16, (const uint32_t *)(grad + i * job->grad_stride), job->grad_stride / 2, 1, values, width,
-                    dim / 2, dots, width, 0);
-            for (int r = 0; r < rows; r++) {
-                const bf16 *o = out + (i + r) * job->out_stride, *g = grad + (i + r) * job->grad_stride;
-                __m512 both = _mm512_setzero_ps();
-                for (int64_t d = 0; d < dim; d += 16) both = _mm512_fmadd_ps(wide(o + d), wide(g + d), both);
-                __m512 delta = _mm512_set1_ps(_mm512_reduce_add_ps(both));
-                const float *stats = job->stats + 2 * ((q0 + i + r) * job->heads + h);
-                const __m512 top = _mm512_set1_ps(stats[0]), inverse = _mm512_set1_ps(stats[1]);
-                int64_t seen = visible(job, i + r, t, s);
-                bf16 *p_row = p + (i - begin + r) * width, *ds_row = ds + (i - begin + r) * width;
-                for (int64_t j = 0; j < width; j += 16) {
-                    __m512 e = exponential(_mm512_fmsub_ps(_mm512_loadu_ps(scores + r * width + j), scale, top));
-                    e = _mm512_maskz_mul_ps(inside(seen - j), e, inverse);
-                    __m512 difference = _mm512_sub_ps(_mm512_loadu_ps(dots + r * width + j), delta);
-                    narrow(p_row + j, e);
-                    narrow(ds_row + j, _mm512_mul_ps(_mm512_mul_ps(e, scale), difference));
-                }
-            }
-            product(rows, dim / 16, (const uint32_t *)(ds + (i - begin) * width), width / 2, 1, key_rows, dim, (s + 1) / 2, sums,
-                    dim, 0);
-            for (int r = 0; r < rows; r++)
+            const int64_t rows = begin + block - i < ROWS ? begin + block - i : ROWS;
+            bf16 *p = room.p + (i - begin) * width, *ds = room.ds + (i - begin) * width;
+            copy_rows(q + i * job->q_stride, job->q_stride, rows, dim, places, room.q);
+            copy_rows(grad + i * job->grad_stride, job->grad_stride, rows, dim, places, room.grad);
+            product(rows, width / 16, (uint32_t *)room.q, places / 2, room.keys, width, places / 2, room.scores, width, 0);
+            product(rows, width / 16, (uint32_t *)room.grad, places / 2, room.values, width, places / 2, room.dots, width, 0);
+            for (int64_t r = 0; r < rows; r++)
+                row_gradients(job, room.scores + r * width, room.dots + r * width, out + (i + r) * job->out_stride,
+                              grad + (i + r) * job->grad_stride, job->stats + 2 * ((q0 + i + r) * job->heads + h),
+                              visible(job, i + r, t, s), width, p + r * width, ds + r * width);
+            product(rows, dim / 16, (uint32_t *)ds, width / 2, room.key_rows, dim, key_pairs, room.sums, dim, 0);
+            for (int64_t r = 0; r < rows; r++)
                 for (int64_t d = 0; d < dim; d += 16)
-                    narrow(job->dq + (q0 + i + r) * job->dq_stride + h * dim + d, _mm512_loadu_ps(sums + r * dim + d));
+                    narrow(job->dq + (q0 + i + r) * job->dq_stride + h * dim + d, _mm512_loadu_ps(room.sums + r * dim + d));
         }
-        if (block % 2) {
-            memset(p + block * width, 0, 2 * width);
-            memset(ds + block * width, 0, 2 * width);
-        }
-        for (int64_t i = 0; i < pairs; i++) {
-            interleave(p + 2 * i * width, p + (2 * i + 1) * width, width, p_pairs + i * width);
-            interleave(ds + 2 * i * width, ds + (2 * i + 1) * width, width, ds_pairs + i * width);
-        }
-        pair_rows(grad + begin * job->grad_stride, job->grad_stride, block, dim, grad_rows);
-        pair_rows(q + begin * job->q_stride, job->q_stride, block, dim, q_rows);
-        for (int64_t j = 0; j < s; j += ROWS) {
-            int rows = s - j < ROWS ? (int)(s - j) : ROWS;
-            product(rows, dim / 16, p_pairs + j, 1, width, grad_rows, dim, pairs, dv + j * dim, dim, 1);
-            product(rows, dim / 16, ds_pairs + j, 1, width, q_rows, dim, pairs, dk + j * dim, dim, 1);
-        }
+        pair_rows(room.p, width, block, width, pairs, room.p_pairs);
+        pair_rows(room.ds, width, block, width, pairs, room.ds_pairs);
+        pair_rows_transposed(grad + begin * job->grad_stride, job->grad_stride, block, dim, BLOCK_PAIRS, room.grad_columns);
+        pair_rows_transposed(q + begin * job->q_stride, job->q_stride, block, dim, BLOCK_PAIRS, room.q_columns);
+        product(dim, width / 16, room.grad_columns, BLOCK_PAIRS, room.p_pairs, width, pairs, room.dv, width, begin > 0);
+        product(dim, width / 16, room.q_columns, BLOCK_PAIRS, room.ds_pairs, width, pairs, room.dk, width, begin > 0);
     }
-    for (int64_t j = 0; j < s; j++)
-        for (int64_t d = 0; d < dim; d += 16) {
-            narrow(job->dk + (k0 + j) * job->dk_stride + h * dim + d, _mm512_loadu_ps(dk + j * dim + d));
-            narrow(job->dv + (k0 + j) * job->dv_stride + h * dim + d, _mm512_loadu_ps(dv + j * dim + d));
-        }
+    store_transposed(room.dk, width, s, dim, job->dk + k0 * job->dk_stride + h * dim, job->dk_stride);
+    store_transposed(room.dv, width, s, dim, job->dv + k0 * job->dv_stride + h * dim, job->dv_stride);
 }
 
-static void *work(void *argument) {
-    Worker *worker = argument;
-    const Job *job = worker->job;
-    char *scratch = aligned_alloc(64, ROUND(worker->backward ? backward_scratch(job) : forward_scratch(job), 64));
-    if (!scratch) {
-        worker->failed = 1;
-        return NULL;
+/* Ask for the rows of some heads ahead of their use, in the order in which they lie: a row's queries, keys and values are
+ * neighbours, while a head's rows are a page apart. Inline, because gcc drops calls of functions that only fetch. */
+INLINE void fetch_heads(const Job *job, int64_t b, int64_t first, int64_t last, int backward) {
+    const int64_t from = first * job->dim, width = (last - first) * job->dim, t = job->q_lengths[b], s = job->k_lengths[b];
+    for (int64_t i = 0; i < t || i < s; i++) {
+        const int64_t query = job->q_starts[b] + i, key = job->k_starts[b] + i;
+        if (i < t) fetch(job->q + query * job->q_stride + from, width);
+        if (i < s) fetch(job->k + key * job->k_stride + from, width);
+        if (i < s) fetch(job->v + key * job->v_stride + from, width);
+        if (i < t && backward) fetch(job->out + query * job->out_stride + from, width);
+        if (i < t && backward) fetch(job->grad + query * job->grad_stride + from, width);
     }
+}
+
+/* What each thread does: take one share after the other, until none is left. */
+static void work(void *argument) {
+    Crew *crew = argument;
+    const Job *job = crew->job;
+    Room room;
+    char *memory = aligned_alloc(64, carve(&room, NULL, job->dim, job->longest_k, crew->backward) + 64);
+    if (!memory) return;
     const long shares = (job->heads + HEADS - 1) / HEADS;
-    for (long share; (share = atomic_fetch_add(worker->next, 1)) < job->sequences * shares;)
-        for (long h = share % shares * HEADS; h < job->heads && h < (share % shares + 1) * HEADS; h++)
-            (worker->backward ? backward_task : forward_task)(job, share / shares, h, scratch);
-    free(scratch);
+    product_begin();
+    for (long share; (share = atomic_fetch_add(&crew->next, 1)) < job->sequences * shares;) {
+        const int64_t b = share / shares, first = share % shares * HEADS;
+        const int64_t last = first + HEADS < job->heads ? first + HEADS : job->heads;
+        fetch_heads(job, b, first, last, crew->backward);
+        for (int64_t h = first; h < last; h++) (crew->backward ? backward_task : forward_task)(job, b, h, memory);
+    }
+    product_end();
+    free(memory);
+    atomic_fetch_add(&crew->finished, 1);
+}
+
+static void *work_in_thread(void *crew) {
+    work(crew);
     return NULL;
 }
 
-/* 0: done; 1: no memory. A thread that cannot be started leaves its share to the others. */
-int run(Job *job, int backward) {
-    atomic_long next = 0;
-    int threads = job->threads < 1 ? 1 : job->threads > 256 ? 256 : job->threads, started = 1, failed;
+/* Once before the first run; 0: this process may compute with these instructions. */
+int prepare(void) { return product_prepare(); }
+
+int uses_amx(void) { return PAIRS > 1; }
+
+/* 0: done; 1: no memory. ``parallel`` is GOMP_parallel of the library that torch computes with, or NULL: torch's threads
+ * wait for their next work by spinning, and threads of our own would have to share the cores with them. */
+int run(Job *job, int backward, void (*parallel)(void (*)(void *), void *, unsigned, unsigned)) {
+    Crew crew = {.job = job, .backward = backward};
+    int threads = job->threads < 1 ? 1 : job->threads > 256 ? 256 : job->threads, started = 0;
     pthread_t ids[256];
-    Worker workers[256];
-    for (int i = 0; i < threads; i++) workers[i] = (Worker){job, &next, backward, 0};
-    while (started < threads && pthread_create(&ids[started], NULL, work, &workers[started]) == 0) started++;
-    work(&workers[0]);
-    for (int i = 1; i < started; i++) pthread_join(ids[i], NULL);
-    failed = 1;
-    for (int i = 0; i < started; i++) failed &= workers[i].failed;
-    return failed;
+    if (parallel && threads > 1) {
+        parallel(work, &crew, (unsigned)threads, 0);
+        return crew.finished == 0;
+    }
+    while (started < threads - 1 && pthread_create(&ids[started], NULL, work_in_thread, &crew) == 0) started++;
+    work(&crew); /* a thread that could not be started leaves its share to the others */
+    for (int i = 0; i < started; i++) pthread_join(ids[i], NULL);
+    return crew.finished == 0;
 }

@@ -1,0 +1,131 @@
+"""Hugging Face's Trainer as a contender: one model and one optimiser, kept from window to window.
+
+AdamW is fused, as the Trainer's own default is, with a constant rate and no weight decay; the gradient's norm is
+clipped at 1, its default too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+
+Sampling = Literal["random", "sequential", "group_by_length"]
+FILL = {"input_ids": 0, "token_type_ids": 0, "labels": -100}  # what stands where a row has ended
+
+
+class Rows(torch.utils.data.Dataset):
+    """Examples as Trainer's samplers and collators take them: ``input_ids`` ``[T]`` and what goes with them."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]):
+        self.rows = [{key: torch.as_tensor(value) for key, value in row.items()} for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        return self.rows[i]
+
+
+def pad(rows: Sequence[dict[str, torch.Tensor]], width: int | None = None) -> dict[str, torch.Tensor]:
+    """A padded batch: to the longest row, or to a fixed width.
+
+    Returns:
+        What a row has a sequence of as ``[B, T]``, what it has one number of as ``[B]``; ``attention_mask`` ``[B, T]``.
+    """
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    width = width or int(lengths.max())
+    out = {"attention_mask": (torch.arange(width) < lengths[:, None]).long()}
+    for key, first in rows[0].items():
+        if first.ndim == 0:
+            out[key] = torch.stack([row[key] for row in rows])
+            continue
+        out[key] = torch.full((len(rows), width), FILL[key], dtype=torch.long)
+        for padded, row in zip(out[key], rows, strict=True):
+            padded[: len(row[key])] = row[key]
+    return out
+
+
+class TrainerLoop:
+    """Epochs of a model under HF Trainer.
+
+    Args:
+        bf16: autocast; otherwise everything is fp32.
+        width: tokens that every row is padded to; None: to the longest of the batch.
+    """
+
+    def __init__(
+        self, model: Any, *, lr: float, batch: int, bf16: bool, sampling: Sampling, width: int | None = None
+    ):
+        self.model, self.lr, self.batch, self.bf16 = model, lr, batch, bf16
+        self.sampling, self.width = sampling, width
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
+        be_quiet()
+
+    def setting(self) -> dict[str, Any]:
+        """What a result file says of it."""
+        longest = "to the longest of the batch"
+        grouped = "to the longest of a length-grouped batch"
+        padding = grouped if self.sampling == "group_by_length" else longest
+        return {
+            "precision": "bf16 autocast" if self.bf16 else "fp32",
+            "batch_size": self.batch,
+            "padding": f"to {self.width}" if self.width else padding,
+            "dropout": self.model.config.hidden_dropout_prob,
+            "attention": self.model.config._attn_implementation,
+            "optimiser": "AdamW, fused",
+        }
+
+    def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
+        """Seconds and mean loss of one pass over the rows; making the Trainer is not timed."""
+        from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+        class Clock(TrainerCallback):
+            seconds = 0.0
+
+            def on_train_begin(self, args, state, control, **kwargs):
+                self.started = time.perf_counter()
+
+            def on_train_end(self, args, state, control, **kwargs):
+                self.seconds = time.perf_counter() - self.started
+
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                output_dir=folder,
+                per_device_train_batch_size=self.batch,
+                num_train_epochs=1,
+                learning_rate=self.lr,
+                lr_scheduler_type="constant",
+                bf16=self.bf16,
+                train_sampling_strategy=self.sampling,
+                use_cpu=not torch.cuda.is_available(),
+                save_strategy="no",
+                logging_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                remove_unused_columns=False,
+                seed=seed,
+            )
+            trainer = Trainer(
+                model=self.model,
+                args=arguments,
+                train_dataset=rows,
+                data_collator=lambda rows: pad(rows, self.width),
+                optimizers=(self.optimizer, None),
+                callbacks=[clock],
+            )
+            trainer.remove_callback(PrinterCallback)
+            loss = trainer.train().training_loss
+        return clock.seconds, float(loss)
+
+
+def be_quiet() -> None:
+    """No progress bars and no advice from transformers between the lines of a benchmark."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()

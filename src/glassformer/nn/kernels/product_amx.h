@@ -1,0 +1,73 @@
+/* The product of attention.c with AMX: tiles of 16 x 16 sums over 16 pairs, 16 times the multiplications of a vector. */
+#include "numbers.h"
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Query rows at a time; rows whose softmax is taken together; pairs that a product takes at once. */
+enum { ROWS = 32, TOGETHER = 4, PAIRS = 16 };
+enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 }; /* of arch_prctl: Linux saves tiles for processes that ask */
+
+static int product_prepare(void) { return syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) != 0; }
+
+INLINE void product_begin(void) {
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int i = 0; i < 8; i++) config.row_bytes[i] = 64, config.rows[i] = 16;
+    _tile_loadconfig(&config);
+}
+
+INLINE void product_end(void) { _tile_release(); }
+
+/* Two by two tiles of sums (0 to 3), two of A (4, 5), two of B (6, 7); tile numbers are part of the instructions. */
+INLINE void tiles(int down, int across, const uint32_t *a, int64_t a_row, const uint32_t *b, int64_t b_row,
+                  int64_t pairs, float *c, int64_t c_row, int add) {
+    float *below = c + 16 * c_row;
+    __asm__ volatile("" ::: "memory"); /* some compilers do not know that loading a tile reads memory */
+    if (add) {
+        _tile_loadd(0, c, 4 * c_row);
+        if (across) _tile_loadd(1, c + 16, 4 * c_row);
+        if (down) _tile_loadd(2, below, 4 * c_row);
+        if (down && across) _tile_loadd(3, below + 16, 4 * c_row);
+    } else {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    }
+    for (int64_t p = 0; p < pairs; p += PAIRS) {
+        _tile_loadd(6, b + p * b_row, 4 * b_row);
+        _tile_loadd(4, a + p, 4 * a_row);
+        _tile_dpbf16ps(0, 4, 6);
+        if (across) {
+            _tile_loadd(7, b + p * b_row + 16, 4 * b_row);
+            _tile_dpbf16ps(1, 4, 7);
+        }
+        if (down) {
+            _tile_loadd(5, a + 16 * a_row + p, 4 * a_row);
+            _tile_dpbf16ps(2, 5, 6);
+            if (across) _tile_dpbf16ps(3, 5, 7);
+        }
+    }
+    _tile_stored(0, c, 4 * c_row);
+    if (across) _tile_stored(1, c + 16, 4 * c_row);
+    if (down) _tile_stored(2, below, 4 * c_row);
+    if (down && across) _tile_stored(3, below + 16, 4 * c_row);
+}
+
+/* C[i][16 j ...] (=|+=) sum over p of A[i][p] . B[p][16 j ...], A and B as pairs, their number a multiple of PAIRS.
+ * Rows are taken by 16: A and C must have as many, whatever the last ones hold. */
+static void product(int64_t rows, int64_t vecs, const uint32_t *a, int64_t a_row, const uint32_t *b, int64_t b_row,
+                    int64_t pairs, float *c, int64_t c_row, int add) {
+    for (; rows > 0; rows -= 32, a += 32 * a_row, c += 32 * c_row)
+        for (int64_t j = 0; j < vecs; j += 2) {
+            const uint32_t *right = b + 16 * j;
+            float *to = c + 16 * j;
+            if (rows > 16 && j + 1 < vecs) tiles(1, 1, a, a_row, right, b_row, pairs, to, c_row, add);
+            else if (rows > 16) tiles(1, 0, a, a_row, right, b_row, pairs, to, c_row, add);
+            else if (j + 1 < vecs) tiles(0, 1, a, a_row, right, b_row, pairs, to, c_row, add);
+            else tiles(0, 0, a, a_row, right, b_row, pairs, to, c_row, add);
+        }
+}

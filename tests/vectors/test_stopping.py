@@ -1,0 +1,130 @@
+"""Ctrl-C and SIGTERM in the middle of training word vectors: saved, and resumed to the same bits."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.checkpoints.native import list_states
+from glassformer.cli.app import main
+from glassformer.data.corpus import countries_sentences
+from glassformer.recipe import load_recipe
+from glassformer.study.tasks import run_task
+from glassformer.train import word_vectors
+from glassformer.train.callbacks import Callback, Interrupted
+
+SENTENCES = [s.lower() for s in countries_sentences(700)]
+SMALL = dict(dim=13, min_count=2, epochs=3, threads=1)
+LONG = 200  # seconds that nothing here takes, however busy the machine is
+
+
+class Send(Callback):
+    """A callback of either engine that sends this process a signal in the middle of the training."""
+
+    def __init__(self, number: int, after: int):
+        self.number, self.left = number, after
+
+    def step(self, training, info):
+        self.tell({})
+
+    def tell(self, record):
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_signal_saves_and_resuming_gives_the_same_bits(optimizer, number, tmp_path, monkeypatch):
+    monkeypatch.setattr(word_vectors, "ROUND", 1_500)
+    settings = SMALL | {"optimizer": optimizer, "checkpoint_every": 1_000}
+    before = signal.getsignal(number)
+    whole = gf.Word2Vec(**settings).fit(SENTENCES)
+    send = Send(number, 4)
+    with pytest.raises(
+        Interrupted, match=r"stopped at (round|step) \d+ of \d+, saved in .*; go on with --resume"
+    ):
+        gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, tell=send.tell, callbacks=[send])
+    assert signal.getsignal(number) == before
+    (step, _), *rest = list_states(tmp_path)
+    assert 4 <= step <= 6  # at once, not at the next checkpoint
+    assert not rest
+    again = gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, resume=True)
+    assert np.array_equal(again.vectors_, whole.vectors_)
+    assert np.array_equal(again.contexts_, whole.contexts_)
+    assert [r.get("loss") for r in again.history_] == [r.get("loss") for r in whole.history_]
+
+
+def test_without_checkpoints_ctrl_c_is_what_it_was():
+    with pytest.raises(KeyboardInterrupt):
+        gf.Word2Vec(**SMALL).fit(SENTENCES, tell=Send(signal.SIGINT, 1).tell)
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
+    def tell(record):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        gf.Word2Vec(**SMALL | {"checkpoint_every": 100}).fit(SENTENCES, checkpoints=tmp_path, tell=tell)
+    assert list_states(tmp_path) == []
+
+
+def test_a_signal_after_the_last_round_lets_training_end(tmp_path):
+    send = Send(signal.SIGTERM, 3)
+    before = signal.getsignal(signal.SIGTERM)
+    vectors = gf.Word2Vec(**SMALL).fit(SENTENCES, checkpoints=tmp_path, tell=send.tell)
+    assert send.left == 0
+    assert len(vectors.history_) == 3
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_ctrl_c_on_the_command_line(tmp_path: Path, capsys):
+    keys = ["dim=13", "limit=2000", "epochs=600", "tests=[]", "checkpoint_every=100000"]
+    recipe = load_recipe("countries-word2vec", keys)
+    command = ["train", "countries-word2vec", *(word for key in keys for word in ("--set", key))]
+    command += ["--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "glassformer.cli.app", *command],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    lines: queue.Queue[str] = queue.Queue()
+    reader = threading.Thread(target=lambda: [lines.put(line) for line in process.stdout], daemon=True)
+    reader.start()
+    deadline = time.monotonic() + LONG
+    while "rounds" not in lines.get(timeout=deadline - time.monotonic()):
+        pass
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LONG) == 130
+    reader.join()
+    err = process.stderr.read()
+    for pipe in (process.stdout, process.stderr):
+        pipe.close()
+    assert err.startswith("error: stopped at round ")
+    assert err.count("\n") == 1
+    assert "--resume" in err
+    (step, _), *_ = list_states(tmp_path / "run" / "checkpoints")
+    assert 60 <= step < 600
+    assert not (tmp_path / "run" / "model").exists()
+    assert main([*command, "--resume"]) == 0
+    assert capsys.readouterr().err == ""
+    whole = run_task(recipe, tmp_path / "whole").folder
+    one, two = (run / "model" / "model.safetensors" for run in (tmp_path / "run", whole))
+    assert one.read_bytes() == two.read_bytes()
+    one, two = (
+        [json.loads(line) | {"seconds": 0} for line in (run / "history.jsonl").read_text().splitlines()]
+        for run in (tmp_path / "run", whole)
+    )
+    assert one == two
+    assert len(one) == 600

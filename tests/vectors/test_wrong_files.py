@@ -1,0 +1,135 @@
+"""Files that are nearly word vectors: one wrong line, no first line, packed, gensim's own. Each says what to do."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
+from glassformer.cli.app import main
+from glassformer.errors import CheckpointError
+
+WORDS = tuple(f"w{i}" for i in range(13))
+VECTORS = np.random.default_rng(3).normal(0, 1, (13, 5)).astype(np.float32)
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """A text file that is as it should be."""
+    return write_word2vec_format(tmp_path / "v.txt", WORDS, VECTORS)
+
+
+def advice(path) -> str:
+    """What is to be done, by the error that reading raises."""
+    with pytest.raises(CheckpointError) as caught:
+        gf.Word2Vec.load(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return caught.value.fix or ""
+
+
+@pytest.mark.parametrize("row", [0, 6, 12])
+@pytest.mark.parametrize(
+    "wrong", ["w 1 2 3 4", "w 1 2 3 4 5 6", "w 1 2 x 4 5", "w", "", "w 1 2 \0 4 5", "w 1 2 3 4 nan"]
+)
+def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
+    lines = whole.read_text().splitlines()
+    lines[1 + row] = wrong
+    whole.write_text("\n".join(lines) + "\n")
+    if row == 12 and not wrong:  # an empty last line is no word
+        pattern = "12 words, the first line says 13"
+    else:
+        pattern = rf"v\.txt, line {row + 2}: "
+    with pytest.raises(CheckpointError, match=pattern):
+        read_word2vec_format(whole)
+
+
+def test_a_first_line_that_fits_no_line_is_not_taken_for_binary(whole):
+    whole.write_text(whole.read_text().replace("13 5", "13 4"))
+    with pytest.raises(CheckpointError, match="line 2: 5 numbers behind 'w0', wanted 4 numbers"):
+        read_word2vec_format(whole)
+
+
+def test_text_that_is_read_as_binary_is_refused(whole):
+    with pytest.raises(CheckpointError, match="goes on behind the 13 words of 5 numbers"):
+        read_word2vec_format(whole, binary=True)
+
+
+@pytest.mark.parametrize("fill", [0.0, 1.0, -2.5])
+def test_binary_files_of_plain_numbers_are_known(fill, tmp_path):
+    vectors = np.full((2, 3), fill, np.float32)
+    path = write_word2vec_format(tmp_path / "v.bin", ["a", "ü"], vectors)
+    words, found = read_word2vec_format(path)
+    assert words == ("a", "ü")
+    assert np.array_equal(found, vectors)
+
+
+@pytest.mark.parametrize("end", ["\n", "", "\n\n"])
+def test_the_advice_for_a_file_of_gloves_is_right(end, whole, tmp_path):
+    glove = tmp_path / "glove's 5d.txt"
+    glove.write_text(whole.read_text().split("\n", 1)[1].rstrip() + end)
+    found = advice(glove)
+    assert found.startswith("GloVe's files lack the first line; put '13 5' there: ")
+    if shell := shutil.which("sh"):
+        subprocess.run([shell, "-c", found.split("there: ")[1]], check=True)
+        words, vectors = read_word2vec_format(tmp_path / "glove's 5d.word2vec.txt")
+        assert words == WORDS
+        assert np.array_equal(vectors, VECTORS)
+
+
+def test_words_of_another_file_are_not_taken_for_gloves(tmp_path):
+    (tmp_path / "prose.txt").write_text("the king of the hill\nand the queen\n")
+    assert "GloVe" not in advice(tmp_path / "prose.txt")
+
+
+@pytest.mark.parametrize("name", ["v.txt.gz", "packed"])
+def test_the_advice_for_a_packed_file_is_right(name, whole, tmp_path):
+    packed = tmp_path / name
+    packed.write_bytes(gzip.compress(whole.read_bytes()))
+    whole.unlink()
+    found = advice(packed)
+    assert found.startswith("Unpack it: gunzip -c ")
+    if (shell := shutil.which("sh")) and shutil.which("gunzip"):
+        subprocess.run([shell, "-c", found.split(": ", 1)[1]], check=True)
+        out = tmp_path / ("v.txt" if name == "v.txt.gz" else "packed.unpacked")
+        assert read_word2vec_format(out)[0] == WORDS
+
+
+def test_an_archive_is_named_as_one(whole, tmp_path):
+    with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.write(whole, "v.txt")
+    assert advice(tmp_path / "v.zip").startswith("Unpack it: unzip ")
+
+
+@pytest.mark.parametrize("kind", ["vectors", "model"])
+def test_the_advice_for_gensims_own_file_is_right(kind, tmp_path):
+    models = pytest.importorskip("gensim.models")
+    sentences = [list(WORDS), list(WORDS[::-1])]
+    model = models.Word2Vec(sentences, vector_size=5, min_count=1, epochs=1, workers=1)
+    path = tmp_path / "gensim's.kv"
+    (model if kind == "model" else model.wv).save(str(path))
+    found = advice(path)
+    command = shlex.split(found.split("with gensim: ")[1])
+    assert command[:2] == ["python", "-c"]
+    subprocess.run([sys.executable, *command[1:]], check=True, capture_output=True)
+    words, vectors = read_word2vec_format(tmp_path / "gensim's.word2vec.txt")
+    assert set(words) == set(WORDS)
+    assert np.array_equal(vectors, np.stack([model.wv[word] for word in words]))
+
+
+def test_the_command_says_it_in_one_line(whole, tmp_path, capsys):
+    packed = tmp_path / "v.gz"
+    packed.write_bytes(gzip.compress(whole.read_bytes()))
+    assert main(["vectors", str(packed), "w1"]) == 2
+    assert re.fullmatch(
+        r"error: .*v\.gz: is packed by gzip\. Unpack it: gunzip -c .*\n", capsys.readouterr().err
+    )
