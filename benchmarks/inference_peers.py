@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from common import Contender, Window
+from hf_attention import choose_attention
 
 from glassformer.runtime import keep_freed_memory
 
@@ -124,8 +125,10 @@ def hf_sorted(folder: Path, rounds: Rounds, threads: int) -> Contender:
         with torch.inference_mode():
             return model(**{k: torch.from_numpy(v) for k, v in batch.items()}).logits.float().numpy()
 
-    setting = {"precision": "bf16 weights", "attention": model.config._attn_implementation, **SORTED}
-    return contender("HF, sorted, bf16", setting, started, rounds, sorted_batches(folder, forward))
+    answer = sorted_batches(folder, forward)
+    attention = choose_attention(model, lambda: answer(rounds.texts[-1][: 4 * BATCH]))
+    setting = {"precision": "bf16 weights", "attention": attention, **SORTED}
+    return contender("HF, sorted, bf16", setting, started, rounds, answer)
 
 
 def export_onnx(folder: Path) -> Path:
@@ -222,10 +225,12 @@ def sentence_transformers(folder: Path, rounds: Rounds, threads: int, half: bool
         found = model.encode(texts, batch_size=BATCH, convert_to_numpy=False, show_progress_bar=False)
         return torch.stack(list(found)).float().numpy()
 
-    precision = "bf16 weights" if half else "fp32"
-    return contender(
-        f"sentence-transformers, {precision[:4]}", {"precision": precision, **SORTED}, started, rounds, answer
-    )
+    setting = {"precision": "fp32", **SORTED}
+    if half:
+        attention = choose_attention(transformer.auto_model, lambda: answer(rounds.texts[-1][: 4 * BATCH]))
+        setting |= {"precision": "bf16 weights", "attention": attention}
+    name = f"sentence-transformers, {setting['precision'][:4]}"
+    return contender(name, setting, started, rounds, answer)
 
 
 def sentence_transformers_bf16(folder: Path, rounds: Rounds, threads: int) -> Contender:

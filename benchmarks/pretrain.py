@@ -8,7 +8,8 @@ heads):
 
 1. HF Trainer as it comes, over transformers' BertForPreTraining: bf16 autocast, pairs in their order, padded to the
    longest of the batch, dropout 0.1.
-2. HF Trainer at its best on this work: the same with batches of similar length and dropout 0.
+2. HF Trainer at its best on this work: the same with batches of similar length, dropout 0, and the faster of
+   transformers' attentions (tried on the warm-up's pairs).
 3. glassformer, with the loop, the objective and the optimiser of ``MaskedLM``: bf16 where the machine has it, packed,
    dropout 0. The masked-word head is computed at the masked tokens only.
 
@@ -159,6 +160,9 @@ def trainer_contender(
     bf16 = choose_dtype("auto", choose_device()) == torch.bfloat16
     sampling = "group_by_length" if grouped else "sequential"
     loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=bf16, sampling=sampling)
+
+    if grouped:
+        loop.choose_attention(Rows([as_row(pair) for pair in rounds[-1]]))
 
     def run(turn: int) -> Window:
         pairs = rounds[turn]

@@ -6,7 +6,8 @@
 ViT-B/16 on the same pictures scaled up to 224 pixels. Two settings differ from the recipe: PatchDropout is off, since
 it makes less work, and [CLS] stands before the patches and is read, since transformers' model cannot do without it.
 
-Contenders, timed in turn on the same batches, from the same random weights, with transformers' fused attention (sdpa):
+Contenders, timed in turn on the same batches, from the same random weights; each peer has the faster of transformers'
+attentions, tried on the warm-up's pictures:
 
 1. transformers in fp32.
 2. transformers under bf16 autocast.
@@ -49,6 +50,7 @@ from common import (
     take_turns,
     write_result,
 )
+from hf_attention import choose_attention
 from torch.nn import functional as F
 
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
@@ -147,9 +149,8 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
     transformers.logging.disable_progress_bar()
     device = choose_device()
     model: Any = transformers.ViTForImageClassification.from_pretrained(
-        work.folder, attn_implementation="sdpa", dtype=weights, hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    ).to(device)  # fmt: skip
+        work.folder, dtype=weights, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    ).to(device)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=True)
 
@@ -166,20 +167,28 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
             losses.append(float(loss.detach()))
         return losses
 
-    def run(turn: int) -> Window:
+    def batches(turn: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
         stream = work.stream(turn, device)
-        batches = []
+        made = []
         for (draw,) in stream.steps(0):
             targets = torch.from_numpy(work.rounds[turn].targets[draw.index]).to(device)
-            batches.append((stream.pack(draw).pixels.to(weights), targets))
+            made.append((stream.pack(draw).pixels.to(weights), targets))
+        return made
+
+    def run(turn: int) -> Window:
+        ready = batches(turn)
         started = time.perf_counter()
-        losses = epoch(batches)
+        losses = epoch(ready)
         return work.window(turn, time.perf_counter() - started, float(np.mean(losses)))
+
+    warm_up = batches(-1)
+    attention = choose_attention(model, lambda: epoch(warm_up))
+    optimizer.state.clear()
 
     setting = {
         "precision": "bf16 autocast" if autocast else f"{weights} weights".replace("torch.", ""),
         "batch_size": work.batch,
-        "attention": model.config._attn_implementation,
+        "attention": attention,
         "optimiser": "AdamW, fused",
     }
     return Contender(name, setting, run, noun="pictures")

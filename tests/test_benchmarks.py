@@ -97,6 +97,25 @@ def test_packed_pairs_are_the_rows_of_the_peer(tool, texts):
     assert stream.examples == sum(len(pair.labels) for pair in pairs)
 
 
+def test_a_peer_gets_the_attention_that_is_faster_here_and_nothing_is_learnt_in_trying(tool):
+    class Model(torch.nn.Linear):
+        def set_attn_implementation(self, name: str) -> None:
+            self.name = name
+
+    model = Model(2, 3)
+    before = model.weight.detach().clone()
+
+    def work() -> None:
+        time.sleep(0.2 if model.name == "sdpa" else 0.0)
+        with torch.no_grad():
+            model.weight += 1.0
+
+    said = tool("hf_attention").choose_attention(model, work)
+    assert model.name == "eager"
+    assert said.startswith("eager (sdpa: ")
+    assert torch.equal(model.weight, before)
+
+
 def test_pre_training_begins_at_the_loss_of_the_peer(tool, texts, tmp_path):
     pytest.importorskip("accelerate")
     pytest.importorskip("transformers")

@@ -99,6 +99,12 @@ def test_evaluate_and_translate(translated, capsys, tmp_path):
     out = tmp_path / "out.csv"
     assert main(["translate", str(translated), str(tmp_path / "texts.txt"), "--out", str(out)]) == 0
     assert [row["text"] for row in table(out)] == ["the small dog", "the old cat"]
+    more, out = (
+        pairs(tmp_path / "more.csv", 3),
+        tmp_path / "more-out.csv",
+    )  # its columns: en and de, as in training
+    assert main(["translate", str(translated), str(more), "--out", str(out)]) == 0
+    assert [row["text"] for row in table(out)] == [row["en"] for row in table(more)]
 
 
 def refused(capsys, *argv):

@@ -53,7 +53,9 @@ def test_overfits_saves_and_loads(options, tmp_path):
     assert loaded.translate(SOURCE, 3) == translator.translate(SOURCE, 3)
     assert loaded.get_params() == translator.get_params()
     assert loaded.weights_source_.startswith("random")
-    inner = loaded._encode(["a [SEP] b"], True).ids[1:-1].tolist()  # written out, it is text and not the token
+    inner = (
+        loaded._encode(["a [SEP] b"], True).ids[1:-1].tolist()
+    )  # written out, it is text and not the token
     assert inner == translator._encode(["a [SEP] b"], True).ids[1:-1].tolist()
     assert loaded.source_tokenizer_.token_to_id("[SEP]") not in inner
 

@@ -37,7 +37,7 @@ def predict(
     Args:
         folder: of a run or of a saved model.
         given: texts, and names of files; what is a file, or is named as one is, is taken for a file.
-        text_column: of tables; None finds it by its usual names.
+        text_column: of tables; None takes the one of the training, or finds it by its usual names.
 
     Returns:
         The classifier, the texts [n], and their probabilities ``[n, K]``.
@@ -61,12 +61,25 @@ def predict(
     if clf.NOUN == "pictures":
         found = pictures(given)
         return clf, found, clf.predict_proba(found.texts)
-    found = gather(given, text_column)
+    found = gather(given, text_column, trained_column(folder))
     return clf, found, clf.predict_proba(found.texts)
 
 
-def gather(given: Sequence[str], text_column: str | None = None) -> Texts:
+def trained_column(folder: str | Path) -> str | None:
+    """The column that a run's recipe names for its texts, or for the source of a translation; None: it names none."""
+    from glassformer.study.run_folder import read_run_recipe
+
+    if not (Path(folder) / "config.toml").is_file():  # a saved model alone
+        return None
+    data = read_run_recipe(Path(folder)).data
+    return getattr(data, "text_column", None) or getattr(data, "source_column", None)
+
+
+def gather(given: Sequence[str], text_column: str | None = None, usual: str | None = None) -> Texts:
     """The texts of the arguments, in their order.
+
+    Args:
+        usual: the column of tables that have it, where ``text_column`` names none.
 
     Raises:
         DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
@@ -81,7 +94,7 @@ def gather(given: Sequence[str], text_column: str | None = None) -> Texts:
             continue
         if argument.lower().endswith(tuple(SUFFIXES)):
             raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
-        texts, rows = read_texts(Path(argument), text_column)
+        texts, rows = read_texts(Path(argument), text_column, usual)
         found.texts += texts
         if len(given) == 1:
             found.rows = rows
@@ -122,7 +135,9 @@ def names_a_file(argument: str) -> bool:
     return len(argument.split()) == 1 and argument.lower().endswith(ends)
 
 
-def read_texts(path: Path, text_column: str | None = None) -> tuple[list[str], list[int]]:
+def read_texts(
+    path: Path, text_column: str | None = None, usual: str | None = None
+) -> tuple[list[str], list[int]]:
     """The texts of a table or of a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
     from glassformer.data.tables import PLAIN, read_lines, read_table
@@ -131,7 +146,7 @@ def read_texts(path: Path, text_column: str | None = None) -> tuple[list[str], l
         lines, rows = read_lines(path)
         return check_texts(lines, str(path), rows), rows
     table = read_table(path)
-    column = _text_column(table, text_column)
+    column = _text_column(table, usual if text_column is None and usual in table.names else text_column)
     return check_texts(table.read(column), table.origin, table.rows), list(table.rows)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import one_line, say
-from glassformer.cli.predict import Texts, check_output, gather
+from glassformer.cli.predict import Texts, check_output, gather, trained_column
 from glassformer.errors import ConfigError
 
 
@@ -33,7 +33,7 @@ def translate(
         )
     from glassformer.data.tables import PLAIN, count_lines
 
-    found = gather(given, text_column)
+    found = gather(given, text_column, trained_column(folder))
     translator = load_kind(folder, "Translator", "translate")
     origin = given[0] if found.rows is not None else "TEXT"
     said = translator.translate(found.texts, beam, rows=found.rows, origin=origin)
