@@ -27,7 +27,15 @@ def training(name: str = "train_imdb", command: str = "make bench") -> str:
         lines.append(
             f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *attentions(result["contenders"])]) + "\n"
+
+
+def attentions(contenders: list[dict[str, Any]]) -> list[str]:
+    """What the peers that had a choice of attention took."""
+    chosen = [
+        (c["name"], a) for c in contenders if "times the time" in (a := c["setting"].get("attention", ""))
+    ]
+    return ["", "Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
 
 
 def training_base() -> str:
@@ -82,7 +90,7 @@ def compared(name: str, command: str, rate: str, unit: str) -> str:
             f"| {c['name']} | {speed['median']:{form}} ({speed['min']:{form}} to {speed['max']:{form}}) "
             f"| {times(result['glassformer_against'].get(c['name']))} | {'' if apart is None else f'{apart:+.1%}'} |"
         )
-    return "\n".join([*lines, "", measured(result)]) + "\n"
+    return "\n".join([*lines, *attentions(result["contenders"]), "", measured(result)]) + "\n"
 
 
 def times(ratio: dict[str, float] | None) -> str:
@@ -107,7 +115,7 @@ def inference_part(part: str, checked: str) -> str:
             f"| {times(found['glassformer_against'].get(c['name']))} | {'' if same is None else f'{same:.4f}'} "
             f"| {c['setting']['prepare_seconds']:.0f} s |"
         )
-    return "\n".join([*lines, "", measured(result)])
+    return "\n".join([*lines, *attentions(found["contenders"]), "", measured(result)])
 
 
 def inference() -> str:
@@ -191,11 +199,15 @@ def rate() -> str:
         lines.append(
             f"| Time in {part} | " + " | ".join(f"{w['time_in'][part]:.1%}" for _, w in works) + " |"
         )
-    fastest = [max(r["machine_tflops"].items(), key=lambda x: x[1]["median"]) for r in found]
-    rates = ", ".join(
-        f"{v['median']:.2f} TFLOP/s ({k}) for {r['model']}" for r, (k, v) in zip(found, fastest, strict=True)
-    )
-    return "\n".join([*lines, "", f"The machine's rate in bf16: {rates}. {measured(found[0])}"])
+    told = []
+    for r in found:
+        shape, best = max(r["machine_tflops"].items(), key=lambda x: x[1]["median"])
+        told.append(
+            f"{r['model']}: the machine's rate in bf16 is {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
+        )
+    if len({r["machine"]["cpu"] for r in found}) > 1:
+        told.append("The models were measured on different processors, so their columns do not compare.")
+    return "\n".join([*lines, "", *told])
 
 
 def measured(result: dict[str, Any]) -> str:

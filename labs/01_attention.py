@@ -227,8 +227,9 @@ answer(
 #
 # A convolution has fixed, shared, local weights; attention has weights that depend on content and reach everywhere. One
 # contains the other (Cordonnier et al., 2020): nine heads, one for each neighbour. Head h scores the key at place p' for a
-# query at p with -β|p' - (p + Δₕ)|², which the layer can compute since it is linear in (row, column, row² + column², 1) of
-# either side. β = 60 leaves e⁻⁶⁰ for every other place: nothing in fp32. The output projection holds the kernel.
+# query at p with -β|p' - (p + Δₕ)|², where Δₕ is the step to neighbour h and β says how sharply the head looks. Multiplied out it
+# is -β|p'|² + 2β p'·(p + Δₕ) - β|p + Δₕ|². The last term is the same for all keys, so the softmax drops it; what is left is the
+# product of a query and a key that are linear in (row, column, row² + column², 1) of their places. β = 60 leaves e⁻⁶⁰ for every other place: nothing in fp32. The output projection holds the kernel.
 # The picture has a border of zeros, as a convolution's padding has; the rows of the border itself are left out.
 
 

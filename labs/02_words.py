@@ -75,7 +75,8 @@ answer(
 #
 # The loss of a pair is -log σ(v·u): v is the centre's vector, u the context's, and σ(x) = 1 / (1 + e⁻ˣ) turns their product
 # into a probability. On its own it has a cheap way out: make all vectors alike and long. k words drawn at random push back,
-# each drawn in proportion to how often it occurs, to the power 0.75. Each training below is the same but for k; the
+# each drawn in proportion to how often it occurs, to the power 0.75: the whole loss is -log σ(v·u) - Σᵢ log σ(-v·uᵢ). The true word
+# is pulled near, the drawn ones are pushed away. Each training below is the same but for k; the
 # mean cosine of centre vectors is 1 when they have collapsed.
 
 # %%
@@ -270,7 +271,11 @@ answer(
 # %% [markdown]
 # ## The mini-Transformer, and the order of words
 #
-# One pre-norm layer (its layer norms stand before attention and before the feed-forward network), 2 heads, width 64, on frozen
+# A Transformer layer does two things. Attention ([lab 1](01_attention.md)) lets each row read the others; then a *feed-forward
+# network* (a matrix, a bend, a matrix) changes each row by itself. Each result is added to what went in (a *residual*), and a
+# *layer norm* brings a row to mean 0 and spread 1, so that many layers can be stacked.
+#
+# Here: one pre-norm layer (its norms stand before attention and before the feed-forward network), 2 heads, width 64, on frozen
 # word vectors: does the sentence name a European *country*? Paris next to
 # Chile is a trap. Then a task in which only the order counts: is the first country of a trade European?
 # Where the library does this: [models/bert.py](../src/glassformer/models/bert.py), `encoder_mini`;

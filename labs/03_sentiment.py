@@ -131,6 +131,10 @@ answer(
 # %% [markdown]
 # ## Pooling, tokens, batches, rates
 #
+# A text begins with an added token [CLS] and ends with [SEP]; [PAD] fills up a padded row, [UNK] stands for an unknown word.
+# *Pooling* makes one vector of all rows for the classifier: `first` takes the row of [CLS], `mean` and `max` the mean or the
+# largest value of each column, `attention` a weighted mean whose weights are learned.
+#
 # Small encoders, one change at a time, the same seed: a sketch of a fair comparison. `glassformer compare imdb-pooling` does it
 # with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)). In this lab reviews of the test
 # split stand in for validation data, so none of its figures is a final one.
@@ -243,8 +247,8 @@ files = {
 full = {name: f["accuracy"]["mean"] for name, f in files.items() if f}
 answer(
     "scratch",
-    f"On {n} reviews: {scratch:.1%} from scratch, {max(reached.values()):.1%} with a head on frozen pre-trained features. On all 25,000 "
-    "(result files): " + ", ".join(f"{name} {a:.2%}" for name, a in full.items()) + ".",
+    f"On {n} reviews: {scratch:.1%} from scratch, {max(reached.values()):.1%} with a head on frozen pre-trained features. Trained on 22,500 to 25,000 "
+    "reviews (result files): " + ", ".join(f"{name} {a:.2%}" for name, a in full.items()) + ".",
 )
 answer(
     "truncation",
@@ -255,6 +259,9 @@ answer(
 
 # %% [markdown]
 # ## Do heads specialise?
+#
+# *Head* has two meanings. A classification head is the small layer on top that gives the labels; an attention head
+# ([lab 1](01_attention.md)) is one of several maps inside a layer. Here it is the second.
 #
 # Three kinds of pairs: a negation and the word it negates, a verb and its subject, the two words of a name, with words between
 # them where the language allows. Many heads look at the neighbour whatever it is, so a head is judged by the weight on

@@ -199,8 +199,9 @@ for name, line in grid.items():
 ax.set(xlabel="dropout in the head", ylabel="accuracy")
 ax.legend(frameon=False)
 plt.show()
+share = float(np.mean(list(grid.values())))
 answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {a:.1%}" for d, a in zip(drops, line)) for n, line in grid.items())
-       + f" (one seed; ± {1.96 * (0.09 / len(judged)) ** 0.5:.1%} at 90 %).")  # fmt: skip
+       + f" (one seed; ± {1.96 * (share * (1 - share) / len(judged)) ** 0.5:.1%} at {share:.0%}).")  # fmt: skip
 
 # %% [markdown]
 # ## When over-fitting begins
@@ -228,7 +229,8 @@ answer(
 # %% [markdown]
 # ## The augmentation ladder, and a small CNN
 #
-# none; light: a random part; medium: colours and erasing too; strong: two operations of RandAugment besides. Nothing is mirrored:
+# none; light: a random part; medium: colours and erasing too; strong: as medium, with two random operations of RandAugment (rotate,
+# shear, contrast ...) in place of the colours. Nothing is mirrored:
 # a mirrored 2 is no 2. The CNN sees the same pictures; locality and shared weights are built into it, a ViT must learn them.
 
 

@@ -83,7 +83,7 @@ print(train[0][0], "->", train[1][0])
 # %% [markdown]
 # ## The bottleneck
 #
-# A recurrent encoder hands one vector to the decoder, the *thought vector*, as wide for 14 words as for 2. With attention the
+# A *recurrent* network reads one word after the other and keeps a vector, its state, of what it has read. A recurrent encoder hands one vector to the decoder, the *thought vector*, as wide for 14 words as for 2. With attention the
 # decoder may look back at every state of the source. All models below see the same pairs for as many epochs.
 
 # %%

@@ -128,7 +128,8 @@ print(
 # ## Does it help when labels are few?
 #
 # The same encoder learns a classification from a few labels: from random weights, and from those above. The text is of the same
-# kind, the labels are new.
+# kind, the labels are new. Each point is one training of a few hundred steps, so differences of 10 points or more can be luck: repeat
+# with seeds 0 to 4 before you say that pre-training helps.
 
 # %%
 folder = Path(tempfile.mkdtemp()) / "bert"
