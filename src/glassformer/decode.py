@@ -6,6 +6,7 @@ model's own state (a key-value cache, a recurrent state), which ``select`` reord
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +86,8 @@ def greedy(model: Any, memory: Memory, limits: Limits) -> list[Hypothesis]:
         if len(keep) < len(alive):
             state.select(keep, keep)
             alive, tokens = alive[keep], tokens[keep]
+    if not all(math.isfinite(h.log_probability) for h in found):
+        raise GlassformerError("the model's probabilities are not finite: its weights have diverged")
     return found
 
 

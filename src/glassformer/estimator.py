@@ -216,7 +216,7 @@ class Estimator(ClassifierMixin, BaseEstimator):
     def _judge(self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks):
         def judge() -> dict[str, float]:
             meter = ClassificationMeter(self.classes_.tolist())
-            meter.update(softmax(ranks.gather(logits())), targets)
+            meter.update(softmax(ranks.gather(logits())[: len(targets)]), targets)
             out = meter.result(bootstrap=0)
             return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
 from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.config import nearest, plain
-from glassformer.data.text import TokenTable, load_tokenizer, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import TokenTable, clean_text, load_tokenizer, word_tokenizer, wordpiece_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.models.bert import Bert, BertConfig
 from glassformer.models.catalog import TEXT_ARCHITECTURES
@@ -44,7 +44,7 @@ def check_name(model: str) -> None:
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
-    """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``.
+    """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``, cleaned here.
 
     Raises:
         ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint is paired with a new vocabulary.
@@ -64,7 +64,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
                 fix="Use tokenizer = auto, or a from-scratch model",
             )
         return kinds[kind](
-            texts,
+            [clean_text(t, text.clean) for t in texts],  # as they will be at use
             min_count=text.min_count,
             vocab_size=text.vocab_size,
             lowercase=text.lowercase,

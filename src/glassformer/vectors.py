@@ -137,6 +137,8 @@ class Word2Vec(BaseEstimator):
         fingerprint["corpus_sha256"] = corpus.digest()
         started = time.perf_counter()
         folder = None if checkpoints is None else Path(checkpoints)
+        if folder is not None and not resume and (there := list_states(folder)):
+            raise CheckpointError("has checkpoints", where=str(there[-1][1]), fix="Use resume=True")
         if config.optimizer == "sgd":
             self._fit_fast(corpus, config, fingerprint, folder, resume, tell)
         else:
@@ -162,6 +164,12 @@ class Word2Vec(BaseEstimator):
         train = adam_config(config)
         set_threads(train.threads)
         stream = SkipGramStream(corpus, config)
+        if not stream.examples:
+            raise DataError(
+                "subsampling leaves no pair of words",
+                where="sentences",
+                fix="Set subsample = 0, or give more text",
+            )
         with torch.random.fork_rng(devices=[]):
             set_seed(train.seed)
             model = SkipGram(len(corpus.words), config.dim)

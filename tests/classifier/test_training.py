@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -250,3 +252,27 @@ def test_unusable_model_names(small, data):
     for name in ("no/such folder", ""):
         with pytest.raises(CheckpointError, match="neither a known checkpoint"):
             TextClassifier(name).fit(*data)
+
+
+@pytest.mark.parametrize("clean", ["none", "html", "words", "syllables"])
+@pytest.mark.parametrize("tokenizer", ["word", "wordpiece"])
+def test_the_vocabulary_is_of_the_texts_as_they_are_read(small, tokenizer, clean):
+    texts = ["I don't like it, it's bad<br />really &amp; truly", "nhà_hàng rất ngon", "good, good food"] * 3
+    clf = small(tokenizer=tokenizer, clean=clean, epochs=1, max_length=64, vocab_size=500)
+    clf.fit(texts, ["a", "b", "b"] * 3)
+    assert clf.tokenizer_.token_to_id("[UNK]") not in clf._encode(texts).ids.tolist()
+    if clean in ("html", "words"):
+        assert not {"br", "<", "amp"} & set(clf.tokenizer_.get_vocab())
+
+
+def test_vectors_that_were_given_frozen_stay_so_whatever_else_learns(small, data):
+    clf = small(vectors="word2vec", embedding_dim=8, freeze_vectors=True, train_layers=1, epochs=1).fit(*data)
+    learnt = {name for name, p in clf.model_.named_parameters() if p.requires_grad}
+    assert "embeddings.tokens.weight" not in learnt
+    assert any(name.startswith("encoder.layers.") for name in learnt)
+
+
+def test_what_idle_processes_judge_does_not_count(fitted):
+    ranks = SimpleNamespace(gather=lambda rows: np.concatenate([rows, rows[:1], rows[:1]]))
+    judge = fitted._judge(lambda: np.array([[2.0, 0.0], [0.0, 2.0]]), np.array([0, 1]), ranks)
+    assert judge()["accuracy"] == 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from html.parser import HTMLParser
@@ -142,3 +143,20 @@ def test_of_equal_scores_the_earlier_token_comes_first():
     tokens = [f"t{i}" for i in range(44)]
     explained = Explanation("x", tokens, [(0, 0)] * 44, scores, "pos", 0.9, "attention")
     assert [token for token, _ in explained.top(24)] == [f"t{i}" for i in (*range(1, 44, 2), 0, 2)]
+
+
+def test_bytes_of_one_letter_show_it_once():
+    e = explanation(
+        text="aé!", tokens=["a", "Ã", "©", "!"], offsets=[(0, 1), (1, 2), (1, 2), (2, 3)],
+        scores=np.array([0.1, 0.2, 0.3, 0.4]), maps=np.zeros((1, 1, 4, 4)),
+    )  # fmt: skip
+    shown = re.sub(r"<[^>]*>", "", e._repr_html_())
+    assert "aé!" in shown
+
+
+def test_what_is_not_explained_of_a_long_text_is_said(tiny):
+    clf = copy.deepcopy(tiny).set_params(long_texts="mean", window_stride=5)
+    long = "it was not dull " * 9
+    assert any("first 13 tokens are explained" in note for note in clf.explain(long).notes)
+    assert not clf.explain("a dull film").notes
+    assert not tiny.explain(long).notes

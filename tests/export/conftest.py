@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import glassformer as gf
 
@@ -55,3 +57,14 @@ def text_model() -> Any:
 @pytest.fixture(scope="package")
 def picture_model() -> Any:
     return build("class token")
+
+
+def odd_pictures(folder: Path) -> list[str]:
+    """Files that are not plain: transparent, 16 bits, turned. What runs without us must read them as we do."""
+    rng = np.random.default_rng(3)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # orientation: to be turned by a quarter
+    Image.fromarray(rng.integers(0, 256, (17, 13, 4), np.uint8)).save(folder / "see-through.png")
+    Image.fromarray(rng.integers(0, 65_536, (17, 13), np.uint16)).save(folder / "deep.png")
+    Image.fromarray(rng.integers(0, 256, (17, 13, 3), np.uint8)).save(folder / "turned.png", exif=exif)
+    return [str(folder / name) for name in ("see-through.png", "deep.png", "turned.png")]

@@ -16,7 +16,7 @@ from glassformer.export.hf_folder import export_hf
 from glassformer.export.samples import judge_in_fp32, samples_of
 from glassformer.models.bert import Bert, bert
 
-from .conftest import TEXTS
+from .conftest import PICTURES, TEXTS, odd_pictures
 
 transformers = pytest.importorskip("transformers")
 
@@ -87,3 +87,14 @@ def test_what_the_hub_cannot_hold_is_refused(text_model, tmp_path: Path):
     with pytest.raises(ConfigError, match="Use --to onnx"):
         export_hf(text_model, tmp_path / "hf", TEXTS)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_script_reads_pictures_as_the_classifier_does(tmp_path: Path):
+    clf = gf.ImageClassifier(
+        "vit-tiny", image_size=12, patch_size=4, d_model=14, num_heads=2, d_ff=22, num_layers=2, epochs=1,
+        precision="fp32", head="mlp", head_hidden=5, pooling="first",
+    ).fit(PICTURES, ["a", "b"] * 10)  # fmt: skip
+    assert export_hf(clf, tmp_path / "hf", samples_of(clf, "", 5)[0])["whole"] is False
+    files = odd_pictures(tmp_path)
+    script = runpy.run_path(str(tmp_path / "hf" / "run.py"))
+    np.testing.assert_allclose(script["logits"](files).numpy(), judge_in_fp32(clf, files), atol=1e-5)

@@ -18,7 +18,7 @@ from glassformer.export import onnx_folder
 from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32, samples_of
 
-from .conftest import BUILDS, LABELS, PICTURE_BUILDS, PICTURES, TEXTS, TINY, build
+from .conftest import BUILDS, LABELS, PICTURE_BUILDS, PICTURES, TEXTS, TINY, build, odd_pictures
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +86,17 @@ def test_pictures_run_without_us(picture_model, tmp_path: Path):
     for i, picture in enumerate(samples[:3]):
         files.append(str(tmp_path / f"{i}.png"))
         Image.fromarray(picture).save(files[-1])
+    files += odd_pictures(tmp_path)
     done = subprocess.run(
         [sys.executable, str(tmp_path / "onnx" / "run.py"), *files],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == picture_model.predict(files).tolist()
+    shown = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [label for label, _ in shown] == picture_model.predict(files).tolist()
+    shares = picture_model.predict_proba(files).max(1)
+    assert [float(p) for _, p in shown] == pytest.approx(shares.tolist(), abs=2e-4)
 
 
 def test_a_graph_that_differs_is_refused(text_model, tmp_path: Path, monkeypatch):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from glassformer.cli.app import main
 from glassformer.data.image_doctor import examine_pictures
-from glassformer.data.image_sources import ImageSplit
+from glassformer.data.image_sources import ImageSplit, _labels
+from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.pictures import data_uri, draw_grid
+from glassformer.study.image_experiment import figures
 
 from .conftest import SETTINGS, quarters
 
@@ -120,3 +125,24 @@ def test_a_label_of_any_script_is_drawn_without_a_warning(tmp_path):
         warnings.simplefilter("error")
         draw_grid(tmp_path / "grid.png", quarters(1, 3)[0], [example])
     assert (tmp_path / "grid.png").stat().st_size > 0
+
+
+def test_a_split_whose_labels_are_all_missing_has_none(tmp_path):
+    table = Table("here", ("label",), [2, 3], lambda name: [-1, -1])
+    assert _labels(table, "label", ("cat", "dog")) == []
+    table = Table("here", ("label",), [2, 3], lambda name: [-1, 1])
+    with pytest.raises(DataError, match="label -1 has no name"):
+        _labels(table, "label", ("cat", "dog"))
+
+
+def test_figures_are_those_of_the_labels_that_are_given(fitted):
+    pictures, labels = quarters(24, 5)
+    halves = ImageSplit(pictures, ["left" if label == "left" else "other" for label in labels], "here")
+    clf = copy.deepcopy(fitted)
+    clf.classes_ = np.array(["left", "other"])
+    clf.predict_proba = lambda given: np.tile([0.4, 0.6], (len(given), 1))
+    recipe = SimpleNamespace(evaluate=SimpleNamespace(bootstrap=0))
+    share = float(np.mean([label == "other" for label in halves.labels]))
+    assert figures(clf, halves, recipe)[0]["accuracy"] == pytest.approx(share)
+    clf.threshold_ = 0.7
+    assert figures(clf, halves, recipe)[0]["accuracy"] == pytest.approx(1 - share)

@@ -218,3 +218,10 @@ def test_a_diverged_model_is_said_to_be_one():
             weights.fill_(float("nan"))
         with pytest.raises(GlassformerError, match="its weights have diverged"):
             beam_search(broken, memory, LIMITS, beam=2)
+
+
+def test_diverged_weights_say_nothing_rather_than_anything(model):
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with torch.inference_mode(), pytest.raises(GlassformerError, match="have diverged"):
+        greedy(model, model.encode(X, S), LIMITS)

@@ -239,3 +239,25 @@ def test_it_is_built_once(tmp_path):
     when = built.stat().st_mtime_ns
     assert run(XDG_CACHE_HOME=str(tmp_path), CC="no-such-compiler") == "None True\n"
     assert built.stat().st_mtime_ns == when
+
+
+def test_no_home_means_no_kernel_and_no_error(monkeypatch):
+    def homeless(amx):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("GLASSFORMER_KERNELS", raising=False)
+    monkeypatch.setattr(kernels, "WANTED", frozenset())
+    monkeypatch.setattr(kernels, "_build", homeless)
+    monkeypatch.setattr(kernels, "_library", kernels._library.__wrapped__)
+    assert "home directory" in kernels.why_not.__wrapped__()
+
+
+@here
+def test_a_damaged_kernel_is_built_once_more_and_a_compiler_may_have_arguments(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "env cc")
+    file = kernels._build(kernels.has_amx())
+    whole = file.read_bytes()
+    file.write_bytes(b"")
+    assert kernels._open(kernels.has_amx()).prepare() == 0
+    assert len(file.read_bytes()) == len(whole)

@@ -127,3 +127,13 @@ def test_bad_input_is_one_clear_line(learner):
         gf.MaskedLM(mask_share=1.5).fit(TEXTS)
     with pytest.raises(ConfigError, match="'wordpeice' is no tokenizer"):
         gf.MaskedLM(tokenizer="wordpeice").fit(TEXTS)
+
+
+def test_a_step_with_nothing_to_guess_is_a_step():
+    texts = ["a b a b", "zzz"] * 2  # the last word is unknown, and what is unknown is not asked for
+    learner = gf.MaskedLM(**(TINY | {"min_count": 3, "batch_size": 1, "epochs": 2, "batch_tokens": 0})).fit(
+        texts
+    )
+    losses = [r["loss"] for r in learner.history_ if r["kind"] == "step"]
+    assert len(losses) == 8
+    assert 0.0 in losses

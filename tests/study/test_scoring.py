@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from PIL import Image
 
 import glassformer as gf
@@ -150,3 +151,25 @@ def test_a_full_disk_leaves_no_half_file(model: Path, table: Path, tmp_path: Pat
     with pytest.raises(GlassformerError, match="No space left"):
         score_file(model, table, tmp_path / "out.parquet")
     assert list((tmp_path / "out.parquet.parts").iterdir()) == []
+
+
+def test_a_model_saved_anew_answers_anew(model: Path, table: Path, tmp_path: Path):
+    place = tmp_path / "model"
+    clf = gf.load(model)
+    clf.save(place)
+    score_file(place, table, tmp_path / "first.parquet")
+    with torch.no_grad():
+        clf.model_.head.out.bias += torch.tensor([50.0, -50.0])
+    clf.save(place, overwrite=True)
+    score_file(place, table, tmp_path / "second.parquet")
+    said = [pq.read_table(tmp_path / f"{name}.parquet")["label"].to_pylist() for name in ("first", "second")]
+    assert said[0] != said[1]
+    assert {label for label in said[1] if label} == {clf.classes_[0]}
+
+
+def test_the_column_of_the_training_is_taken_where_there_is_one(tmp_path: Path):
+    pq.write_table(pa.table({"text": ["a"], "summary": ["b"]}), tmp_path / "two.parquet")
+    assert find_column(tmp_path / "two.parquet", "texts") == "text"
+    assert find_column(tmp_path / "two.parquet", "texts", trained="summary") == "summary"
+    assert find_column(tmp_path / "two.parquet", "texts", "text", trained="summary") == "text"
+    assert find_column(tmp_path / "two.parquet", "texts", trained="body") == "text"

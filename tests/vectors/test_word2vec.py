@@ -244,3 +244,21 @@ def test_what_cannot_be_asked(vectors, ask, message):
 def test_a_decomposed_word_is_found():
     vectors = gf.Word2Vec(**SMALL).fit(["món ăn ngon", "món ăn rẻ"] * 5)
     assert vectors.number(unicodedata.normalize("NFD", "món")) == vectors.number("món")
+
+
+def test_an_epoch_that_subsampling_empties_is_passed_over():
+    sentences = ["the cat sat on the mat", "the dog sat on the rug"]
+    model = gf.Word2Vec(dim=5, min_count=1, optimizer="adam", threads=1).fit(sentences)
+    assert np.isfinite(model.vectors_).all()
+    assert len(model.history_) < model.epochs + 1
+    with pytest.raises(DataError, match="subsampling leaves no pair"):
+        gf.Word2Vec(dim=5, min_count=1, optimizer="adam", subsample=1e-9).fit(sentences)
+
+
+def test_checkpoints_of_another_training_are_not_overwritten(tmp_path):
+    sentences = ["the cat sat on the mat", "the dog sat on the rug"] * 20
+    for optimizer in ("adam", "sgd"):
+        options = dict(dim=5, min_count=1, optimizer=optimizer, threads=1, epochs=2)
+        gf.Word2Vec(**options).fit(sentences, checkpoints=tmp_path / optimizer)
+        with pytest.raises(CheckpointError, match="Use resume=True"):
+            gf.Word2Vec(**options).fit(sentences, checkpoints=tmp_path / optimizer)

@@ -46,6 +46,7 @@ def predict(
         InputError: no such model, a damaged one, or a file that cannot be read.
     """
     from glassformer.saving import load
+    from glassformer.study.run_folder import trained_column
 
     if not Path(folder).is_dir():
         raise ConfigError(
@@ -63,16 +64,6 @@ def predict(
         return clf, found, clf.predict_proba(found.texts)
     found = gather(given, text_column, trained_column(folder))
     return clf, found, clf.predict_proba(found.texts)
-
-
-def trained_column(folder: str | Path) -> str | None:
-    """The column that a run's recipe names for its texts, or for the source of a translation; None: it names none."""
-    from glassformer.study.run_folder import read_run_recipe
-
-    if not (Path(folder) / "config.toml").is_file():  # a saved model alone
-        return None
-    data = read_run_recipe(Path(folder)).data
-    return getattr(data, "text_column", None) or getattr(data, "source_column", None)
 
 
 def gather(given: Sequence[str], text_column: str | None = None, usual: str | None = None) -> Texts:

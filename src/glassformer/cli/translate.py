@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import one_line, say
-from glassformer.cli.predict import Texts, check_output, gather, trained_column
+from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.errors import ConfigError
 
 
@@ -32,6 +32,7 @@ def translate(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     from glassformer.data.tables import PLAIN, count_lines
+    from glassformer.study.run_folder import trained_column
 
     found = gather(given, text_column, trained_column(folder))
     translator = load_kind(folder, "Translator", "translate")

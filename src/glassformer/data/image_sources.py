@@ -210,6 +210,8 @@ def _labels(table: Table, column: str, class_names: Sequence[str]) -> list[Any]:
     values = check_labels(table.read(column), table.origin, table.rows)
     if not class_names:
         return list(values)
+    if all(value == -1 for value in values):  # so the datasets library writes that there are none
+        return []
     for row, value in zip(table.rows, values, strict=True):
         if not isinstance(value, int) or not 0 <= value < len(class_names):
             raise DataError(f"label {value!r} has no name", where=f"{table.origin}, row {row}")

@@ -53,6 +53,9 @@ def _words(e: Explanation) -> str:
     for token, (start, stop), score in zip(e.tokens, e.offsets, e.scores, strict=True):
         if stop <= start:
             continue  # a special token stands nowhere in the text
+        start = max(start, end)  # tokens that are bytes of one letter share its place
+        if stop <= start:
+            continue
         strength = abs(float(score)) / highest
         hue = "214 140 30" if score >= 0 else "60 110 200"
         parts.append(escape(e.text[end:start]))

@@ -180,8 +180,20 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     return Subject(
         model, rows, {name: make for name, make in choices.items() if make is not None}, tokens.words, classes,
         classes.index(label), probabilities, temperature=clf.temperature_, judge=judge,
-        shown={"text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "label": label},
+        shown={
+            "text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "label": label,
+            "notes": _unread(clf, text),
+        },
     )  # fmt: skip
+
+
+def _unread(clf: Any, text: str) -> list[str]:
+    """What a reader must know where the classifier reads more than is explained."""
+    if clf.long_texts == "cut" or not clf._encode([text]).truncated[0]:
+        return []
+    return [
+        f"only the first {clf.max_length} tokens are explained; the classifier reads the whole text in windows"
+    ]
 
 
 # --- pictures -------------------------------------------------------------------------------------

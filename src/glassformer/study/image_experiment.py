@@ -164,8 +164,14 @@ def figures(clf: ImageClassifier, split: ImageSplit, recipe: Any) -> tuple[dict[
     """The figures of a split and its probabilities ``[n, C]``."""
     probabilities = clf.predict_proba(split.images)
     meter = ClassificationMeter(clf.classes_.tolist())
-    meter.update(probabilities, clf._targets(split.labels or [], split.origin, split.rows))
+    targets = clf._targets(split.labels or [], split.origin, split.rows)
+    meter.update(probabilities, targets, predicted=decided(clf, probabilities))
     return meter.result(recipe.evaluate.bootstrap), probabilities
+
+
+def decided(clf: ImageClassifier, probabilities: np.ndarray) -> np.ndarray:
+    """The classes ``[n]``, as numbers, that the classifier gives; a calibrated one has a threshold."""
+    return np.searchsorted(clf.classes_, clf.decide(probabilities))
 
 
 def baselines(clf: ImageClassifier, recipe: ImageRecipe, splits: Splits) -> dict[str, Any]:
@@ -200,7 +206,8 @@ def robustness(clf: ImageClassifier, split: ImageSplit, seed: int = 0) -> dict[s
             changed = corrupt(table, kind, severity, seed)
             logits = clf._table_rows(model, changed, "logits", torch.device(device))
             meter = ClassificationMeter(clf.classes_.tolist())
-            meter.update(softmax(logits, clf.temperature_), targets)
+            probabilities = softmax(logits, clf.temperature_)
+            meter.update(probabilities, targets, predicted=decided(clf, probabilities))
             result = meter.result(bootstrap=0)
             out[kind].append(
                 {"severity": severity, "accuracy": result["accuracy"], "macro_f1": result["macro_f1"]}

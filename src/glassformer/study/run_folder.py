@@ -110,6 +110,14 @@ def read_run_recipe(folder: Path) -> Any:
     return build_recipe(read_toml(config), str(config))
 
 
+def trained_column(folder: str | Path) -> str | None:
+    """The column that a run's recipe names for its texts, or for the source of a translation; None: it names none."""
+    if not (Path(folder) / "config.toml").is_file():  # a saved model alone
+        return None
+    data = read_run_recipe(Path(folder)).data
+    return getattr(data, "text_column", None) or getattr(data, "source_column", None)
+
+
 def check_unseen(splits: Splits) -> None:
     """A label that training never shows is found before training, not after it."""
     known = set(splits.train.labels or [])

@@ -24,6 +24,7 @@ from glassformer.data.image import open_picture
 from glassformer.data.sources import TEXT_COLUMNS
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.study.engines import mapped
+from glassformer.study.run_folder import trained_column
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
@@ -119,7 +120,7 @@ def score_file(
     if not out.parent.is_dir():
         raise ConfigError("no such folder", where=str(out.parent), fix="Make it first")
     parts = out.with_name(f"{out.name}.parts")
-    column = find_column(source, load_once(model).NOUN, column)
+    column = find_column(source, load_once(model).NOUN, column, trained_column(model))
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows)
     if not shards:
         raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
@@ -154,8 +155,8 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def find_column(source: str | Path, noun: str, wanted: str | None = None) -> str:
-    """The column of texts or of pictures, by its usual names.
+def find_column(source: str | Path, noun: str, wanted: str | None = None, trained: str | None = None) -> str:
+    """The column of texts or of pictures: the wanted one, that of the training if it is there, or by its usual names.
 
     Raises:
         DataError: no such column, one of numbers, or several that could be it.
@@ -166,6 +167,8 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None) -> str
     names = schema.names
     if wanted is not None and wanted not in names:
         raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
+    if wanted is None and trained in names:
+        wanted = trained
     usual = PICTURE_COLUMNS if noun == "pictures" else TEXT_COLUMNS
     found = [wanted] if wanted is not None else names[:1] if len(names) == 1 else []
     found = found or [name for name in names if name.lower() in usual]
@@ -181,13 +184,17 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None) -> str
     return chosen[0]
 
 
-@lru_cache(maxsize=2)
 def load_once(model: str | Path) -> Any:
-    """A saved classifier, loaded once a process.
+    """A saved classifier, loaded once a process, and again when another was saved in its place.
 
     Raises:
         InputError: no such folder, a damaged one, or no classifier.
     """
+    return _loaded(str(Path(model).resolve()), _checksum(model))
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: str, checksum: str) -> Any:
     from glassformer.saving import load
 
     clf = load(model)
@@ -199,15 +206,19 @@ def load_once(model: str | Path) -> Any:
 # --- one shard ------------------------------------------------------------------------------------
 
 
-def _note(model: str | Path, shard: Shard) -> str:
-    """What must agree for a shard's file to be taken as it is."""
-    source = os.stat(shard.source)
+def _checksum(model: str | Path) -> str:
     manifests = [path / MANIFEST for path in (Path(model), Path(model) / "model")]
     if not (found := [path for path in manifests if path.is_file()]):
         raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
+    return file_sha256(found[0])
+
+
+def _note(model: str | Path, shard: Shard) -> str:
+    """What must agree for a shard's file to be taken as it is."""
+    source = os.stat(shard.source)
     return json.dumps(
         {
-            "model": file_sha256(found[0]), "bytes": source.st_size, "modified": source.st_mtime_ns,
+            "model": _checksum(model), "bytes": source.st_size, "modified": source.st_mtime_ns,
             "column": shard.column, "first": shard.first, "rows": shard.rows,
         }
     )  # fmt: skip

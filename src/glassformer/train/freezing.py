@@ -46,10 +46,13 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
 
 
 def _open(model: nn.Module, layers: int | None) -> None:
-    """Let the head and the last ``layers`` encoder layers learn; with all of them the embeddings too."""
+    """Let the head and the last ``layers`` encoder layers learn; with all of them the embeddings too, but for vectors
+    that were given to stay as they are."""
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]
+    table = getattr(getattr(model, "embeddings", None), "config", None)
+    kept = "embeddings.tokens.weight" if getattr(table, "frozen", False) else None
     for name, p in model.named_parameters():
-        p.requires_grad_(_learns(name, count, count if layers is None else layers))
+        p.requires_grad_(name != kept and _learns(name, count, count if layers is None else layers))
 
 
 def _learns(name: str, count: int, layers: int) -> bool:

@@ -105,6 +105,9 @@ def run(
     stream, objective = ranks.divide(stream, objective)
     while not training.finished:
         steps = stream.steps(training.epoch)
+        if not steps:  # subsampling may leave no pair of words in an epoch
+            training.epoch, training.cursor, training.epoch_sums = training.epoch + 1, 0, {}
+            continue
         # Batches may differ in size; dividing by the mean size gives every sequence the same weight. Several
         # processes take the mean of their gradients, which is to be the sum.
         per_step = examples / len(steps) / ranks.size
@@ -135,7 +138,7 @@ def run(
             info = {
                 "step": training.step,
                 "epoch": epoch,
-                "loss": loss_sum / count,
+                "loss": loss_sum / max(count, 1),  # of masked words there may be none to guess
                 "lr": lr,
                 "tokens": tokens,
             }
@@ -155,8 +158,8 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
     """Judge the validation data, keep the best weights, and count the evaluations without improvement."""
     config, sums = training.config, training.epoch_sums
     record: dict[str, Any] = {
-        "train_loss": sums["loss"] / sums["count"],
-        "train_accuracy": sums["correct"] / sums["count"],
+        "train_loss": sums["loss"] / max(sums["count"], 1),
+        "train_accuracy": sums["correct"] / max(sums["count"], 1),
     }
     is_best = False
     if evaluate is not None:

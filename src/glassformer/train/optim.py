@@ -167,12 +167,16 @@ class MasterOptimizer:
             for optimizer in self.optimizers:
                 if any(master is p for group in optimizer.param_groups for p in group["params"]):
                     found = {
-                        k: part(tensors[f"{k}/{name}"]).clone() for k in KEPT if f"{k}/{name}" in tensors
+                        k: part(tensors[f"{k}/{name}"]).to(master.device, copy=True)
+                        for k in KEPT
+                        if f"{k}/{name}" in tensors
                     }
                     if found:
                         optimizer.state[master] = found
         if self.average is not None:
-            self.average = {n: part(tensors[f"average/{n}"]).clone() for n in self.masters}
+            self.average = {
+                n: part(tensors[f"average/{n}"]).to(m.device, copy=True) for n, m in self.masters.items()
+            }
             # A checkpoint from before the count was kept goes on with the plain running mean that it has.
             self.averaged = tensors.get("averaged", torch.tensor(math.inf)).clone()
 

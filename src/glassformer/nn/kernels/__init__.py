@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -78,7 +79,7 @@ def why_not() -> str | None:
         return "the processor has no AVX512-BF16"
     try:
         _library()
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: the user has no home
         detail = getattr(error, "stderr", None) or str(error)
         return f"could not be built: {str(detail).strip().splitlines()[0]}"
     return None
@@ -95,12 +96,21 @@ def _library() -> ctypes.CDLL:
     for amx in (True, False):
         if amx and (os.environ.get("GLASSFORMER_KERNELS") == "avx512" or not cpu_flags() >= AMX):
             continue
-        library = ctypes.CDLL(str(_build(amx)))
+        library = _open(amx)
         library.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int, ctypes.c_void_p)
         library.run.restype = library.prepare.restype = ctypes.c_int
         if library.prepare() == 0:  # the system may keep AMX from a process
             break
     return library
+
+
+def _open(amx: bool) -> ctypes.CDLL:
+    file = _build(amx)
+    try:
+        return ctypes.CDLL(str(file))
+    except OSError:  # a damaged file in the cache: built once more
+        file.unlink(missing_ok=True)
+        return ctypes.CDLL(str(_build(amx)))
 
 
 @cache
@@ -131,7 +141,7 @@ def _build(amx: bool) -> Path:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home) as folder:  # two processes may build at the same time
             fresh = Path(folder) / file.name
-            command = [compiler, str(SOURCE), "-o", str(fresh), *flags]
+            command = [*shlex.split(compiler), str(SOURCE), "-o", str(fresh), *flags]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
             os.replace(fresh, file)
     return file
