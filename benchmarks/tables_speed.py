@@ -31,11 +31,21 @@ def training(name: str = "train_imdb", command: str = "make bench") -> str:
 
 
 def attentions(contenders: list[dict[str, Any]]) -> list[str]:
-    """What the peers that had a choice of attention took."""
-    chosen = [
-        (c["name"], a) for c in contenders if "times the time" in (a := c["setting"].get("attention", ""))
+    """Which attention the peers took that were given the choice; and that one in bf16 was not, where it was not."""
+    ours = [c for c in contenders if c["name"].startswith("glassformer")]
+    peers = [
+        c
+        for c in contenders
+        if c not in ours and "OpenVINO" not in c["name"] and "as it comes" not in c["name"]
     ]
-    return ["", "Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
+    chosen = [(c["name"], a) for c in peers if "times the time" in (a := c["setting"].get("attention", ""))]
+    told = ["", "Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
+    if any("bf16" in c["setting"]["precision"] for c in peers if c["name"] not in dict(chosen)):
+        told += [
+            "",
+            "Measured before peers had the choice: those in bf16 had sdpa, which may not be their faster attention.",
+        ]
+    return told
 
 
 def training_base() -> str:
