@@ -40,7 +40,7 @@ def attentions(contenders: list[dict[str, Any]]) -> list[str]:
     ]
     chosen = [(c["name"], a) for c in peers if "times the time" in (a := c["setting"].get("attention", ""))]
     told = ["", "Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
-    if any("bf16" in c["setting"]["precision"] for c in peers if c["name"] not in dict(chosen)):
+    if any("bf16" in c["setting"].get("precision", "") for c in peers if c["name"] not in dict(chosen)):
         told += [
             "",
             "Measured before peers had the choice: those in bf16 had sdpa, which may not be their faster attention.",

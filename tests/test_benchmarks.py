@@ -218,6 +218,22 @@ def test_table_of_a_comparison(tool, monkeypatch, tmp_path):
     assert lines[5].startswith("Measured on ")
 
 
+def test_a_table_says_which_attention_its_peers_had(tool):
+    def rows(attention: str) -> list[dict[str, Any]]:
+        peer = {
+            "name": "HF Trainer, at its best",
+            "setting": {"precision": "bf16 autocast", "attention": attention},
+        }
+        return [peer, {"name": "glassformer", "setting": {"precision": "bf16 weights, fp32 masters"}}]
+
+    told = tool("tables_speed").attentions
+    assert told(rows("eager (sdpa: 1.36 times the time)"))[1].startswith(
+        "Attention taken: HF Trainer, at its best: eager"
+    )
+    assert told(rows("sdpa"))[1].startswith("Measured before peers had the choice")
+    assert told(rows("sdpa")[1:]) == []
+
+
 # --- nothing is left running ----------------------------------------------------------------------
 
 
