@@ -190,7 +190,8 @@ def load_once(model: str | Path) -> Any:
     Raises:
         InputError: no such folder, a damaged one, or no classifier.
     """
-    return _loaded(str(Path(model).resolve()), _checksum(model))
+    manifest = _manifest(model)  # without one, loading says what is wrong
+    return _loaded(str(Path(model).resolve()), file_sha256(manifest) if manifest else "")
 
 
 @lru_cache(maxsize=1)
@@ -206,19 +207,19 @@ def _loaded(model: str, checksum: str) -> Any:
 # --- one shard ------------------------------------------------------------------------------------
 
 
-def _checksum(model: str | Path) -> str:
-    manifests = [path / MANIFEST for path in (Path(model), Path(model) / "model")]
-    if not (found := [path for path in manifests if path.is_file()]):
-        raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
-    return file_sha256(found[0])
+def _manifest(model: str | Path) -> Path | None:
+    found = [path / MANIFEST for path in (Path(model), Path(model) / "model")]
+    return next((path for path in found if path.is_file()), None)
 
 
 def _note(model: str | Path, shard: Shard) -> str:
     """What must agree for a shard's file to be taken as it is."""
-    source = os.stat(shard.source)
+    source, manifest = os.stat(shard.source), _manifest(model)
+    if manifest is None:
+        raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
     return json.dumps(
         {
-            "model": _checksum(model), "bytes": source.st_size, "modified": source.st_mtime_ns,
+            "model": file_sha256(manifest), "bytes": source.st_size, "modified": source.st_mtime_ns,
             "column": shard.column, "first": shard.first, "rows": shard.rows,
         }
     )  # fmt: skip
