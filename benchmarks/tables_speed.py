@@ -67,9 +67,7 @@ def equal_accuracy() -> str:
         )
     lines.append("| mean | " + " | ".join(f"{result['accuracy'][name]:.2%}" for name in names) + " |")
     gap = result["difference_points"]
-    said = (
-        f"glassformer minus the Trainer: {gap['mean']:+.2f} points ({gap['min']:+.2f} to {gap['max']:+.2f})"
-    )
+    said = f"Ours minus the Trainer's: {gap['mean']:+.2f} points ({gap['min']:+.2f} to {gap['max']:+.2f})"
     return "\n".join([*lines, "", f"{said}; {result['judged_reviews']:,} reviews judged a seed."]) + "\n"
 
 
