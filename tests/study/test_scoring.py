@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,9 @@ import torch
 from PIL import Image
 
 import glassformer as gf
+from glassformer.config import to_toml
 from glassformer.errors import GlassformerError, InputError
+from glassformer.recipe import load_recipe
 from glassformer.study import scoring
 from glassformer.study.scoring import Shard, find_column, score_file, score_shard, shards_of
 
@@ -173,3 +176,16 @@ def test_the_column_of_the_training_is_taken_where_there_is_one(tmp_path: Path):
     assert find_column(tmp_path / "two.parquet", "texts", trained="summary") == "summary"
     assert find_column(tmp_path / "two.parquet", "texts", "text", trained="summary") == "text"
     assert find_column(tmp_path / "two.parquet", "texts", trained="body") == "text"
+
+
+def test_a_run_scores_the_column_that_it_was_trained_on(model: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(model, run / "model")
+    recipe = load_recipe("europe", ["source=reviews.csv", "text_column=summary"])
+    (run / "config.toml").write_text(to_toml(recipe), encoding="utf-8")
+    table = pa.table({"text": ["a dull film"] * 2, "summary": [TEXTS[0], TEXTS[2]]})
+    pq.write_table(table, tmp_path / "two.parquet")
+    score_file(run, tmp_path / "two.parquet", tmp_path / "out.parquet")
+    found = pq.read_table(tmp_path / "out.parquet")
+    expected = gf.load(model).predict_proba([TEXTS[0], TEXTS[2]])
+    np.testing.assert_allclose(found["p:good"].to_numpy(), expected[:, 1], atol=1e-6)
