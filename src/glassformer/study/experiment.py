@@ -19,7 +19,7 @@ import numpy as np
 from glassformer.classifier import TextClassifier
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
-from glassformer.data.doctor import HeldOut, examine
+from glassformer.data.doctor import DoctorReport, HeldOut, examine
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
 from glassformer.errors import DataError
@@ -38,6 +38,7 @@ from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
 from glassformer.study.run_folder import (
     Announce,
+    Examine,
     Run,
     Say,
     Splits,
@@ -97,15 +98,8 @@ def run_recipe(
     if rejected := splits.dataset.rejected:
         write_rejected(folder / "rejected.jsonl", rejected)
         say(summary(rejected))
-    held = _how_held_out(recipe, splits)
-    report = examine(
-        _as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean, held_out=held
-    )
-    for finding in report.findings:
-        if finding.severity == "warning":
-            say(f"data doctor: {finding.message}")
+    doctor = Examine(lambda: _examine(clf, recipe, splits), folder, say)
     checkpoints = folder / "checkpoints"
-    saving = Announce(say, clf)
     stop = StopOnSignal(checkpoints)
     setup = time.perf_counter() - started
     clf.fit(
@@ -114,23 +108,17 @@ def run_recipe(
         validation=(splits.validation.texts, splits.validation.labels or []) if splits.validation else None,
         checkpoints=checkpoints,
         resume=resume,
-        callbacks=[HistoryFile(folder / "history.jsonl"), saving, *callbacks, stop],
+        callbacks=[HistoryFile(folder / "history.jsonl"), doctor, Announce(say, clf), *callbacks, stop],
     )
     one_writer()
     clf.save(folder / "model", overwrite=True)
-    doctor = examine(
-        _as_split(splits),
-        tokenizer=clf.tokenizer_,
-        max_length=recipe.text.max_length,
-        clean=recipe.text.clean,
-        held_out=held,
-    )
-    write_json(folder / "doctor.json", doctor.to_dict())
     say("judging")
     metrics = judge(clf, recipe, splits, folder, say)
     metrics["seconds"] = {
-        "setup": setup, "train": clf.train_seconds_, "total": time.perf_counter() - started
-    } | metrics["seconds"]  # fmt: skip
+        "setup": setup + doctor.seconds,
+        "train": clf.train_seconds_ - doctor.seconds,
+        "total": time.perf_counter() - started,
+    } | metrics["seconds"]
     write_json(folder / "metrics.json", metrics)
     write_json(folder / "maps.json", {"examples": attention_examples(clf, splits, recipe.evaluate.maps)})
     return Run(folder, metrics, write_report(folder))
@@ -291,6 +279,17 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
     say(f"{len(split):,} texts of {split.origin}")
     return _figures(clf, split, recipe)[0]
+
+
+def _examine(clf: TextClassifier, recipe: Recipe, splits: Splits) -> DoctorReport:
+    """The data as they are trained on, with the tokenizer that reads them."""
+    return examine(
+        _as_split(splits),
+        tokenizer=clf.tokenizer_,
+        max_length=recipe.text.max_length,
+        clean=recipe.text.clean,
+        held_out=_how_held_out(recipe, splits),
+    )
 
 
 def _how_held_out(recipe: Recipe, splits: Splits) -> HeldOut | None:

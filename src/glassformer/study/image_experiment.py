@@ -31,6 +31,7 @@ from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
 from glassformer.study.run_folder import (
     Announce,
+    Examine,
     Run,
     Say,
     Splits,
@@ -82,13 +83,11 @@ def run_image_recipe(
     begin(folder, recipe)
     say(describe(splits))
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    doctor = examine_pictures(
-        splits.dataset.name, {k: v for k, v in parts.items() if v is not None}, splits.dataset.notes
-    )
-    for finding in doctor.findings:
-        if finding.severity == "warning":
-            say(f"data doctor: {finding.message}")
-    write_json(folder / "doctor.json", doctor.to_dict())
+    there = {k: v for k, v in parts.items() if v is not None}
+    doctor = Examine(
+        lambda: examine_pictures(splits.dataset.name, there, splits.dataset.notes), folder, say,
+        speak=("warning", "note"),
+    )  # fmt: skip
     stop = StopOnSignal(folder / "checkpoints")
     setup = time.perf_counter() - started
     held = splits.validation
@@ -98,15 +97,17 @@ def run_image_recipe(
         validation=(held.images, held.labels or []) if held else None,
         checkpoints=folder / "checkpoints",
         resume=resume,
-        callbacks=[HistoryFile(folder / "history.jsonl"), Announce(say, clf), *callbacks, stop],
+        callbacks=[HistoryFile(folder / "history.jsonl"), doctor, Announce(say, clf), *callbacks, stop],
     )
     one_writer()
     clf.save(folder / "model", overwrite=True)
     say("judging")
     metrics = judge(clf, recipe, splits, folder, say)
     metrics["seconds"] = {
-        "setup": setup, "train": clf.train_seconds_, "total": time.perf_counter() - started
-    } | metrics["seconds"]  # fmt: skip
+        "setup": setup + doctor.seconds,
+        "train": clf.train_seconds_ - doctor.seconds,
+        "total": time.perf_counter() - started,
+    } | metrics["seconds"]
     write_json(folder / "metrics.json", metrics)
     return Run(folder, metrics, write_report(folder))
 
