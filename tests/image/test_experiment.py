@@ -60,6 +60,7 @@ def test_report_shows_pictures_and_no_markup_from_names(run):
     assert "data:image/png;base64," in page
     assert "test pictures" in page
     assert NASTY not in page
+    assert ">texts<" not in page
 
 
 def test_evaluate_and_predict(run, capsys):
@@ -140,7 +141,7 @@ def test_figures_are_those_of_the_labels_that_are_given(fitted):
     halves = ImageSplit(pictures, ["left" if label == "left" else "other" for label in labels], "here")
     clf = copy.deepcopy(fitted)
     clf.classes_ = np.array(["left", "other"])
-    clf.predict_proba = lambda given: np.tile([0.4, 0.6], (len(given), 1))
+    clf.predict_proba = lambda given, progress: np.tile([0.4, 0.6], (len(given), 1))
     recipe = SimpleNamespace(evaluate=SimpleNamespace(bootstrap=0))
     share = float(np.mean([label == "other" for label in halves.labels]))
     assert figures(clf, halves, recipe)[0]["accuracy"] == pytest.approx(share)

@@ -66,6 +66,7 @@ def render(run: Run) -> str:
         verdict=wording.verdict(scores, run.judged, run.noun), noun=run.noun,
         against=wording.against(scores, metrics.get("baselines") or {}),
         guess_loss=wording.guess_loss(len(scores["labels"])),
+        held=any(e.get("accuracy") is not None for e in run.evaluations),
         splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
         comparison=tables.comparison(run), figures=_figures(run), max_rows=MAX_ROWS,
         confusion=tables.confusion(scores), confusions=tables.confusions(scores),
@@ -107,10 +108,12 @@ def _figures(run: Run) -> dict[str, Markup]:
     drawn = {}
     if run.steps or run.evaluations:
         drawn["loss"] = Markup(figures.loss_curves(run.steps, run.evaluations))
-    if any(e.get("accuracy") is not None for e in run.evaluations):
+    if any(e.get(key) is not None for e in run.evaluations for key in ("train_accuracy", "accuracy")):
         drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations))
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not
-        drawn["certainty"] = Markup(figures.certainty_chart(run.certainty.total, run.certainty.right))
+        drawn["certainty"] = Markup(
+            figures.certainty_chart(run.certainty.total, run.certainty.right, run.noun)
+        )
     for name, split in (run.calibration.get("splits") or {}).items():  # the last one is the judged one
         drawn["reliability"] = Markup(
             comparison.reliability(split["before"]["curve"], split["after"]["curve"], name)

@@ -54,6 +54,7 @@ def render(folder: Path) -> str:
         title=config.get("name") or folder.resolve().name,
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
+        held=any(e.get("accuracy") is not None for e in evaluations),
         examples=[e | {"picture": Markup(alignment(e["source"], e["target"], e["weights"]))} for e in examples],
         settings=settings, expectation=tables.expectation(config), facts=tables.facts(metrics),
         times=tables.times(metrics.get("seconds") or {}),

@@ -27,7 +27,8 @@ from glassformer.recipe import build_recipe, load_recipe, study_names
 
 # What decides which examples are judged, and so must be one for all arms.
 SPLIT_KEYS = (
-    "source", "text_column", "label_column", "validation_size", "test_size", "limit", "split_seed", "hold_out",
+    "source", "text_column", "image_column", "label_column", "on_bad_row", "broken", "validation_size", "test_size",
+    "limit", "split_seed", "hold_out",
 )  # fmt: skip
 
 

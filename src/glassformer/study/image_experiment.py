@@ -38,13 +38,15 @@ from glassformer.study.run_folder import (
     begin,
     check_folder,
     check_unseen,
+    counter,
     describe,
     one_writer,
     read_run_recipe,
     split_up,
+    training_sample,
     write_json,
 )
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback, Count, HistoryFile, StopOnSignal, uncounted
 
 SHOWN_MISTAKES = 20
 
@@ -102,7 +104,7 @@ def run_image_recipe(
     one_writer()
     clf.save(folder / "model", overwrite=True)
     say("judging")
-    metrics = judge(clf, recipe, splits, folder, say)
+    metrics = judge(clf, recipe, splits, folder, say, counter(callbacks))
     metrics["seconds"] = {
         "setup": setup + doctor.seconds,
         "train": clf.train_seconds_ - doctor.seconds,
@@ -113,13 +115,18 @@ def run_image_recipe(
 
 
 def judge(
-    clf: ImageClassifier, recipe: ImageRecipe, splits: Splits, folder: Path, say: Say
+    clf: ImageClassifier,
+    recipe: ImageRecipe,
+    splits: Splits,
+    folder: Path,
+    say: Say,
+    count: Count = uncounted,
 ) -> dict[str, Any]:
     """Figures on the judged split (looked at once), beside a baseline, predictions and pictures."""
     started = time.perf_counter()
     steps = [r for r in clf.history_ if r["kind"] == "step"]
     out: dict[str, Any] = {
-        "train": None,
+        "train": figures(clf, training_sample(splits), recipe, count)[0] | {"of": len(splits.train)},
         "validation": None,
         "test": None,
         "judged": splits.judged_name,
@@ -138,11 +145,11 @@ def judge(
         "label_names": [str(c) for c in clf.classes_.tolist()],
     }
     if splits.validation is not None:
-        out["validation"] = figures(clf, splits.validation, recipe)[0]
+        out["validation"] = figures(clf, splits.validation, recipe, count)[0]
     seconds: dict[str, float] = {}
     if splits.judged is not None and splits.judged.labels is not None:
         inference = time.perf_counter()
-        out["test"], probabilities = figures(clf, splits.judged, recipe)
+        out["test"], probabilities = figures(clf, splits.judged, recipe, count)
         seconds["inference"] = time.perf_counter() - inference
         labels = clf.decide(probabilities).tolist()
         write_predictions(
@@ -154,16 +161,19 @@ def judge(
             say("baseline on the same split")
             out["baselines"] = baselines(clf, recipe, splits)
         if recipe.evaluate.robustness:
-            say("robustness: unseen crops, lighting, blur, noise, JPEG, rotation")
-            out["robustness"] = robustness(clf, splits.judged)
+            say("robustness: crops, lighting, blur, noise, JPEG, rotation")
+            out["robustness"] = robustness(clf, splits.judged, count)
     out["seconds"] = {"evaluate": time.perf_counter() - started} | seconds
     out["peak_memory_mb"] = peak_memory_mb()
     return out
 
 
-def figures(clf: ImageClassifier, split: ImageSplit, recipe: Any) -> tuple[dict[str, Any], np.ndarray]:
+def figures(
+    clf: ImageClassifier, split: ImageSplit, recipe: Any, count: Count = uncounted
+) -> tuple[dict[str, Any], np.ndarray]:
     """The figures of a split and its probabilities ``[n, C]``."""
-    probabilities = clf.predict_proba(split.images)
+    with count("judging", len(split)) as told:
+        probabilities = clf.predict_proba(split.images, progress=told)
     meter = ClassificationMeter(clf.classes_.tolist())
     targets = clf._targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=decided(clf, probabilities))
@@ -189,8 +199,10 @@ def baselines(clf: ImageClassifier, recipe: ImageRecipe, splits: Splits) -> dict
     return {name: meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}}
 
 
-def robustness(clf: ImageClassifier, split: ImageSplit, seed: int = 0) -> dict[str, Any]:
-    """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in ways that no training saw.
+def robustness(
+    clf: ImageClassifier, split: ImageSplit, count: Count = uncounted, seed: int = 0
+) -> dict[str, Any]:
+    """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in fixed ways.
 
     The pictures are changed after scaling, before they are normalised; the choice follows from ``seed`` alone.
     """
@@ -201,18 +213,19 @@ def robustness(clf: ImageClassifier, split: ImageSplit, seed: int = 0) -> dict[s
     model = clf._predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
-    for kind in KINDS:
-        out[kind] = []
-        for severity in SEVERITIES:
-            changed = corrupt(table, kind, severity, seed)
-            logits = clf._table_rows(model, changed, "logits", torch.device(device))
-            meter = ClassificationMeter(clf.classes_.tolist())
-            probabilities = softmax(logits, clf.temperature_)
-            meter.update(probabilities, targets, predicted=decided(clf, probabilities))
-            result = meter.result(bootstrap=0)
-            out[kind].append(
-                {"severity": severity, "accuracy": result["accuracy"], "macro_f1": result["macro_f1"]}
-            )
+    with count("changed pictures", len(split) * len(KINDS) * len(SEVERITIES)) as told:
+        for kind in KINDS:
+            out[kind] = []
+            for severity in SEVERITIES:
+                changed = corrupt(table, kind, severity, seed)
+                logits = clf._table_rows(model, changed, "logits", torch.device(device), told)
+                meter = ClassificationMeter(clf.classes_.tolist())
+                probabilities = softmax(logits, clf.temperature_)
+                meter.update(probabilities, targets, predicted=decided(clf, probabilities))
+                result = meter.result(bootstrap=0)
+                out[kind].append(
+                    {key: result[key] for key in ("accuracy", "macro_f1")} | {"severity": severity}
+                )
     return out
 
 
@@ -243,7 +256,7 @@ def show(
 
 
 def evaluate_image_run(
-    folder: str | Path, data: str | None = None, say: Say = lambda line: None
+    folder: str | Path, data: str | None = None, say: Say = lambda line: None, count: Count = uncounted
 ) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other pictures."""
     folder = Path(folder)
@@ -260,4 +273,4 @@ def evaluate_image_run(
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
     say(f"{len(split):,} pictures of {split.origin}")
-    return figures(clf, split, recipe)[0]
+    return figures(clf, split, recipe, count)[0]

@@ -16,7 +16,7 @@ from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.splits import block_split, stratified_split, stratified_subset
 from glassformer.errors import ConfigError, DataError
 from glassformer.recipe import build_recipe
-from glassformer.train.callbacks import Callback
+from glassformer.train.callbacks import Callback, Count, Progress, uncounted
 from glassformer.train.distributed import world
 from glassformer.train.state import Training
 
@@ -73,6 +73,20 @@ def _held_out(train: Any, size: float, d: Any, splits: dict, name: str) -> tuple
     split = block_split if d.hold_out == "blocks" else stratified_split
     kept, held = split(train.labels or [], size, d.split_seed)
     return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
+
+
+JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
+
+
+def training_sample(splits: Splits) -> Any:
+    """Training examples to be judged like the others once training is over, classes in proportion."""
+    train = splits.train
+    return train.select(stratified_subset(train.labels or [], JUDGED_OF_TRAINING, 0).tolist())
+
+
+def counter(callbacks: Sequence[Callback]) -> Count:
+    """How those who watch the training watch the judging."""
+    return next((call.count for call in callbacks if isinstance(call, Progress)), uncounted)
 
 
 class Examine(Callback):
