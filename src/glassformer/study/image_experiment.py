@@ -1,7 +1,7 @@
 """One recipe for pictures, from data to report, in one run folder: what ``experiment.py`` is for texts.
 
-config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  predictions.csv  pictures.json  grid.png
-report.html
+config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  predictions.csv  pictures.json  maps.json
+grid.png  report.html
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ from glassformer.evaluate.baselines import pixel_logistic
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.explain.architecture import blocks
+from glassformer.explain.attention import rollout
+from glassformer.explain.methods import explain_input
 from glassformer.image_classifier import ImageClassifier
 from glassformer.recipe_image import ImageRecipe
 from glassformer.report.html import write_report
+from glassformer.report.maps import encode as encode_maps
 from glassformer.report.pictures import draw_grid, thumbnail
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
@@ -49,6 +53,8 @@ from glassformer.study.run_folder import (
 from glassformer.train.callbacks import Callback, Count, HistoryFile, StopOnSignal, uncounted
 
 SHOWN_MISTAKES = 20
+MAPPED_SIDE = 192  # pixels of a picture that lies under its map
+MOST_MAPS = 2**20  # shares between patches that are kept of one picture; a page has no room for more
 
 
 def load_image_splits(recipe: ImageRecipe) -> Splits:
@@ -133,6 +139,7 @@ def judge(
         "baselines": {},
         "weights_source": clf.weights_source_,
         "parameters": sum(p.numel() for p in clf.model_.parameters()),
+        "architecture": [block.to_dict() for block in blocks(clf.model_)],
         "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
         if steps
         else None,
@@ -250,9 +257,28 @@ def show(
         }  # fmt: skip
 
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
+    right = [i for i in firsts if labels[i] == truth[i]]
+    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][: recipe.evaluate.maps]
+    write_json(folder / "maps.json", {"examples": [attention_example(clf, split, i) for i in mapped]})
     write_json(folder / "pictures.json", {"examples": examples, "mistakes": mistakes})
     if recipe.evaluate.grid:
         draw_grid(folder / "grid.png", [split.images[i] for i in firsts], examples)
+
+
+def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:
+    """One picture as the model reads it, with its maps: the rows that the head reads, per layer and head."""
+    e = explain_input(clf, split.images[i])
+    assert e.maps is not None
+    assert e.image is not None
+    reads = np.eye(e.maps.shape[-1])[0] if e.reads is None else e.reads
+    return {
+        "name": split.names()[i], "label": str((split.labels or [""])[i]), "predicted": str(e.label),
+        "probability": e.probability, "png": thumbnail(e.image, MAPPED_SIDE),
+        "size": [e.image.shape[1], e.image.shape[0]], "grid": list(e.scores.shape),
+        "cls_rows": np.round(np.einsum("t,lhts->lhs", reads, e.maps), 4).tolist(),
+        "rollout": np.round(reads @ rollout(e.maps), 4).tolist(),
+        "maps": encode_maps(e.maps) if e.maps.size <= MOST_MAPS else None,
+    }  # fmt: skip
 
 
 def evaluate_image_run(
