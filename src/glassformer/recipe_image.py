@@ -106,7 +106,6 @@ class ImageEvaluateConfig:
     bootstrap: int = 1000  # resamples for the 95 % interval
     robustness: bool = False  # judge changed crops, lighting, blur, noise, JPEG and rotation too
     grid: bool = True  # one picture a class with true and predicted label
-    maps: int = 4  # pictures whose attention map goes into the report
 
     def __post_init__(self) -> None:
         check_ranges(self)

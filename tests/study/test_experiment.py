@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from glassformer.classifier import TextClassifier
 from glassformer.data.splits import block_split
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
@@ -129,6 +130,15 @@ def test_whoever_watches_is_told_how_far_judging_is(run, watch):
     again = Watch()
     evaluate_run(result.folder, count=again.count)
     assert again.counted == [("judging", 31, 31)]
+
+
+def test_the_doctor_changes_no_bit_of_the_training(run):
+    result, recipe, _ = run
+    splits = load_splits(recipe)
+    held = splits.validation.texts, splits.validation.labels
+    plain = TextClassifier.from_recipe(recipe).fit(splits.train.texts, splits.train.labels, validation=held)
+    kept, fitted = load(result.folder).model_.state_dict(), plain.model_.state_dict()
+    assert all((kept[key] == fitted[key]).all() for key in fitted)
 
 
 def test_saved_model_gives_the_figures_of_the_run(run):

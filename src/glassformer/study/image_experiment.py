@@ -53,6 +53,7 @@ from glassformer.study.run_folder import (
 from glassformer.train.callbacks import Callback, Count, HistoryFile, StopOnSignal, uncounted
 
 SHOWN_MISTAKES = 20
+MAPPED = 4  # pictures whose attention goes into the report
 MAPPED_SIDE = 192  # pixels of a picture that lies under its map
 MOST_MAPS = 2**20  # shares between patches that are kept of one picture; a page has no room for more
 
@@ -258,7 +259,7 @@ def show(
 
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
-    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][: recipe.evaluate.maps]
+    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][:MAPPED]
     write_json(folder / "maps.json", {"examples": [attention_example(clf, split, i) for i in mapped]})
     write_json(folder / "pictures.json", {"examples": examples, "mistakes": mistakes})
     if recipe.evaluate.grid:
