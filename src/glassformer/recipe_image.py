@@ -104,7 +104,7 @@ class ImageEvaluateConfig:
     split: str = "test"  # looked at once, at the end
     baselines: bool = True  # logistic regression on small pixels beside it
     bootstrap: int = 1000  # resamples for the 95 % interval
-    robustness: bool = False  # judge unseen crops, lighting, blur, noise, JPEG and rotation too
+    robustness: bool = False  # judge changed crops, lighting, blur, noise, JPEG and rotation too
     grid: bool = True  # one picture a class with true and predicted label
 
     def __post_init__(self) -> None:

@@ -62,7 +62,7 @@ OPTIONS = {
     ],
     "data": [],
     "data list": [],
-    "data show": ["--json", "--label-column", "--text-column", "name"],
+    "data show": ["--augment", "--json", "--label-column", "--out", "--text-column", "name"],
     "data doctor": ["--json", "--label-column", "--max-length", "--model", "--text-column", "name"],
     "doctor": ["--json"],
     "calibrate": ["--data", "--json", "--threshold", "run"],

@@ -9,7 +9,96 @@ import pytest
 import torch
 
 from glassformer.explain.architecture import Block, blocks, draw, picture
-from glassformer.models.bert import Bert, encoder_mini, minilm
+from glassformer.models.bert import Bert, BertConfig, encoder_mini, minilm
+from glassformer.models.catalog import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
+from glassformer.models.rnn import Rnn, RnnConfig, lstm
+from glassformer.models.seq2seq import TransformerConfig, TransformerSeq2Seq
+from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
+from glassformer.models.skipgram import SkipGram
+from glassformer.models.textcnn import TextCnn, TextCnnConfig, textcnn
+from glassformer.models.vit import ViT
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+
+
+def transformer(**choices) -> TransformerSeq2Seq:
+    table = EmbeddingConfig(61, 14, "sinusoidal", segments=0, norm=False)
+    target = table if choices.get("shared_vocabulary") else replace(table, vocab_size=53)
+    layer = {"d_model": 14, "num_heads": 2, "d_ff": 23}
+    encoder, decoder = (EncoderConfig(num_layers=n, final_norm=True, **layer) for n in (2, 3))
+    return TransformerSeq2Seq(TransformerConfig(table, target, encoder, decoder, **choices))
+
+
+def recurrent(**choices) -> RecurrentSeq2Seq:
+    vocabularies = (61, 61) if choices.get("shared_vocabulary") else (61, 53)
+    return RecurrentSeq2Seq(RecurrentConfig(*vocabularies, d_model=14, **choices))
+
+
+MODELS = {
+    **{name: lambda make=make: _model(make(101)) for name, make in TEXT_ARCHITECTURES.items()},
+    **{name: lambda make=make: ViT(make()) for name, make in IMAGE_ARCHITECTURES.items()},
+    **{f"bert {head}": lambda head=head: Bert(replace(encoder_mini(101), head=head, pooling="pooler"))
+       for head in (None, "classification", "mlm", "pretraining")},
+    "lstm, pooled": lambda: Rnn(replace(lstm(101), pooling="attention", num_layers=2)),
+    "frozen table": lambda: Rnn(RnnConfig(EmbeddingConfig(101, 17, "none", segments=0, token_width=13, frozen=True))),
+    "transformer": transformer,
+    "transformer, own output": lambda: transformer(tied=False),
+    "transformer, one vocabulary": lambda: transformer(shared_vocabulary=True),
+    "rnn": recurrent,
+    "rnn, additive": lambda: recurrent(attention="additive", cell="lstm", num_layers=2),
+    "rnn, dot, own output": lambda: recurrent(attention="dot", tied=False),
+    "rnn, one vocabulary": lambda: recurrent(shared_vocabulary=True, attention="multiplicative"),
+    "skip-gram": lambda: SkipGram(101, 17),
+}  # fmt: skip
+
+
+def _model(config):
+    return {BertConfig: Bert, RnnConfig: Rnn, TextCnnConfig: TextCnn}[type(config)](config)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_parameter_of_every_model_stands_in_one_box(name):
+    with torch.device("meta"):
+        model = MODELS[name]()
+        found = blocks(model)
+    assert sum(b.parameters for b in found) == sum(p.numel() for p in model.parameters())
+    for block in found:
+        if block.parts:
+            assert sum(p.parameters for p in block.parts) * block.repeat == block.parameters
+    if name != "skip-gram":
+        assert all(block.shape for block in found)
+    draw(found, "layers")
+
+
+def test_a_translator_is_drawn_in_the_order_of_its_data():
+    found = blocks(transformer(shared_vocabulary=True))
+    names = [
+        "embeddings",
+        "encoder layer",
+        "final norm",
+        "target embeddings",
+        "decoder layer",
+        "final norm",
+        "logits",
+    ]
+    assert [block.name for block in found] == names
+    decoder = found[4]
+    assert decoder.repeat == 3
+    assert [part.name for part in decoder.parts if part.name != "norm"] == [
+        "self-attention", "cross-attention", "feed-forward",
+    ]  # fmt: skip
+    assert found[3].parameters == 0
+    assert found[3].parts[0].about == "shared with the source: table 61 × 14"
+    assert (found[-1].parameters, found[-1].shape) == (61, "[N, V]")
+
+
+def test_baselines_are_drawn_in_the_order_of_their_data():
+    found = blocks(Rnn(replace(lstm(101), num_labels=7)))
+    assert [block.name for block in found] == ["embeddings", "encoder", "pooling", "head"]
+    assert [block.shape for block in found] == ["[N, 128]", "[N, 256]", "[B, 256]", "[B, 7]"]
+    assert found[1].about == "bidirectional LSTM, 128 → 128"
+    convolutions = blocks(TextCnn(textcnn(101)))[1]
+    assert [part.about for part in convolutions.parts] == [f"100 filters over {n} tokens" for n in (3, 4, 5)]
 
 
 @pytest.mark.parametrize("head", ["classification", "mlm", "pretraining"])

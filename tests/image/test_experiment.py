@@ -17,6 +17,7 @@ from glassformer.data.image_sources import ImageSplit, _labels
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
 from glassformer.study.image_experiment import figures
 
@@ -44,7 +45,7 @@ def test_run_folder_is_complete(run):
     names = {p.name for p in (folder / "run").iterdir()}
     assert names == {
         "config.toml", "doctor.json", "history.jsonl", "checkpoints", "model", "metrics.json", "predictions.csv",
-        "pictures.json", "grid.png", "report.html",
+        "pictures.json", "maps.json", "grid.png", "report.html",
     }  # fmt: skip
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
     rows = list(read_predictions(folder / "run" / "predictions.csv"))
@@ -60,6 +61,35 @@ def test_report_shows_pictures_and_no_markup_from_names(run):
     assert "data:image/png;base64," in page
     assert "test pictures" in page
     assert NASTY not in page
+    assert ">texts<" not in page
+
+
+def test_report_shows_where_the_model_looks_and_what_it_is(run):
+    found = json.loads((run[0] / "run" / "maps.json").read_text())["examples"]
+    assert len(found) == 4
+    for one in found:
+        assert one["grid"] == [2, 2]
+        assert np.array(one["cls_rows"]).shape == (2, 2, 5)  # layers, heads, [CLS] and the patches
+        assert np.array(one["rollout"]).sum() == pytest.approx(1, abs=1e-3)
+    page = (run[0] / "run" / "report.html").read_text(encoding="utf-8")
+    metrics = json.loads((run[0] / "run" / "metrics.json").read_text())
+    assert sum(block["parameters"] for block in metrics["architecture"]) == metrics["parameters"]
+    assert page.count('<svg class="picture"') == 4
+    assert page.count('<rect class="w ') == 4 * 4
+    assert "gives to each patch" in page
+    assert "B pictures, N patches in all" in page
+    assert "pixels [B, channels, height, width]" in page
+    assert "tokens [N]" not in page
+    assert len(page) < 3_000_000
+
+
+def test_a_foreign_picture_under_a_map_is_refused(run, tmp_path):
+    maps = json.loads((run[0] / "run" / "maps.json").read_text())["examples"]
+    assert prepare(maps)[0][0].picture.startswith("data:image/png;base64,")
+    with pytest.raises(DataError, match=r"maps\.json: a picture is no small PNG"):
+        prepare([maps[0] | {"png": "PHN2Zz4="}])
+    with pytest.raises(DataError, match="example 2 does not fit"):
+        prepare([maps[0], maps[1] | {"grid": [3, 3]}])
 
 
 def test_evaluate_and_predict(run, capsys):
@@ -140,7 +170,7 @@ def test_figures_are_those_of_the_labels_that_are_given(fitted):
     halves = ImageSplit(pictures, ["left" if label == "left" else "other" for label in labels], "here")
     clf = copy.deepcopy(fitted)
     clf.classes_ = np.array(["left", "other"])
-    clf.predict_proba = lambda given: np.tile([0.4, 0.6], (len(given), 1))
+    clf.predict_proba = lambda given, progress: np.tile([0.4, 0.6], (len(given), 1))
     recipe = SimpleNamespace(evaluate=SimpleNamespace(bootstrap=0))
     share = float(np.mean([label == "other" for label in halves.labels]))
     assert figures(clf, halves, recipe)[0]["accuracy"] == pytest.approx(share)

@@ -160,6 +160,12 @@ def test_figures_are_shapes_in_the_page_s_own_colours(svg):
     assert svg.count("nan") == 0
 
 
+def test_the_certainty_chart_counts_what_was_answered():
+    bins = [0, 3, 5, 7]
+    assert ">texts<" in figures.certainty_chart(bins, bins)
+    assert ">pictures<" in figures.certainty_chart(bins, bins, "pictures")
+
+
 def test_long_lines_are_thinned_to_means():
     thin = figures._thin(np.arange(10_000.0))
     assert len(thin) == figures.MAX_POINTS

@@ -197,5 +197,18 @@ def test_a_browser_runs_the_attention_view_and_nothing_else(make_run):
             page.locator(".shares").first.inner_text() == shares
         )  # the script's figures equal the page's own
         assert page.evaluate("document.documentElement.scrollWidth") == 360  # nothing sticks out on a phone
+        dark = browser.new_page(color_scheme="dark")
+        dark.on("console", lambda message: said.append(message.text))
+        dark.on("pageerror", lambda error: said.append(str(error)))
+        dark.goto(path.as_uri())
+        light, sheet = (p.evaluate("getComputedStyle(document.body).backgroundColor") for p in (page, dark))
+        assert light != sheet
+        assert dark.locator(".controls").is_visible()
+        dark.emulate_media(media="print")
+        assert not dark.locator(".controls").is_visible()
+        assert not dark.locator("nav").is_visible()
+        figures = dark.locator("figure svg")
+        assert figures.count() == 3
+        assert all(figures.nth(i).is_visible() for i in range(3))
         browser.close()
     assert said == []

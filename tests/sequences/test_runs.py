@@ -84,6 +84,9 @@ def test_a_translation_run_has_its_files_and_both_searches(translated):
     page = (translated / "report.html").read_text()
     assert "<b>red</b>" not in page
     assert page.count('role="img" aria-label="Alignment') == 2
+    assert sum(block["parameters"] for block in metrics["architecture"]) == metrics["parameters"]
+    assert "source tokens [M]" in page
+    assert page.count('aria-label="From input to output') == 2
     assert (translated / "history.jsonl").read_text().count("\n") > 1
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.report.study import write_study_report
+from glassformer.report.study import run_pages, write_study_report
 from glassformer.study import arms as arms_module
 from glassformer.study.arms import jobs_of, run_jobs
 from glassformer.study.compare import compare
 from glassformer.study.grid import Study, expand
 from glassformer.study.results import collect
+from glassformer.study.verdict import sentences
 
 
 @pytest.fixture(scope="module")
@@ -102,10 +105,49 @@ def test_page(done):
     assert (folder / "report.html").read_text(encoding="utf-8") == before
 
 
+def test_confusions_are_those_of_all_seeds(done):
+    folder, results, _ = done
+    for arm in results["arms"]:
+        runs = [
+            json.loads((folder / run / "metrics.json").read_text())["test"]["confusion"]
+            for run in arm["runs"]
+        ]
+        assert len(runs) == 2
+        assert arm["confusion"] == np.sum(runs, axis=0).tolist()
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.count('<table class="confusion">') == 2
+
+
+def test_the_page_leads_to_the_pages_of_its_runs(done, tmp_path):
+    folder, results, _ = done
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    links = [link for link in re.findall(r'href="([^"]*)"', page) if not link.startswith("#")]
+    assert len(links) == 4
+    assert all((folder / unquote(link)).is_file() for link in links)
+    (tmp_path / "report.html").write_text("not of the study")
+    (tmp_path / "mine").mkdir()
+    outside = results | {"arms": [results["arms"][0] | {"runs": ["..", "javascript:alert(1)"]}]}
+    assert run_pages(outside, tmp_path / "mine") == {"lr=0.03": []}
+
+
+def test_a_ladder_says_where_accuracy_first_falls(done):
+    _, results, _ = done
+
+    def said(ladder, p):
+        arms = [results["arms"][0], results["arms"][1] | {"significant": p < 0.05}]
+        return sentences(results | {"ladder": ladder, "arms": arms})["verdict"]
+
+    ladder = ["lr=0.03", "lr=1e-06"]
+    assert "From lr=0.03 to lr=1e-06, accuracy first falls beyond chance at lr=1e-06." in said(ladder, 0.01)
+    assert "From lr=0.03 to lr=1e-06, no fall of accuracy beyond chance was seen." in said(ladder, 0.2)
+    assert "From" not in said([], 0.01)
+
+
 def test_page_of_a_study_from_before_robustness_was_kept(done, tmp_path):
     results = json.loads((done[0] / "results.json").read_text(encoding="utf-8"))
     for arm in results["arms"]:
-        del arm["robustness"]
+        del arm["robustness"], arm["confusion"], arm["runs"]
+    del results["ladder"]
     (tmp_path / "results.json").write_text(json.dumps(results), encoding="utf-8")
     assert "On changed pictures" not in write_study_report(tmp_path).read_text(encoding="utf-8")
 
@@ -238,6 +280,18 @@ def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
         assert len(noise) == 2 * 5
         assert kinds["noise"] == pytest.approx(np.mean(noise))
         assert arm["robustness"]["accuracy"] == pytest.approx(np.mean(list(kinds.values())))
+        assert list(arm["robustness"]["each"]) == list(kinds)
+        third = [suite["noise"][2] for suite in suites]
+        assert arm["robustness"]["each"]["noise"][2] == {
+            "severity": 3,
+            "accuracy": pytest.approx(np.mean([row["accuracy"] for row in third])),
+            "macro_f1": pytest.approx(np.mean([row["macro_f1"] for row in third])),
+        }
+    with open(folder / "robustness.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 6 * 5
+    assert (rows[33]["arm"], rows[33]["kind"], rows[33]["severity"]) == ("augment=light", "crop", "4")
+    assert "At each severity" in (folder / "report.html").read_text(encoding="utf-8")
     assert "On changed pictures" in (folder / "report.html").read_text(encoding="utf-8")
     assert "| Changed pictures |" in (folder / "results.md").read_text(encoding="utf-8")
     with open(folder / "results.csv", newline="", encoding="utf-8") as file:

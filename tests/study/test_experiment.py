@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
+from glassformer.classifier import TextClassifier
 from glassformer.data.splits import block_split
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.recipe import load_recipe
+from glassformer.report.html import write_report
 from glassformer.saving import load
+from glassformer.study import run_folder
 from glassformer.study.experiment import evaluate_run, load_splits, run_recipe
-from glassformer.train.callbacks import Callback
+from glassformer.train.callbacks import Callback, Progress
 
+HELD = {"loss", "accuracy", "macro_f1", "best"}  # keys of an evaluation that come from held-out data
 FAST = ["epochs=5", "batch_size=8", "max_length=31", "bootstrap=50", "maps=2", "threads=1"]
 
 
@@ -33,12 +39,33 @@ def reviews(tmp_path_factory):
     return folder
 
 
+class Watch(Progress):
+    """Notes what is judged, of how many it is told, and how many there are."""
+
+    def __init__(self):
+        super().__init__(io.StringIO())
+        self.counted = []
+
+    @contextmanager
+    def count(self, what, total):
+        done = []
+        yield done.append
+        self.counted.append((what, sum(done), total))
+
+
 @pytest.fixture(scope="module")
-def run(reviews, tmp_path_factory):
+def watch():
+    return Watch()
+
+
+@pytest.fixture(scope="module")
+def run(reviews, watch, tmp_path_factory):
     lines = []
     recipe = load_recipe("europe", [f"data.source={str(reviews)!r}", *FAST, 'sentences=["a warm film"]'])
     folder = tmp_path_factory.mktemp("runs") / "run"
-    return run_recipe(recipe, folder, say=lines.append), recipe, lines
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_folder, "JUDGED_OF_TRAINING", 43)
+        return run_recipe(recipe, folder, say=lines.append, callbacks=[watch]), recipe, lines
 
 
 def test_run_folder_is_complete_and_agrees_with_itself(run):
@@ -72,6 +99,46 @@ def test_history_has_every_step_and_evaluation(run):
     evaluations = [r for r in records if r["kind"] == "evaluation"]
     assert [r["epoch"] for r in evaluations] == list(range(5))
     assert all(0.0 <= r["train_accuracy"] <= 1.0 and r["loss"] > 0.0 for r in evaluations)
+
+
+def test_a_sample_of_the_training_part_is_judged_like_the_others(run):
+    result, _, _ = run
+    train = result.metrics["train"]
+    assert (train["n"], train["of"]) == (43, 97)
+    assert sum(map(sum, train["confusion"])) == 43
+    page = result.report.read_text(encoding="utf-8")
+    assert "train: 43 of its 97 texts, judged like the others" in page
+    assert "The gap between the splits below" in page
+
+
+def test_a_run_without_held_out_data_has_curves_too(run, tmp_path):
+    result, _, _ = run
+    metrics = {"test": result.metrics["test"], "train": result.metrics["train"]}
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    records = [json.loads(line) for line in (result.folder / "history.jsonl").read_text().splitlines()]
+    kept = [{k: v for k, v in r.items() if r["kind"] == "step" or k not in HELD} for r in records]
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "Accuracy over optimiser steps" in page
+    assert "Nothing was held out to judge along the way" in page
+    assert '<span class="key held">validation</span>' not in page
+
+
+def test_whoever_watches_is_told_how_far_judging_is(run, watch):
+    result, _, _ = run
+    assert watch.counted == [("judging", n, n) for n in (43, 29, 31)]
+    again = Watch()
+    evaluate_run(result.folder, count=again.count)
+    assert again.counted == [("judging", 31, 31)]
+
+
+def test_the_doctor_changes_no_bit_of_the_training(run):
+    result, recipe, _ = run
+    splits = load_splits(recipe)
+    held = splits.validation.texts, splits.validation.labels
+    plain = TextClassifier.from_recipe(recipe).fit(splits.train.texts, splits.train.labels, validation=held)
+    kept, fitted = load(result.folder).model_.state_dict(), plain.model_.state_dict()
+    assert all((kept[key] == fitted[key]).all() for key in fitted)
 
 
 def test_saved_model_gives_the_figures_of_the_run(run):

@@ -78,8 +78,10 @@ def test_a_study_survives_its_file(study):
     ("seeds = [1, 1]\n[grid]\nlr = [0.1, 0.2]", "not distinct seeds"),
     ("seeds = []\n[grid]\nlr = [0.1, 0.2]", "not distinct seeds"),
     ("baseline = 'lr=1'\n[grid]\nlr = [0.1, 0.2]", r"no arm 'lr=1'\. Did you mean 'lr=0.1'"),
+    ("ladder = ['lr=0.1', 'lr=1']\n[grid]\nlr = [0.1, 0.2]", r"no arm 'lr=1'"),
     ("[grid]\nlimit = [10, 20]", "judged on the same examples"),
     ("[grid]\nsplit_seed = [1, 2]", "judged on the same examples"),
+    ("[grid]\non_bad_row = ['refuse', 'skip']", "judged on the same examples"),
     ("[gird]\nlr = [1]", r"unknown key 'gird'\. Did you mean 'grid'"),
     ("bootstrap = 3\n[grid]\nlr = [0.1, 0.2]", "too few"),
 ])  # fmt: skip

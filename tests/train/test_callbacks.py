@@ -222,6 +222,31 @@ def test_progress_off_a_terminal_is_a_few_plain_lines(make_rig):
     assert "\x1b" not in stream.getvalue()
 
 
+def test_progress_without_held_out_data_has_a_line_an_epoch_too(make_rig):
+    stream = io.StringIO()
+    drive(make_rig(epochs=3), Progress(stream))
+    epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
+    assert [line.split()[1] for line in epochs] == ["1", "2", "3"]
+    assert all("  train loss " in line and "  train accuracy " in line for line in epochs)
+
+
+def test_a_bar_counts_what_is_judged_on_a_terminal_alone():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    plain, terminal = io.StringIO(), Terminal()
+    with Progress(plain).count("judging", 7) as told:
+        assert told is None
+    assert plain.getvalue() == ""
+    with Progress(terminal).count("judging", 7) as told:
+        assert told is not None
+        told(5)
+        told(2)
+    assert "judging" in terminal.getvalue()
+    assert "7/7" in terminal.getvalue()
+
+
 def test_a_callback_may_leave_everything_out(make_rig):
     rig = make_rig()
     drive(rig, Callback())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from glassformer.cli.output import excerpt, say, say_json, show_table
+from glassformer.cli.sheet import write_sheet
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import TextDataset
@@ -95,9 +97,24 @@ def list_command() -> None:
 
 @app.command("show")
 def show_command(
-    name: Source, text_column: TextColumn = None, label_column: LabelColumn = None, json: AsJson = False
+    name: Source,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    json: AsJson = False,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help="Pictures: draw what shift, light, medium or strong makes of them."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.png", help="With --augment: the contact sheet.")
+    ] = None,
 ) -> None:
-    """Sizes, classes and first examples of a data set."""
+    """Sizes, classes and first examples of a data set, or a contact sheet of augmentations."""
+    if augment is not None or out is not None:
+        write_sheet(name, augment, out)
+        return
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.sources import load_text_dataset
 

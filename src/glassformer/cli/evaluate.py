@@ -22,8 +22,9 @@ def evaluate(
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
     """
     from glassformer.study.tasks import evaluate_task
+    from glassformer.train.callbacks import Progress
 
-    return evaluate_task(check_run(folder), data, tell)
+    return evaluate_task(check_run(folder), data, tell, count=Progress().count)
 
 
 def check_run(folder: str | Path) -> Path:

@@ -47,6 +47,7 @@ def predict(
     """
     from glassformer.saving import load
     from glassformer.study.run_folder import trained_column
+    from glassformer.train.callbacks import Progress
 
     if not Path(folder).is_dir():
         raise ConfigError(
@@ -61,9 +62,10 @@ def predict(
         )
     if clf.NOUN == "pictures":
         found = pictures(given)
-        return clf, found, clf.predict_proba(found.texts)
-    found = gather(given, text_column, trained_column(folder))
-    return clf, found, clf.predict_proba(found.texts)
+    else:
+        found = gather(given, text_column, trained_column(folder))
+    with Progress().count(clf.NOUN, len(found.texts)) as told:
+        return clf, found, clf.predict_proba(found.texts, progress=told)
 
 
 def gather(given: Sequence[str], text_column: str | None = None, usual: str | None = None) -> Texts:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.doctor import DoctorReport, Finding
-from glassformer.data.image_sources import ImageSplit
+from glassformer.data.image_sources import ImageSplit, absent_classes
 
 UNBALANCED = 3.0  # the largest class is this many times the smallest: said
 
 
 def examine_pictures(name: str, splits: Mapping[str, ImageSplit], notes: Sequence[str] = ()) -> DoctorReport:
     """Every check that needs no decoding; equal pictures are those of equal bytes."""
+    notes = dict.fromkeys([*notes, *absent_classes(splits)])
     findings = [Finding("note", "source", note) for note in notes]
     figures: dict[str, Any] = {}
     seen: dict[str, dict[str, list[int]]] = {}

@@ -102,7 +102,7 @@ def load_image_dataset(
     if limit is not None:
         parts = {k: _limited(v, limit, seed) for k, v in dataset.splits.items()}
         dataset = replace(dataset, splits=parts)
-    return replace(dataset, notes=(*dataset.notes, *_absent_classes(dataset.splits)))
+    return replace(dataset, notes=(*dataset.notes, *absent_classes(dataset.splits)))
 
 
 def _limited(split: ImageSplit, limit: int, seed: int) -> ImageSplit:
@@ -125,7 +125,7 @@ def _without_broken(dataset: ImageDataset) -> ImageDataset:
     return replace(dataset, splits=splits, notes=(*dataset.notes, *notes))
 
 
-def _absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
+def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
     """A sentence for each class of training that another split lacks: its figures say nothing about it."""
     train = set(splits["train"].labels or ()) if "train" in splits else set()
     out = []

@@ -1,4 +1,6 @@
-"""A fixed suite of changes that training did not see: how far does accuracy fall when pictures get worse?
+"""A fixed suite of changes: how far does accuracy fall when pictures get worse?
+
+Random crops and lighting are part of some augmentations too, so they are not new to every model.
 
 Six kinds, five severities each, all drawn from a seed (in the manner of Hendrycks and Dietterich, 2019). They act on
 8-bit pictures of the size that the model reads.

@@ -39,64 +39,152 @@ class Block:
         return Block(**{**values, "parts": parts})
 
 
-def blocks(model: nn.Module) -> list[Block]:
-    """The blocks of a model in the order in which data goes through them.
+# Children by name in the order in which data goes through them; logits come last.
+ORDER = (
+    "embeddings", "encoder", "bridge", "target_embeddings", "decoder", "attention", "combine", "pooling", "head", "nsp",
+    "mlm",
+)  # fmt: skip
 
-    A model without ``encoder`` is listed by its modules as they were made.
+
+def blocks(model: nn.Module) -> list[Block]:
+    """The blocks of a model in the order in which data goes through them; a parameter that two share counts once.
+
+    A model of unknown parts is listed by its modules as they were made.
     """
-    encoder: Any = getattr(model, "encoder", None)
-    if encoder is None or not hasattr(encoder, "layers"):
-        return [_plain(name, child) for name, child in model.named_children()]
-    d = encoder.config.d_model
+    children = {name: child for name, child in model._modules.items() if child is not None}
+    if "embeddings" not in children or "encoder" not in children:
+        return [_plain(name, child, Known()) for name, child in model.named_children()]
+    known, translates = Known(), "decoder" in children
+    children = {name: children[name] for name in sorted(children.keys() & set(ORDER), key=ORDER.index)}
+    shapes = _shapes(model, translates)
     found = []
-    for name, child in model.named_children():
-        if name == "encoder":
-            found.append(_encoder(encoder))
-            if isinstance(encoder.final_norm, nn.LayerNorm):
-                found.append(_plain("final norm", encoder.final_norm, f"[N, {d}]"))
-        elif name == "pooling":
-            found.append(_plain(name, child, f"[B, {d}]"))
-        elif name == "head":
-            found.append(_plain(name, child, f"[B, {_outputs(child)}]"))
-        elif name in ("mlm", "nsp"):
-            found.append(_plain(name, child, "[N, V]" if name == "mlm" else "[B, 2]"))
+    for name, child in children.items():
+        shape = shapes.get(name, "")
+        if hasattr(child, "layers"):
+            found.append(_layers(name, child, shape, known))
+            if isinstance(child.final_norm, nn.LayerNorm):
+                found.append(_plain("final norm", child.final_norm, known, shape))
+        elif name == "target_embeddings":
+            found.append(_plain(name, child, known, shape, "target tokens [N] come in here"))
         else:
-            found.append(_plain(name, child, f"[N, {d}]"))
+            found.append(_plain(name, child, known, shape))
+        if name == "encoder" and "head" in children and "pooling" not in children:
+            found.append(_pooled(model))
+    if translates:
+        found.append(_output(model, known))
     return found
 
 
-def _encoder(encoder: Any) -> Block:
-    c, layer = encoder.config, encoder.layers[0]
-    norms = [_part("norm", layer.norm1), _part("norm", layer.norm2)]
-    past = 2 if c.norm == "pre" else 1  # the norm too
+class Known:
+    """The parameters that stand in a block already."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+
+    def new(self, module: nn.Module) -> int:
+        """How many numbers ``module`` adds."""
+        return sum(p.numel() for p in module.parameters() if id(p) not in self.seen)
+
+    def add(self, module: nn.Module) -> None:
+        self.seen |= {id(p) for p in module.parameters()}
+
+
+def _pooled(model: Any) -> Block:
+    """How a recurrent or a convolutional classifier sums a text up where it has no pooling of its own."""
+    how = "largest value" if isinstance(model.encoder, nn.ModuleList) else "last state of each direction"
+    return Block("pooling", how, f"[B, {model.head.d_model}]")
+
+
+def _shapes(model: Any, translates: bool) -> dict[str, str]:
+    """What leaves each child, in the letters of types.py; of a translator M are the source's tokens, N the target's."""
+    d, wide = _row_widths(model)
+    if translates:
+        encoded = dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")
+        return encoded | dict.fromkeys(("target_embeddings", "decoder", "attention", "combine"), f"[N, {d}]") | {
+            "bridge": f"[B, {d}]"
+        }  # fmt: skip
+    out = {"embeddings": f"[N, {d}]", "encoder": f"[N, {wide}]", "pooling": f"[B, {wide}]"}
+    out |= {"mlm": "[N, V]", "nsp": "[B, 2]"}
+    head = getattr(model, "head", None)
+    return out if head is None else out | {"head": f"[B, {_outputs(head)}]"}
+
+
+def _row_widths(model: Any) -> tuple[int, int]:
+    """Of the rows that enter the encoder, and of those that leave it."""
+    config = model.config
+    if hasattr(model.encoder, "layers"):
+        return model.encoder.config.d_model, model.encoder.config.d_model
+    embedding = getattr(config, "embedding", None)
+    if embedding is None:  # a recurrent translator
+        return config.d_model, config.d_model
+    return embedding.d_model, model.head.d_model
+
+
+def _output(model: Any, known: Known) -> Block:
+    """The last product of a translator: the target's table again, or a layer of its own, and a bias."""
+    weight, bias = model.output_layer()
+    tied = model.output is None
+    about = (
+        "target table, transposed, and a bias" if tied else f"linear {weight.shape[1]} → {weight.shape[0]}"
+    )
+    own = 0 if id(weight) in known.seen else weight.numel()
+    return Block("logits", about, "[N, V]", own + bias.numel())
+
+
+def _layers(name: str, stack: Any, shape: str, known: Known) -> Block:
+    """An encoder or a decoder: one of its layers from the inside, and how often it stands there."""
+    c, layer = stack.config, stack.layers[0]
+    past = 2 if c.norm == "pre" else 1  # the residual connection goes past the norm too
     heads = f"{c.num_heads} heads of {c.d_model // c.num_heads}"
-    attention = _part("self-attention", layer.attention, heads, past)
-    feed = _part(
-        "feed-forward", layer.feed_forward, f"{c.d_model} → {c.d_ff} → {c.d_model}, {c.activation}", past
+    branches = [("self-attention", layer.attention, heads)]
+    if hasattr(layer, "cross"):
+        branches.append(("cross-attention", layer.cross, f"{heads}, over the encoder's rows"))
+    branches.append(
+        ("feed-forward", layer.feed_forward, f"{c.d_model} → {c.d_ff} → {c.d_model}, {c.activation}")
     )
-    parts = (
-        [norms[0], attention, norms[1], feed] if c.norm == "pre" else [attention, norms[0], feed, norms[1]]
-    )
+    parts = []
+    for number, (what, module, about) in enumerate(branches, 1):
+        branch, norm = (
+            _part(what, module, known, about, past),
+            _part("norm", getattr(layer, f"norm{number}"), known),
+        )
+        parts += [norm, branch] if c.norm == "pre" else [branch, norm]
     about = f"{c.norm}-norm, d_model {c.d_model}, {c.num_heads} heads, d_ff {c.d_ff}"
-    return Block(
-        "encoder layer", about, f"[N, {c.d_model}]", _count(encoder.layers), c.num_layers, parts=parts
-    )
+    made = Block(f"{name} layer", about, shape, known.new(stack.layers), c.num_layers, parts=parts)
+    known.add(stack.layers)
+    return made
 
 
-def _part(name: str, module: nn.Module, about: str = "", residual: int = 0) -> Block:
-    return Block(name, about or _about(module), "", _count(module), residual=residual)
+def _part(name: str, module: nn.Module, known: Known, about: str = "", residual: int = 0) -> Block:
+    new = known.new(module)
+    shared = "" if new or not _count(module) else "shared with the source: "
+    return Block(name, shared + (about or _about(module)), "", new, residual=residual)
 
 
-def _plain(name: str, module: nn.Module, shape: str = "") -> Block:
-    parts = [_part(key.replace("_", " "), child) for key, child in module.named_children() if _count(child)]
-    own = _count(module) - sum(part.parameters for part in parts)
+def _plain(name: str, module: nn.Module, known: Known, shape: str = "", about: str = "") -> Block:
+    children = {} if hasattr(module, "rnn") else dict(module.named_children())
+    parts = [_part(_words(module, key), child, known) for key, child in children.items() if _count(child)]
+    total = known.new(module)
+    own = total - sum(part.parameters for part in parts)
     if own and parts:  # parameters of its own, beside those of its modules
         parts.append(Block("own parameters", "", "", own))
-    about = _about(module) if not parts else type(module).__name__
-    return Block(name.replace("_", " "), about, shape, _count(module), parts=parts)
+    if not about:
+        about = _about(module) if not parts else type(module).__name__
+    known.add(module)
+    return Block(name.replace("_", " "), about, shape, total, parts=parts)
+
+
+def _words(module: nn.Module, key: str) -> str:
+    return f"filter {int(key) + 1}" if isinstance(module, nn.ModuleList) else key.replace("_", " ")
 
 
 def _about(module: nn.Module) -> str:
+    if isinstance(rnn := getattr(module, "rnn", module), nn.RNNBase):
+        ways = "bidirectional " if rnn.bidirectional else ""
+        layers = f", {rnn.num_layers} layers" if rnn.num_layers > 1 else ""
+        return f"{ways}{type(rnn).__name__}, {rnn.input_size} → {rnn.hidden_size}{layers}"
+    if isinstance(conv := getattr(module, "conv", module), nn.Conv1d):
+        return f"{conv.out_channels} filters over {conv.kernel_size[0]} tokens"
     if isinstance(module, nn.Linear):
         return f"linear {module.in_features} → {module.out_features}"
     if isinstance(module, nn.Embedding):

@@ -73,7 +73,21 @@ def view_of(explanation: Explanation, *, max_pairs: int = MAX_PAIRS) -> View:
     if e.image is None:
         signed = e.target is not None
         return text_view(e.text, e.tokens, e.offsets, scores=e.scores, signed=signed, **common, **numbers)
-    return _image_view(e, common, numbers)
+    fixed = np.zeros(
+        (e.scores.size if maps is None else maps.shape[-1]) - e.scores.size
+    )  # [CLS] and the like
+    scores = np.concatenate([fixed, e.scores.ravel()])
+    height, width = e.image.shape[:2]
+    grid = (e.scores.shape[0], e.scores.shape[1])
+    return picture_view(
+        picture_url(e.image),
+        (width, height),
+        grid,
+        scores=scores,
+        signed=e.target is not None,
+        **common,
+        **numbers,
+    )
 
 
 def text_view(
@@ -150,32 +164,54 @@ def text_view(
     )
 
 
-def _image_view(e: Explanation, common: dict[str, Any], numbers: dict[str, Any]) -> View:
-    assert e.image is not None
-    gh, gw = e.scores.shape
-    height, width = e.image.shape[:2]
-    t = gh * gw if e.maps is None else e.maps.shape[-1]
-    fixed = t - gh * gw  # [CLS] and the like come first
-    scores = np.concatenate([np.zeros(fixed), e.scores.ravel()])
-    if numbers["maps"] is None:
-        numbers["rows"] = np.zeros((0, 0, t))
-    flow, reads = numbers["flow"], numbers["reads"]
-    data, first = _data(
-        np.arange(t), numbers["rows"], None if flow is None else reads @ flow, flow, numbers["maps"], scores,
-        e.target is not None, common["method"], numbers["max_pairs"],
-    )  # fmt: skip
+def picture_view(
+    url: str,
+    size: tuple[int, int],
+    grid: tuple[int, int],
+    *,
+    rows: np.ndarray,
+    rollout_row: np.ndarray | None = None,
+    flow: np.ndarray | None = None,
+    reads: np.ndarray | None = None,
+    maps: np.ndarray | None = None,
+    scores: np.ndarray | None = None,
+    signed: bool = False,
+    label: str = "",
+    predicted: str = "",
+    probability: float = 0.0,
+    method: str = "",
+    max_pairs: int = MAX_PAIRS,
+) -> View:
+    """The view of one picture; arguments as in ``text_view``, T being [CLS] and the like, then the patches.
+
+    Args:
+        url: the picture, as ``data:``.
+        size: width and height that the picture is drawn in.
+        grid: rows and columns of patches.
+
+    Raises:
+        ValueError: shapes that do not fit each other.
+    """
+    gh, gw = grid
+    t, (width, height) = rows.shape[-1], size
+    fixed = t - gh * gw
+    if rows.ndim != 3 or min(gh, gw, width, height) < 1 or not 0 <= fixed < t:
+        raise ValueError(f"{gh} by {gw} patches on {width} by {height}, rows {rows.shape}")
+    if maps is not None and maps.shape != (*rows.shape[:2], t, t):
+        raise ValueError(f"{t} tokens, maps {maps.shape}")
+    if rollout_row is None and flow is not None and reads is not None:
+        rollout_row = reads @ flow
+    if rollout_row is not None and rollout_row.shape != (t,):
+        raise ValueError(f"{t} tokens, rollout {rollout_row.shape}")
+    data, first = _data(np.arange(t), rows, rollout_row, flow, maps, scores, signed, method, max_pairs)
     special = {i: "[CLS]" if i == 0 else f"[{i}]" for i in range(fixed)}
     data["special"], data["parts"] = sorted(special), "patches"
     shades = _shades(first)
     h, w = height / gh, width / gw
     patches = [Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)]
     pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
-    url = picture_url(e.image)
-    return View(
-        "", common["predicted"], common["probability"], pieces, "",
-        _caption(first, special, data["scores"], "patches"), data,
-        patches, url, (width, height),
-    )  # fmt: skip
+    caption = _caption(first, special, data["scores"], "patches")
+    return View(label, predicted, probability, pieces, "", caption, data, patches, url, size)
 
 
 def picture_url(image: np.ndarray) -> str:

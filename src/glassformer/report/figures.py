@@ -47,7 +47,7 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
         _, held = _series(evaluations, "loss")
         top = np.quantile(np.concatenate([y, held]), 0.99) if len(y) + len(held) else 1.0
         axes.set_ylim(0, float(top) * 1.12 or 1.0)
-        return _svg(figure, "loss", "Training and validation loss over optimiser steps")
+        return _svg(figure, "loss", "Loss over optimiser steps")
 
 
 def accuracy_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> str:
@@ -61,14 +61,15 @@ def accuracy_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        return _svg(figure, "accuracy", "Training and validation accuracy over optimiser steps")
+        return _svg(figure, "accuracy", "Accuracy over optimiser steps")
 
 
-def certainty_chart(total: Sequence[int], right: Sequence[int]) -> str:
+def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> str:
     """Share of right answers against the probability the model stated, and how many there were.
 
     Args:
         total, right: answers, and right ones, in equal bins of the stated probability from 0 to 1.
+        noun: what was answered.
     """
     n, hits = np.asarray(total, float), np.asarray(right, float)
     used = np.flatnonzero(n)
@@ -85,7 +86,7 @@ def certainty_chart(total: Sequence[int], right: Sequence[int]) -> str:
         axes.set(ylim=(min(left, low.min(initial=1.0)) - 0.03, 1.03), xlim=(left, 1), ylabel="right")
         axes.tick_params(axis="x", length=0)
         counts.bar(middle, n[used], width=width * 0.82, color=HELD, alpha=0.55)
-        counts.set(xlabel="probability the model stated", ylabel="texts")
+        counts.set(xlabel="probability the model stated", ylabel=noun)
         counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         for axis in (axes.yaxis, counts.xaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -22,6 +23,7 @@ from glassformer.report.run import Run, read_run
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # of one table
+SOURCES = {"texts": "tokens [N]", "pictures": "pixels [B, channels, height, width]"}
 FILTERS = {
     f.__name__: f
     for f in (
@@ -58,14 +60,16 @@ def render(run: Run) -> str:
     css, script = asset("page.css"), asset("attention.js")
     scores, metrics = run.scores, run.metrics
     examples, left_out = maps.prepare(run.maps)
+    shows = bool(run.pictures or any(view.picture for view in examples))
     settings = tables.settings(run.config)
     return _environment().get_template("report.html.j2").render(
-        css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=bool(run.pictures)),
+        css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=shows),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
         title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
         verdict=wording.verdict(scores, run.judged, run.noun), noun=run.noun,
         against=wording.against(scores, metrics.get("baselines") or {}),
         guess_loss=wording.guess_loss(len(scores["labels"])),
+        held=any(e.get("accuracy") is not None for e in run.evaluations),
         splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
         comparison=tables.comparison(run), figures=_figures(run), max_rows=MAX_ROWS,
         confusion=tables.confusion(scores), confusions=tables.confusions(scores),
@@ -74,7 +78,8 @@ def render(run: Run) -> str:
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
         pictures=pictures.prepare(run.pictures), robustness=tables.robustness(metrics.get("robustness") or {}),
-        architecture=_architecture(run), times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
+        architecture=architecture(metrics, SOURCES[run.noun]),
+        times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
     )  # fmt: skip
 
 
@@ -92,12 +97,21 @@ def _environment() -> Environment:
     return made
 
 
-def _architecture(run: Run) -> list[Markup]:
-    """The picture of the model at two levels of detail; empty for a run that has not noted its blocks."""
-    noted = run.metrics.get("architecture") or []
+def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
+    """The picture of the model at two levels of detail; empty for a run that has not noted its blocks.
+
+    Args:
+        source: what goes in, with its shape.
+
+    Raises:
+        DataError: the blocks are damaged.
+    """
+    noted = metrics.get("architecture") or []
     try:
         found = [Block.from_dict(block) for block in noted]
-        return [Markup(draw(found, detail)) for detail in ("blocks", "layers")] if found else []
+        return (
+            [Markup(draw(found, detail, source=source)) for detail in ("blocks", "layers")] if found else []
+        )
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"the architecture cannot be drawn ({error})", where="metrics.json") from None
 
@@ -107,10 +121,12 @@ def _figures(run: Run) -> dict[str, Markup]:
     drawn = {}
     if run.steps or run.evaluations:
         drawn["loss"] = Markup(figures.loss_curves(run.steps, run.evaluations))
-    if any(e.get("accuracy") is not None for e in run.evaluations):
+    if any(e.get(key) is not None for e in run.evaluations for key in ("train_accuracy", "accuracy")):
         drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations))
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not
-        drawn["certainty"] = Markup(figures.certainty_chart(run.certainty.total, run.certainty.right))
+        drawn["certainty"] = Markup(
+            figures.certainty_chart(run.certainty.total, run.certainty.right, run.noun)
+        )
     for name, split in (run.calibration.get("splits") or {}).items():  # the last one is the judged one
         drawn["reliability"] = Markup(
             comparison.reliability(split["before"]["curve"], split["after"]["curve"], name)

@@ -9,7 +9,8 @@ import numpy as np
 
 from glassformer.errors import DataError
 from glassformer.explain.attention import rollout
-from glassformer.explain.view import View, text_view
+from glassformer.explain.view import View, picture_view, text_view
+from glassformer.report.pictures import data_uri
 
 MAX_PAYLOAD = 2_000_000  # characters of encoded maps in one page
 
@@ -34,7 +35,7 @@ def prepare(examples: list[dict[str, Any]]) -> tuple[list[View], int]:
             raise DataError(f"example {number} does not fit ({error})", where="maps.json") from None
         if ready and one.data["shape"][:2] != ready[0].data["shape"][:2]:
             raise DataError(f"example {number} has other layers and heads than the first", where="maps.json")
-        size += sum(len(one.data[key]) for key in ("rows", "flow", "pairs"))
+        size += sum(len(one.data[key]) for key in ("rows", "flow", "pairs")) + len(one.picture)
         if size > MAX_PAYLOAD:
             return ready, len(examples) - len(ready)
         ready.append(one)
@@ -45,13 +46,17 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     rows = np.asarray(example["cls_rows"], np.float64)  # [L, H, T]
     rollout_row = np.asarray(example.get("rollout") or [], np.float64)
     maps = _decode(example.get("maps"), rows.shape)
-    return text_view(
-        example["text"], example["tokens"], example["offsets"], rows=rows,
-        rollout_row=rollout_row if rollout_row.size else None, maps=maps,
+    common: dict[str, Any] = dict(
+        rows=rows, rollout_row=rollout_row if rollout_row.size else None, maps=maps,
         flow=None if maps is None else rollout(maps), label=str(example.get("label", "")),
         predicted=str(example.get("predicted", "")), probability=float(example["probability"]),
         max_pairs=max_pairs * 3 // 4,
     )  # fmt: skip
+    if "png" in example:
+        (width, height), (gh, gw) = example["size"], example["grid"]
+        url = data_uri(example["png"], "maps.json")
+        return picture_view(url, (int(width), int(height)), (int(gh), int(gw)), **common)
+    return text_view(example["text"], example["tokens"], example["offsets"], **common)
 
 
 def _decode(text: str | None, shape: tuple[int, ...]) -> np.ndarray | None:

@@ -31,7 +31,7 @@ def thumbnail(source: Any, side: int = SIDE) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def data_uri(png: Any) -> str:
+def data_uri(png: Any, where: str = "pictures.json") -> str:
     """A thumbnail as ``data:image/png;base64,...``.
 
     Raises:
@@ -42,7 +42,7 @@ def data_uri(png: Any) -> str:
     except (TypeError, ValueError, binascii.Error):
         content = b""
     if not content.startswith(_HEADS["png"]):
-        raise DataError("a picture is no small PNG", where="pictures.json", fix="Judge the run again")
+        raise DataError("a picture is no small PNG", where=where, fix="Judge the run again")
     return f"data:image/png;base64,{png}"
 
 

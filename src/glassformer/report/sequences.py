@@ -14,7 +14,7 @@ from glassformer.config import read_toml
 from glassformer.errors import DataError
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
-from glassformer.report.html import _environment
+from glassformer.report.html import _environment, architecture
 from glassformer.report.run import read_history, read_json, shown
 
 CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
@@ -54,9 +54,13 @@ def render(folder: Path) -> str:
         title=config.get("name") or folder.resolve().name,
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
+        held=any(e.get("accuracy") is not None for e in evaluations),
         examples=[e | {"picture": Markup(alignment(e["source"], e["target"], e["weights"]))} for e in examples],
         settings=settings, expectation=tables.expectation(config), facts=tables.facts(metrics),
         times=tables.times(metrics.get("seconds") or {}),
+        architecture=architecture(
+            metrics, "source tokens [M]" if metrics.get("task") == "translation" else "tokens [N]"
+        ),
     )  # fmt: skip
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from markupsafe import Markup
 
 from glassformer.errors import DataError
-from glassformer.report import comparison
+from glassformer.report import comparison, tables
 from glassformer.report.html import render_page, write_page
 from glassformer.report.run import MAX_BYTES, shown
 from glassformer.report.wording import digits_for
@@ -24,7 +26,19 @@ def write_study_report(folder: str | Path) -> Path:
         DataError: no results.json, or a damaged one.
     """
     folder = Path(folder)
-    return write_page(folder / "report.html", render_study(read_study(folder)))
+    results = read_study(folder)
+    return write_page(folder / "report.html", render_study(results, run_pages(results, folder)))
+
+
+def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any, str]]]:
+    """Arm -> the seed and the address, as seen from the study's page, of every page of a run that is there."""
+    home, pages = folder.resolve(), {}
+    for arm in results["arms"]:
+        runs = zip(arm.get("seeds") or [], arm.get("runs") or [], strict=False)
+        there = [(seed, (home / str(run) / "report.html").resolve()) for seed, run in runs]
+        found = [(s, p.relative_to(home)) for s, p in there if p.is_file() and p.is_relative_to(home)]
+        pages[arm["name"]] = [(seed, quote(path.as_posix())) for seed, path in found]
+    return pages
 
 
 def read_study(folder: Path) -> dict[str, Any]:
@@ -51,8 +65,20 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
     return found
 
 
-def render_study(results: dict[str, Any]) -> str:
-    """The page's HTML."""
+def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of each arm the confusion matrix over all its seeds, or with many classes the most frequent confusions."""
+    told = []
+    for arm in results["arms"]:
+        if arm.get("confusion"):
+            scores = {"labels": results["classes"], "confusion": arm["confusion"]}
+            told.append(
+                {"name": arm["name"], "rows": tables.confusion(scores), "pairs": tables.confusions(scores)}
+            )
+    return told
+
+
+def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
+    """The page's HTML; ``pages``: see ``run_pages``."""
     arms, baseline = results["arms"], results["baseline"]
     figures = {"bars": Markup(comparison.bars(arms, baseline))}
     if len(arms) > 1:
@@ -64,5 +90,5 @@ def render_study(results: dict[str, Any]) -> str:
             figures[key] = Markup(comparison.curves(drawable, key))
     return render_page(
         "study.html.j2", results=results, figures=figures, digits=digits_for(results["n"]),
-        spread=comparison.spread_in_words(arms),
+        spread=comparison.spread_in_words(arms), pages=pages or {}, confusions=confusions(results),
     )  # fmt: skip

@@ -19,7 +19,7 @@ import numpy as np
 from glassformer.classifier import TextClassifier
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
-from glassformer.data.doctor import HeldOut, examine
+from glassformer.data.doctor import DoctorReport, HeldOut, examine
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
 from glassformer.errors import DataError
@@ -38,19 +38,22 @@ from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
 from glassformer.study.run_folder import (
     Announce,
+    Examine,
     Run,
     Say,
     Splits,
     begin,
     check_folder,
     check_unseen,
+    counter,
     describe,
     one_writer,
     read_run_recipe,
     split_up,
+    training_sample,
     write_json,
 )
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback, Count, HistoryFile, StopOnSignal, uncounted
 
 
 def load_splits(recipe: Recipe) -> Splits:
@@ -97,15 +100,8 @@ def run_recipe(
     if rejected := splits.dataset.rejected:
         write_rejected(folder / "rejected.jsonl", rejected)
         say(summary(rejected))
-    held = _how_held_out(recipe, splits)
-    report = examine(
-        _as_split(splits), max_length=recipe.text.max_length, clean=recipe.text.clean, held_out=held
-    )
-    for finding in report.findings:
-        if finding.severity == "warning":
-            say(f"data doctor: {finding.message}")
+    doctor = Examine(lambda: _examine(clf, recipe, splits), folder, say)
     checkpoints = folder / "checkpoints"
-    saving = Announce(say, clf)
     stop = StopOnSignal(checkpoints)
     setup = time.perf_counter() - started
     clf.fit(
@@ -114,35 +110,31 @@ def run_recipe(
         validation=(splits.validation.texts, splits.validation.labels or []) if splits.validation else None,
         checkpoints=checkpoints,
         resume=resume,
-        callbacks=[HistoryFile(folder / "history.jsonl"), saving, *callbacks, stop],
+        callbacks=[HistoryFile(folder / "history.jsonl"), doctor, Announce(say, clf), *callbacks, stop],
     )
     one_writer()
     clf.save(folder / "model", overwrite=True)
-    doctor = examine(
-        _as_split(splits),
-        tokenizer=clf.tokenizer_,
-        max_length=recipe.text.max_length,
-        clean=recipe.text.clean,
-        held_out=held,
-    )
-    write_json(folder / "doctor.json", doctor.to_dict())
     say("judging")
-    metrics = judge(clf, recipe, splits, folder, say)
+    metrics = judge(clf, recipe, splits, folder, say, counter(callbacks))
     metrics["seconds"] = {
-        "setup": setup, "train": clf.train_seconds_, "total": time.perf_counter() - started
-    } | metrics["seconds"]  # fmt: skip
+        "setup": setup + doctor.seconds,
+        "train": clf.train_seconds_ - doctor.seconds,
+        "total": time.perf_counter() - started,
+    } | metrics["seconds"]
     write_json(folder / "metrics.json", metrics)
     write_json(folder / "maps.json", {"examples": attention_examples(clf, splits, recipe.evaluate.maps)})
     return Run(folder, metrics, write_report(folder))
 
 
-def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say: Say) -> dict[str, Any]:
+def judge(
+    clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say: Say, count: Count = uncounted
+) -> dict[str, Any]:
     """Figures on the judged split (looked at once), beside the baselines, and ``predictions.csv``."""
     started = time.perf_counter()
     steps = [r for r in clf.history_ if r["kind"] == "step"]
     table = clf._encode(splits.train.texts)
     out: dict[str, Any] = {
-        "train": None,
+        "train": _figures(clf, training_sample(splits), recipe, count)[0] | {"of": len(splits.train)},
         "validation": None,
         "test": None,
         "judged": splits.judged_name,
@@ -163,11 +155,11 @@ def judge(clf: TextClassifier, recipe: Recipe, splits: Splits, folder: Path, say
         "label_names": [str(c) for c in clf.classes_.tolist()],
     }
     if splits.validation is not None:
-        out["validation"] = _figures(clf, splits.validation, recipe)[0]
+        out["validation"] = _figures(clf, splits.validation, recipe, count)[0]
         out["truncated"]["validation"] = _cut(clf, splits.validation)
     if splits.judged is not None and splits.judged.labels is not None:
         inference = time.perf_counter()
-        out["test"], probabilities = _figures(clf, splits.judged, recipe)
+        out["test"], probabilities = _figures(clf, splits.judged, recipe, count)
         inference = time.perf_counter() - inference
         out["truncated"][splits.judged_name] = _cut(clf, splits.judged)
         write_predictions(
@@ -196,8 +188,11 @@ def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
     return [int(clf._evaluation_table(split.texts).table.truncated.sum()), len(split)]
 
 
-def _figures(clf: TextClassifier, split: TextSplit, recipe: Recipe) -> tuple[dict[str, Any], np.ndarray]:
-    probabilities = clf.predict_proba(split.texts)
+def _figures(
+    clf: TextClassifier, split: TextSplit, recipe: Recipe, count: Count
+) -> tuple[dict[str, Any], np.ndarray]:
+    with count("judging", len(split)) as told:
+        probabilities = clf.predict_proba(split.texts, progress=told)
     meter = ClassificationMeter(clf.classes_.tolist())
     targets = clf._targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=np.searchsorted(clf.classes_, clf.decide(probabilities)))
@@ -273,7 +268,9 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     return examples
 
 
-def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda line: None) -> dict[str, Any]:
+def evaluate_run(
+    folder: str | Path, data: str | None = None, say: Say = lambda line: None, count: Count = uncounted
+) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other data."""
     folder = Path(folder)
     recipe = read_run_recipe(folder)
@@ -290,7 +287,18 @@ def evaluate_run(folder: str | Path, data: str | None = None, say: Say = lambda 
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
     say(f"{len(split):,} texts of {split.origin}")
-    return _figures(clf, split, recipe)[0]
+    return _figures(clf, split, recipe, count)[0]
+
+
+def _examine(clf: TextClassifier, recipe: Recipe, splits: Splits) -> DoctorReport:
+    """The data as they are trained on, with the tokenizer that reads them."""
+    return examine(
+        _as_split(splits),
+        tokenizer=clf.tokenizer_,
+        max_length=recipe.text.max_length,
+        clean=recipe.text.clean,
+        held_out=_how_held_out(recipe, splits),
+    )
 
 
 def _how_held_out(recipe: Recipe, splits: Splits) -> HeldOut | None:

@@ -27,7 +27,8 @@ from glassformer.recipe import build_recipe, load_recipe, study_names
 
 # What decides which examples are judged, and so must be one for all arms.
 SPLIT_KEYS = (
-    "source", "text_column", "label_column", "validation_size", "test_size", "limit", "split_seed", "hold_out",
+    "source", "text_column", "image_column", "label_column", "on_bad_row", "broken", "validation_size", "test_size",
+    "limit", "split_seed", "hold_out",
 )  # fmt: skip
 
 
@@ -42,6 +43,7 @@ class Study:
     split: str = "validation"  # what the arms are judged on; "test" only where nothing is chosen by it
     seeds: tuple[int, ...] = (0,)
     baseline: str = ""  # the arm that the others are compared with; "": the first
+    ladder: tuple[str, ...] = ()  # arms from the weakest change to the strongest, of which a sentence is said
     bootstrap: int = 2000  # resamples for intervals and tests
     set: dict = field(default_factory=dict)  # key -> value, laid over every arm
     grid: dict = field(default_factory=dict)  # key -> values; every combination is an arm
@@ -180,6 +182,10 @@ def _check(study: Study, arms: list[Arm]) -> None:
                     where=study.name,
                     fix="All arms must be judged on the same examples: put it under [set]",
                 )
+    known = [arm.name for arm in arms]
+    for name in study.ladder:
+        if name not in known:
+            raise ConfigError(f"no arm {name!r}", where=f"{study.name}.ladder", fix=nearest(name, known))
     seen: dict[str, str] = {}
     for arm in arms:
         other = seen.setdefault(repr(to_dict(arm.recipe) | {"name": ""}), arm.name)

@@ -1,7 +1,7 @@
 """One recipe for pictures, from data to report, in one run folder: what ``experiment.py`` is for texts.
 
-config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  predictions.csv  pictures.json  grid.png
-report.html
+config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  predictions.csv  pictures.json  maps.json
+grid.png  report.html
 """
 
 from __future__ import annotations
@@ -23,29 +23,39 @@ from glassformer.evaluate.baselines import pixel_logistic
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.explain.architecture import blocks
+from glassformer.explain.attention import rollout
+from glassformer.explain.methods import explain_input
 from glassformer.image_classifier import ImageClassifier
 from glassformer.recipe_image import ImageRecipe
 from glassformer.report.html import write_report
+from glassformer.report.maps import encode as encode_maps
 from glassformer.report.pictures import draw_grid, thumbnail
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.saving import load
 from glassformer.study.run_folder import (
     Announce,
+    Examine,
     Run,
     Say,
     Splits,
     begin,
     check_folder,
     check_unseen,
+    counter,
     describe,
     one_writer,
     read_run_recipe,
     split_up,
+    training_sample,
     write_json,
 )
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback, Count, HistoryFile, StopOnSignal, uncounted
 
 SHOWN_MISTAKES = 20
+MAPPED = 4  # pictures whose attention goes into the report
+MAPPED_SIDE = 192  # pixels of a picture that lies under its map
+MOST_MAPS = 2**20  # shares between patches that are kept of one picture; a page has no room for more
 
 
 def load_image_splits(recipe: ImageRecipe) -> Splits:
@@ -82,13 +92,11 @@ def run_image_recipe(
     begin(folder, recipe)
     say(describe(splits))
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    doctor = examine_pictures(
-        splits.dataset.name, {k: v for k, v in parts.items() if v is not None}, splits.dataset.notes
-    )
-    for finding in doctor.findings:
-        if finding.severity == "warning":
-            say(f"data doctor: {finding.message}")
-    write_json(folder / "doctor.json", doctor.to_dict())
+    there = {k: v for k, v in parts.items() if v is not None}
+    doctor = Examine(
+        lambda: examine_pictures(splits.dataset.name, there, splits.dataset.notes), folder, say,
+        speak=("warning", "note"),
+    )  # fmt: skip
     stop = StopOnSignal(folder / "checkpoints")
     setup = time.perf_counter() - started
     held = splits.validation
@@ -98,33 +106,41 @@ def run_image_recipe(
         validation=(held.images, held.labels or []) if held else None,
         checkpoints=folder / "checkpoints",
         resume=resume,
-        callbacks=[HistoryFile(folder / "history.jsonl"), Announce(say, clf), *callbacks, stop],
+        callbacks=[HistoryFile(folder / "history.jsonl"), doctor, Announce(say, clf), *callbacks, stop],
     )
     one_writer()
     clf.save(folder / "model", overwrite=True)
     say("judging")
-    metrics = judge(clf, recipe, splits, folder, say)
+    metrics = judge(clf, recipe, splits, folder, say, counter(callbacks))
     metrics["seconds"] = {
-        "setup": setup, "train": clf.train_seconds_, "total": time.perf_counter() - started
-    } | metrics["seconds"]  # fmt: skip
+        "setup": setup + doctor.seconds,
+        "train": clf.train_seconds_ - doctor.seconds,
+        "total": time.perf_counter() - started,
+    } | metrics["seconds"]
     write_json(folder / "metrics.json", metrics)
     return Run(folder, metrics, write_report(folder))
 
 
 def judge(
-    clf: ImageClassifier, recipe: ImageRecipe, splits: Splits, folder: Path, say: Say
+    clf: ImageClassifier,
+    recipe: ImageRecipe,
+    splits: Splits,
+    folder: Path,
+    say: Say,
+    count: Count = uncounted,
 ) -> dict[str, Any]:
     """Figures on the judged split (looked at once), beside a baseline, predictions and pictures."""
     started = time.perf_counter()
     steps = [r for r in clf.history_ if r["kind"] == "step"]
     out: dict[str, Any] = {
-        "train": None,
+        "train": figures(clf, training_sample(splits), recipe, count)[0] | {"of": len(splits.train)},
         "validation": None,
         "test": None,
         "judged": splits.judged_name,
         "baselines": {},
         "weights_source": clf.weights_source_,
         "parameters": sum(p.numel() for p in clf.model_.parameters()),
+        "architecture": [block.to_dict() for block in blocks(clf.model_)],
         "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
         if steps
         else None,
@@ -137,11 +153,11 @@ def judge(
         "label_names": [str(c) for c in clf.classes_.tolist()],
     }
     if splits.validation is not None:
-        out["validation"] = figures(clf, splits.validation, recipe)[0]
+        out["validation"] = figures(clf, splits.validation, recipe, count)[0]
     seconds: dict[str, float] = {}
     if splits.judged is not None and splits.judged.labels is not None:
         inference = time.perf_counter()
-        out["test"], probabilities = figures(clf, splits.judged, recipe)
+        out["test"], probabilities = figures(clf, splits.judged, recipe, count)
         seconds["inference"] = time.perf_counter() - inference
         labels = clf.decide(probabilities).tolist()
         write_predictions(
@@ -153,16 +169,19 @@ def judge(
             say("baseline on the same split")
             out["baselines"] = baselines(clf, recipe, splits)
         if recipe.evaluate.robustness:
-            say("robustness: unseen crops, lighting, blur, noise, JPEG, rotation")
-            out["robustness"] = robustness(clf, splits.judged)
+            say("robustness: crops, lighting, blur, noise, JPEG, rotation")
+            out["robustness"] = robustness(clf, splits.judged, count)
     out["seconds"] = {"evaluate": time.perf_counter() - started} | seconds
     out["peak_memory_mb"] = peak_memory_mb()
     return out
 
 
-def figures(clf: ImageClassifier, split: ImageSplit, recipe: Any) -> tuple[dict[str, Any], np.ndarray]:
+def figures(
+    clf: ImageClassifier, split: ImageSplit, recipe: Any, count: Count = uncounted
+) -> tuple[dict[str, Any], np.ndarray]:
     """The figures of a split and its probabilities ``[n, C]``."""
-    probabilities = clf.predict_proba(split.images)
+    with count("judging", len(split)) as told:
+        probabilities = clf.predict_proba(split.images, progress=told)
     meter = ClassificationMeter(clf.classes_.tolist())
     targets = clf._targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=decided(clf, probabilities))
@@ -188,8 +207,10 @@ def baselines(clf: ImageClassifier, recipe: ImageRecipe, splits: Splits) -> dict
     return {name: meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}}
 
 
-def robustness(clf: ImageClassifier, split: ImageSplit, seed: int = 0) -> dict[str, Any]:
-    """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in ways that no training saw.
+def robustness(
+    clf: ImageClassifier, split: ImageSplit, count: Count = uncounted, seed: int = 0
+) -> dict[str, Any]:
+    """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in fixed ways.
 
     The pictures are changed after scaling, before they are normalised; the choice follows from ``seed`` alone.
     """
@@ -200,18 +221,19 @@ def robustness(clf: ImageClassifier, split: ImageSplit, seed: int = 0) -> dict[s
     model = clf._predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
-    for kind in KINDS:
-        out[kind] = []
-        for severity in SEVERITIES:
-            changed = corrupt(table, kind, severity, seed)
-            logits = clf._table_rows(model, changed, "logits", torch.device(device))
-            meter = ClassificationMeter(clf.classes_.tolist())
-            probabilities = softmax(logits, clf.temperature_)
-            meter.update(probabilities, targets, predicted=decided(clf, probabilities))
-            result = meter.result(bootstrap=0)
-            out[kind].append(
-                {"severity": severity, "accuracy": result["accuracy"], "macro_f1": result["macro_f1"]}
-            )
+    with count("changed pictures", len(split) * len(KINDS) * len(SEVERITIES)) as told:
+        for kind in KINDS:
+            out[kind] = []
+            for severity in SEVERITIES:
+                changed = corrupt(table, kind, severity, seed)
+                logits = clf._table_rows(model, changed, "logits", torch.device(device), told)
+                meter = ClassificationMeter(clf.classes_.tolist())
+                probabilities = softmax(logits, clf.temperature_)
+                meter.update(probabilities, targets, predicted=decided(clf, probabilities))
+                result = meter.result(bootstrap=0)
+                out[kind].append(
+                    {key: result[key] for key in ("accuracy", "macro_f1")} | {"severity": severity}
+                )
     return out
 
 
@@ -236,13 +258,32 @@ def show(
         }  # fmt: skip
 
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
+    right = [i for i in firsts if labels[i] == truth[i]]
+    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][:MAPPED]
+    write_json(folder / "maps.json", {"examples": [attention_example(clf, split, i) for i in mapped]})
     write_json(folder / "pictures.json", {"examples": examples, "mistakes": mistakes})
     if recipe.evaluate.grid:
         draw_grid(folder / "grid.png", [split.images[i] for i in firsts], examples)
 
 
+def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:
+    """One picture as the model reads it, with its maps: the rows that the head reads, per layer and head."""
+    e = explain_input(clf, split.images[i])
+    assert e.maps is not None
+    assert e.image is not None
+    reads = np.eye(e.maps.shape[-1])[0] if e.reads is None else e.reads
+    return {
+        "name": split.names()[i], "label": str((split.labels or [""])[i]), "predicted": str(e.label),
+        "probability": e.probability, "png": thumbnail(e.image, MAPPED_SIDE),
+        "size": [e.image.shape[1], e.image.shape[0]], "grid": list(e.scores.shape),
+        "cls_rows": np.round(np.einsum("t,lhts->lhs", reads, e.maps), 4).tolist(),
+        "rollout": np.round(reads @ rollout(e.maps), 4).tolist(),
+        "maps": encode_maps(e.maps) if e.maps.size <= MOST_MAPS else None,
+    }  # fmt: skip
+
+
 def evaluate_image_run(
-    folder: str | Path, data: str | None = None, say: Say = lambda line: None
+    folder: str | Path, data: str | None = None, say: Say = lambda line: None, count: Count = uncounted
 ) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other pictures."""
     folder = Path(folder)
@@ -259,4 +300,4 @@ def evaluate_image_run(
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
     say(f"{len(split):,} pictures of {split.origin}")
-    return figures(clf, split, recipe)[0]
+    return figures(clf, split, recipe, count)[0]

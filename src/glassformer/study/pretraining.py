@@ -19,6 +19,7 @@ import numpy as np
 from glassformer.data.masking import MaskSettings, chunk_texts, mask_tokens
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError, DataError
+from glassformer.explain.architecture import blocks
 from glassformer.masked_lm import MASK, MaskedLM
 from glassformer.recipe_pretraining import PretrainRecipe
 from glassformer.report.sequences import write_sequence_report
@@ -150,6 +151,7 @@ def figures(learner: MaskedLM, recipe: PretrainRecipe, corpus: Corpus) -> dict[s
         "chunks": learner.chunks_,
         "weights_source": learner.weights_source_,
         "parameters": sum(p.numel() for p in learner.model_.parameters()),
+        "architecture": [block.to_dict() for block in blocks(learner.model_)],
         "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
         if steps
         else None,

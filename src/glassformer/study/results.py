@@ -10,7 +10,7 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -111,6 +111,7 @@ def collect(
     results = {
         "kind": "study",
         "name": study.name, "summary": study.summary, "recipe": study.recipe, "baseline": baseline,
+        "ladder": list(study.ladder),
         "set": study.set, "seeds": list(study.seeds), "n": len(first.targets), "classes": list(first.classes),
         "judged": metrics.get("judged") or study.split, "level": LEVEL, "arms": arms,
         "baselines": {k: {name: b.get(name) for name in kept} for k, b in baselines.items()},
@@ -137,7 +138,15 @@ def _arm(name: str, finished: dict[int, tuple[Job, Answers]]) -> dict[str, Any]:
         "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", "accuracy", "macro_f1", "loss")},
         "curve": list(_curve(histories)),
         "robustness": _robustness(folders),
+        "confusion": np.sum([_confusion(answers) for _, answers in finished.values()], axis=0).tolist(),
     }
+
+
+def _confusion(answers: Answers) -> np.ndarray:
+    """Counts ``[true][predicted]``."""
+    size = len(answers.classes)
+    cells = answers.targets * size + answers.predicted
+    return np.bincount(cells, minlength=size * size).reshape(size, size)
 
 
 def _test(arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, resamples: int) -> None:
@@ -237,12 +246,23 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """Accuracy on changed pictures: of each kind the mean over severities and seeds, and the mean over the kinds."""
+    """On changed pictures: accuracy as a mean over the kinds, of each kind, and at each severity; macro-F1 there too.
+
+    All are means over the seeds.
+    """
     suites = [suite for folder in folders if (suite := _json(folder / "metrics.json").get("robustness"))]
     if not suites:
         return None
     kinds = {kind: _mean([row["accuracy"] for s in suites for row in s[kind]]) for kind in suites[0]}
-    return {"accuracy": _mean(list(kinds.values())), "kinds": kinds}
+    each = {
+        kind: [
+            {"severity": rows[0]["severity"]}
+            | {k: _mean([row.get(k) for row in rows]) for k in ("accuracy", "macro_f1")}
+            for rows in zip(*(s[kind] for s in suites), strict=True)
+        ]
+        for kind in suites[0]
+    }
+    return {"accuracy": _mean(list(kinds.values())), "kinds": kinds, "each": each}
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -269,20 +289,33 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
         } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}  # fmt: skip
 
 
+def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """One row an arm, kind and severity of changed pictures, as in robustness.csv; none where nothing was changed."""
+    for arm in results["arms"]:
+        for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
+            yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
+
+
 def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
-    """study.toml, results.json, results.csv and results.md, each in one move."""
+    """study.toml, results.json, results.csv and results.md, each in one move; robustness.csv where there is such."""
     from glassformer.study.verdict import markdown
 
     _write(folder / "study.toml", to_toml(study))
     _write(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     _write(folder / "results.md", markdown(results))
-    temporary = folder / f".results.csv.{os.getpid()}.tmp"
+    _write_csv(folder / "results.csv", COLUMNS, table_rows(results))
+    if changed := list(robustness_rows(results)):
+        _write_csv(folder / "robustness.csv", ("arm", "kind", "severity", "accuracy", "macro_f1"), changed)
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with open(temporary, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, columns)
         writer.writeheader()
-        for row in table_rows(results):
+        for row in rows:
             writer.writerow({k: csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for k, v in row.items()})
-    os.replace(temporary, folder / "results.csv")
+    os.replace(temporary, path)
 
 
 def _write(path: Path, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 from glassformer.config import nearest, read_toml, to_dict, to_toml
 from glassformer.data.checks import place
+from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.splits import block_split, stratified_split, stratified_subset
 from glassformer.errors import ConfigError, DataError
 from glassformer.recipe import build_recipe
-from glassformer.train.callbacks import Callback
+from glassformer.train.callbacks import Callback, Count, Progress, uncounted
 from glassformer.train.distributed import world
+from glassformer.train.state import Training
 
 Say = Callable[[str], None]
 
@@ -70,6 +73,51 @@ def _held_out(train: Any, size: float, d: Any, splits: dict, name: str) -> tuple
     split = block_split if d.hold_out == "blocks" else stratified_split
     kept, held = split(train.labels or [], size, d.split_seed)
     return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
+
+
+JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
+
+
+def training_sample(splits: Splits) -> Any:
+    """Training examples to be judged like the others once training is over, classes in proportion."""
+    train = splits.train
+    return train.select(stratified_subset(train.labels or [], JUDGED_OF_TRAINING, 0).tolist())
+
+
+def counter(callbacks: Sequence[Callback]) -> Count:
+    """How those who watch the training watch the judging."""
+    return next((call.count for call in callbacks if isinstance(call, Progress)), uncounted)
+
+
+class Examine(Callback):
+    """The data doctor between preparation, which settles the tokenizer, and the first step: said, and ``doctor.json``.
+
+    Args:
+        examine: makes the report.
+        speak: of which severities.
+    """
+
+    def __init__(
+        self,
+        examine: Callable[[], DoctorReport],
+        folder: Path,
+        say: Say,
+        speak: Sequence[Severity] = ("warning",),
+    ):
+        self.examine, self.folder, self.say, self.speak = examine, folder, say, speak
+        self.seconds = 0.0  # what it took, which is no time of training
+
+    def start(self, training: Training) -> None:
+        if not training.ranks.leads:
+            return
+        started = time.perf_counter()
+        report = self.examine()
+        write_json(self.folder / "doctor.json", report.to_dict())
+        for finding in report.findings:
+            if finding.severity in self.speak:
+                self.say(f"data doctor: {finding.message}")
+        self.seconds = time.perf_counter() - started
+        training.began += self.seconds
 
 
 class Announce(Callback):

@@ -20,6 +20,7 @@ from glassformer.study.pretraining import evaluate_pretraining, run_pretraining
 from glassformer.study.run_folder import Run, read_run_recipe
 from glassformer.study.translation import evaluate_translation, run_translation
 from glassformer.study.vectors import evaluate_vectors, run_vectors
+from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.distributed import refuse_several, world
 
 RUNNERS: dict[str, Callable[..., Run]] = {
@@ -52,9 +53,10 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
         return RUNNERS[recipe.task](recipe, Path(scratch) / "run", resume=options.get("resume", False))
 
 
-def evaluate_task(folder: str | Path, *arguments: Any) -> dict[str, Any]:
-    """Judge a run of any task again; arguments as in ``experiment.evaluate_run``."""
-    return EVALUATORS[read_run_recipe(Path(folder)).task](folder, *arguments)
+def evaluate_task(folder: str | Path, *arguments: Any, count: Count = uncounted) -> dict[str, Any]:
+    """Judge a run of any task again; arguments as in ``experiment.evaluate_run``. Classifiers alone are counted."""
+    task = read_run_recipe(Path(folder)).task
+    return EVALUATORS[task](folder, *arguments, **({"count": count} if task in PARTS else {}))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from glassformer.data.subwords import detokenize
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.translation import translation_scores
+from glassformer.explain.architecture import blocks
 from glassformer.recipe_translation import TranslationRecipe
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
@@ -158,6 +159,7 @@ def judge(translator: Translator, recipe: TranslationRecipe, pairs: Pairs, folde
         "scores": {},
         "weights_source": translator.weights_source_,
         "parameters": sum(p.numel() for p in translator.model_.parameters()),
+        "architecture": [block.to_dict() for block in blocks(translator.model_)],
         "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
         if steps
         else None,

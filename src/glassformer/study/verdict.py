@@ -44,11 +44,26 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
             else f"{len(rest)} arms do not differ"
         )
         parts.append(f"No significant difference: {which} from {baseline} beyond chance.")
+    parts += _along_ladder(results)
     if missing := len(results["unfinished"]):
         parts.append(f"{missing} {'run is' if missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
         parts.append("One seed an arm: what another seed would change is not known.")
     return {"verdict": " ".join(parts), "sentences": told}
+
+
+def _along_ladder(results: dict[str, Any]) -> list[str]:
+    """At which strength accuracy first falls beyond chance, for arms in a stated order; else that none was seen to."""
+    arms = {arm["name"]: arm for arm in results["arms"]}
+    ladder = [name for name in results.get("ladder", []) if name in arms]
+    if len(ladder) < 2:
+        return []
+    over = f" over {', '.join(ladder[1:-1])}" if ladder[2:] else ""
+    way = f"From {ladder[0]}{over} to {ladder[-1]}"
+    for name in ladder:
+        if arms[name].get("significant") and arms[name]["accuracy"]["difference"] < 0:
+            return [f"{way}, accuracy first falls beyond chance at {name}."]
+    return [f"{way}, no fall of accuracy beyond chance was seen."]
 
 
 def _arm(arm: dict[str, Any], baseline: str, digits: int) -> str:

@@ -6,13 +6,17 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 from glassformer.errors import GlassformerError
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
+
+Told = Callable[[int], None] | None  # of how many more examples are done
+Count = Callable[[str, int], AbstractContextManager[Told]]  # what is done, and with how many
 
 
 class Interrupted(GlassformerError):
@@ -132,6 +136,12 @@ class StopOnSignal(Callback):
         self.signals.release()
 
 
+@contextmanager
+def uncounted(what: str, total: int) -> Iterator[Told]:
+    """Nobody watches."""
+    yield None
+
+
 class Progress(Callback):
     """A bar with loss, speed and time left on a terminal; one line per tenth elsewhere."""
 
@@ -169,12 +179,13 @@ class Progress(Callback):
         elif training.step % max(1, training.total_steps // 10) == 0:
             loss, speed = _recent(training)
             self._line(f"step {training.step}/{training.total_steps}  loss {loss:.4f}  {speed:,.0f} tokens/s")
-        if info.evaluation is not None and "accuracy" in info.evaluation:
-            e = info.evaluation
-            self._line(
-                f"epoch {info.epoch + 1}  train loss {e['train_loss']:.4f}  validation loss {e['loss']:.4f}  "
-                f"accuracy {e['accuracy']:.4f}" + ("  (best)" if info.is_best else "")
-            )
+        if (e := info.evaluation) is not None:
+            line = f"epoch {info.epoch + 1}  train loss {e['train_loss']:.4f}  "
+            if "accuracy" in e:
+                line += f"validation loss {e['loss']:.4f}  accuracy {e['accuracy']:.4f}"
+            else:
+                line += f"train accuracy {e['train_accuracy']:.4f}"
+            self._line(line + ("  (best)" if info.is_best else ""))
 
     def _line(self, text: str) -> None:
         self.console.print(text, highlight=False, markup=False)
@@ -182,6 +193,19 @@ class Progress(Callback):
     def end(self, training: Training) -> None:
         if self.bar is not None:
             self.bar.stop()
+
+    @contextmanager
+    def count(self, what: str, total: int) -> Iterator[Told]:
+        """Beside training: a bar on a terminal while ``total`` examples are judged, gone at the end; else nothing."""
+        if not self.live:
+            yield None
+            return
+        from rich import progress as rp
+
+        columns = rp.TextColumn("{task.description}"), rp.BarColumn(), rp.MofNCompleteColumn()
+        with rp.Progress(*columns, rp.TimeRemainingColumn(), console=self.console, transient=True) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.advance(task, done)
 
 
 def _recent(training: Training) -> tuple[float, float]:
