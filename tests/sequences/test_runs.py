@@ -25,7 +25,7 @@ def settings(*more):
     return [word for pair in (*SMALL, *more) for word in ("--set", pair)]
 
 
-def pairs(path, n=40):
+def pairs(path, n=40, header=("en", "de")):
     words = {"dog": "Hund", "cat": "Katze", "bird": "Vogel", "horse": "Pferd"}
     adjectives = {"small": "kleine", "old": "alte", "<b>red</b>": "rote"}
     rows = [
@@ -33,7 +33,7 @@ def pairs(path, n=40):
         for i in range(n) for a, b in adjectives.items() for w, v in words.items()
     ][:n]  # fmt: skip
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("en", "de"), *rows])
+        csv.writer(file).writerows([header, *rows])
     return path
 
 
@@ -105,6 +105,24 @@ def test_evaluate_and_translate(translated, capsys, tmp_path):
     )  # its columns: en and de, as in training
     assert main(["translate", str(translated), str(more), "--out", str(out)]) == 0
     assert [row["text"] for row in table(out)] == [row["en"] for row in table(more)]
+
+
+def test_every_verb_takes_pairs_under_any_two_names(translated, capsys, tmp_path):
+    data, out, run = pairs(tmp_path / "p.csv", 23, ("a", "b")), tmp_path / "out.csv", tmp_path / "run"
+    argv = ["train", "multi30k-transformer", "--data", str(data), "--out", str(run)]
+    assert main([*argv, *settings("vocab_size=300", "test_size=3", "maps=0")]) == 0
+    recipe = load_recipe(str(run / "config.toml"))
+    assert (recipe.data.source_column, recipe.data.target_column) == ("a", "b")
+    assert main(["translate", str(run), str(data), "--out", str(out)]) == 0
+    assert [row["text"] for row in table(out)] == [row["a"] for row in table(data)]
+    capsys.readouterr()
+    assert main(["evaluate", str(translated), "--data", str(data)]) == 0  # trained on en and de
+    assert f"23 pairs of {data}, a to b" in capsys.readouterr().out
+    other = pairs(tmp_path / "q.csv", 3, ("source", "target"))
+    out.unlink()
+    assert main(["translate", str(translated), str(other), "--out", str(out)]) == 0
+    assert [row["text"] for row in table(out)] == [row["source"] for row in table(other)]
+    assert "no column 'en'" in refused(capsys, *argv[:-1], tmp_path / "r", "--set", "source_column=en")
 
 
 def refused(capsys, *argv):

@@ -62,15 +62,15 @@ def predict(
     if clf.NOUN == "pictures":
         found = pictures(given)
         return clf, found, clf.predict_proba(found.texts)
-    found = gather(given, text_column, trained_column(folder))
+    found = gather(given, text_column, [trained_column(folder)])
     return clf, found, clf.predict_proba(found.texts)
 
 
-def gather(given: Sequence[str], text_column: str | None = None, usual: str | None = None) -> Texts:
+def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:
     """The texts of the arguments, in their order.
 
     Args:
-        usual: the column of tables that have it, where ``text_column`` names none.
+        usual: columns of which a table's first is taken where ``text_column`` names none.
 
     Raises:
         DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
@@ -127,7 +127,7 @@ def names_a_file(argument: str) -> bool:
 
 
 def read_texts(
-    path: Path, text_column: str | None = None, usual: str | None = None
+    path: Path, text_column: str | None = None, usual: Sequence[str | None] = ()
 ) -> tuple[list[str], list[int]]:
     """The texts of a table or of a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
@@ -137,7 +137,9 @@ def read_texts(
         lines, rows = read_lines(path)
         return check_texts(lines, str(path), rows), rows
     table = read_table(path)
-    column = _text_column(table, usual if text_column is None and usual in table.names else text_column)
+    if text_column is None:
+        text_column = next((name for name in usual if name in table.names), None)
+    column = _text_column(table, text_column)
     return check_texts(table.read(column), table.origin, table.rows), list(table.rows)
 
 

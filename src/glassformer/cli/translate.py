@@ -31,10 +31,11 @@ def translate(
         raise ConfigError(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
+    from glassformer.data.pairs import SOURCE_COLUMNS
     from glassformer.data.tables import PLAIN, count_lines
     from glassformer.study.run_folder import trained_column
 
-    found = gather(given, text_column, trained_column(folder))
+    found = gather(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
     translator = load_kind(folder, "Translator", "translate")
     origin = given[0] if found.rows is not None else "TEXT"
     said = translator.translate(found.texts, beam, rows=found.rows, origin=origin)

@@ -122,7 +122,7 @@ def load_pairs(
 
     Args:
         source_column, target_column: columns of a table; None finds them by their usual names, or takes the
-            first and the second of two.
+            first and the second of two that hold texts.
         limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
 
     Raises:
@@ -239,12 +239,12 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
     for wanted, usual in ((source, SOURCE_COLUMNS), (target, TARGET_COLUMNS)):
         by_name = [name for name in free if name.lower() in usual]
         found.append(wanted or (by_name[0] if len(by_name) == 1 else None))
-    if None in found and len(table.names) == 2:
-        if source is None and target is None:
-            found = list(table.names)
-        else:
-            found = [name or free[0] for name in found]
-    if found[0] is None or found[1] is None or found[0] == found[1]:
+    rest = [name for name in free if name not in found]
+    if len(rest) != found.count(None):
+        rest = [name for name in rest if _holds_texts(table, name)] if None in found else []
+    if len(rest) == found.count(None):  # the only ones that it can be, in their order
+        found = [name or rest.pop(0) for name in found]
+    if found[0] is None or found[1] is None:
         raise DataError(
             "two columns are wanted, a text and its translation"
             if len(table.names) > 1
@@ -253,6 +253,47 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
             fix=f"Name them with source_column and target_column: {', '.join(table.names)}",
         )
     return found[0], found[1]
+
+
+def _holds_texts(table: Table, column: str) -> bool:
+    """Whether a column holds something else than numbers and gaps."""
+    return any(isinstance(x, str) and x.strip() and not _is_number(x) for x in table.read(column))
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def fitting_columns(
+    source: str | Path, columns: tuple[str | None, str | None], asked: Sequence[str | None] = ()
+) -> tuple[str | None, str | None]:
+    """The columns of other pairs than a recipe's own: a name that these lack gives way to what is found.
+
+    Args:
+        columns: as the recipe names them.
+        asked: names among these that the user gave, which therefore stay.
+
+    Returns:
+        ``columns`` as they are for plain files and for what is not there; ``load_pairs`` says what is wrong with that.
+
+    Raises:
+        DataError: see ``find_columns``.
+    """
+    path = Path(source).expanduser()
+    if str(source) in PAIR_SOURCES:
+        path = _named_folder(PAIR_SOURCES[str(source)])
+    file = path
+    if path.is_dir():
+        file = next((parts[0] for parts in split_files(path).values()), path)
+    if file.suffix.lower() not in READERS or not file.is_file():
+        return columns
+    table = read_table(file)
+    kept = [name if name in table.names or name in asked else None for name in columns]
+    return find_columns(table, *kept)
 
 
 # --- plain files ------------------------------------------------------------------------------
