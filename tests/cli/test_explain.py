@@ -12,6 +12,8 @@ from glassformer import ImageClassifier
 from glassformer.cli.explain import _figure
 from glassformer.explain.methods import METHODS
 
+from .tiny import sentences, settings, write_csv
+
 TEXT = "the film number 3 has a splendid ending"
 
 
@@ -129,3 +131,15 @@ def test_pictures_by_file_and_folder(gf, refused, trained, of_pictures, tmp_path
     assert "this model reads pictures" in refused("explain", model, TEXT)
     assert "a picture, and this model reads texts" in refused("explain", trained, good)
     assert "a picture, and this model reads texts" in refused("predict", trained, good)
+
+
+def test_a_file_under_the_column_of_the_training(gf, tmp_path):
+    rows = [(f"n{i}", text, label) for i, (text, label) in enumerate(sentences(41))]
+    data = write_csv(tmp_path / "data.csv", rows, "name,body,label")
+    assert gf("train", "--text", data, "--out", "run", *settings("text_column=body")).code == 0
+    few = write_csv(tmp_path / "few.csv", [row[:2] for row in rows[:3]], "name,body")
+    result = gf("explain", "run", few)
+    assert result.code == 0, result
+    assert "1 of 3: " + rows[0][1] in result.out
+    result = gf("explain", "run", few, "--text-column", "name")
+    assert "1 of 3: n0" in result.out

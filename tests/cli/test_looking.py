@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from glassformer.checkpoints.hub import CATALOGUE
 from glassformer.cli import doctor as doctor_module
@@ -54,6 +55,32 @@ def test_data_doctor_looks_at_tokens_of_a_saved_model(gf, run: Path, reviews: Pa
     )
     cut = next(f for f in report["findings"] if f["code"] == "truncation")
     assert cut["count"] == 60
+
+
+def test_pairs_are_shown_and_examined(gf, tmp_path: Path):
+    rows = [(f"a dog number {i} sleeps there", f"ein Hund Nummer {i} schläft dort") for i in range(13)]
+    data = write_csv(tmp_path / "pairs.csv", [*rows, rows[5], ("a cat sleeps", "")], "source,target")
+    shown = gf("data", "show", data)
+    assert shown.code == 0
+    assert "ein Hund Nummer 0" in shown.out
+    assert json.loads(gf("data", "show", data, "--json").out)["splits"]["train"]["pairs"] == 15
+    report = json.loads(gf("data", "doctor", data, "--json").out)
+    codes = {f["code"]: f["count"] for f in report["findings"] if f["severity"] == "warning"}
+    assert codes == {"empty": 1, "duplicates": 1}
+    assert "--model" not in gf("data", "doctor", data).out  # a tokenizer has nothing to add
+
+
+def test_a_folder_of_pictures_is_shown_and_examined(gf, tmp_path: Path):
+    for label, shade in (("cat", 3), ("dog", 7)):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for i in range(5):
+            Image.new("RGB", (7, 5), (shade, i % 3, 0)).save(tmp_path / "pets" / label / f"{i}.png")
+    shown = gf("data", "show", tmp_path / "pets")
+    assert shown.code == 0
+    assert "cat: 5, dog: 5" in shown.out
+    report = json.loads(gf("data", "doctor", tmp_path / "pets", "--json").out)
+    assert report["name"] == "pets"
+    assert [f["count"] for f in report["findings"] if f["code"] == "repeats"] == [4]
 
 
 def test_doctor_on_this_machine(gf):

@@ -37,7 +37,7 @@ OPTIONS = {
     "translate": ["--beam", "--out", "--text-column", "given...", "run"],
     "predict": ["--data", "--engine", "--out", "--text-column", "[given...]", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
-    "explain": ["--method", "--out", "--set", "--target", "--trust", "given...", "run"],
+    "explain": ["--method", "--out", "--set", "--target", "--text-column", "--trust", "given...", "run"],
     "export": ["--check", "--int8", "--out", "--to", "run"],
     "serve": [
         "--all-bytes",

@@ -26,6 +26,7 @@ def explain(
     target: str | None = None,
     trust: bool = False,
     maps: bool = False,
+    text_column: str | None = None,
     **options: Any,
 ) -> list[Any]:
     """Explanations of texts, files of texts, or pictures.
@@ -35,6 +36,7 @@ def explain(
         target: the label to explain; None: the predicted one.
         trust: judge each explanation against random orders, which takes about 120 variants of the input.
         maps: keep the attention maps for a page.
+        text_column: of tables; None takes the one of the training, or finds it by its usual names.
         options: of the method.
 
     Raises:
@@ -42,6 +44,7 @@ def explain(
     """
     from glassformer.cli.predict import OTHER_VERBS, gather, pictures
     from glassformer.saving import load
+    from glassformer.study.run_folder import trained_column
 
     if not Path(folder).is_dir():
         raise ConfigError(
@@ -55,7 +58,8 @@ def explain(
         )
         raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
     of_pictures = clf.NOUN == "pictures"
-    inputs = (pictures(given) if of_pictures else gather(given)).texts
+    found = pictures(given) if of_pictures else gather(given, text_column, [trained_column(folder)])
+    inputs = found.texts
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
     made = [clf.explain(x, method=method, target=target, maps=maps, **options) for x in inputs]
@@ -116,6 +120,9 @@ def explain_command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
     ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
+    ] = None,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     if out is not None:
@@ -123,7 +130,9 @@ def explain_command(
     options = parse_options(set_ or [])
     _check_options(method, target, options)
     page = out is not None and out.suffix.lower() == ".html"
-    made = explain(run, given, method=method, target=target, trust=trust, maps=page, **options)
+    made = explain(
+        run, given, method=method, target=target, trust=trust, maps=page, text_column=text_column, **options
+    )
     if out is not None:
         _write(out, made)
         say(f"{len(made)} explained by {method}: {out}")

@@ -117,6 +117,7 @@ def load_pairs(
     target_column: str | None = None,
     limit: int | None = None,
     seed: int = 0,
+    keep_empty: bool = False,
 ) -> PairDataset:
     """A data set of pairs by name or path (see the top of this file).
 
@@ -124,6 +125,7 @@ def load_pairs(
         source_column, target_column: columns of a table; None finds them by their usual names, or takes the
             first and the second of two that hold texts.
         limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
+        keep_empty: a missing or empty side is kept as an empty text instead of refused, to be looked at.
 
     Raises:
         DataError: no such data set, file or column, a missing side (file and row named), unequal files.
@@ -140,11 +142,11 @@ def load_pairs(
         path, description = _named_folder(known), known.description
     else:
         path = Path(source).expanduser()
-    plain = _plain_files(path, source_column, target_column)
+    plain = plain_files(path, source_column, target_column, keep_empty)
     if plain is not None:
         splits, columns = plain
     else:
-        splits, columns = _from_tables(path, source_column, target_column)
+        splits, columns = _from_tables(path, source_column, target_column, keep_empty)
     if limit is not None:
         splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
     return PairDataset(str(source) if description else path.stem, splits, columns, description)
@@ -173,7 +175,7 @@ def _limited(split: PairSplit, limit: int, seed: int) -> PairSplit:
 
 
 def _from_tables(
-    path: Path, source_column: str | None, target_column: str | None
+    path: Path, source_column: str | None, target_column: str | None, keep_empty: bool
 ) -> tuple[dict[str, PairSplit], tuple[str, str]]:
     if path.is_dir():
         files = split_files(path)
@@ -195,8 +197,8 @@ def _from_tables(
         tables = [read_table(part) for part in parts]
         for table in tables:
             columns = find_columns(table, source_column, target_column)
-            left += _side(table, columns[0])
-            right += _side(table, columns[1])
+            left += _side(table, columns[0], keep_empty)
+            right += _side(table, columns[1], keep_empty)
         rows = tables[0].rows if len(tables) == 1 else None
         splits[name] = PairSplit(left, right, " + ".join(t.origin for t in tables), rows)
     return splits, columns
@@ -216,11 +218,22 @@ def _both_sides(path: Path) -> str:
     )
 
 
-def _side(table: Table, column: str) -> list[str]:
+def _side(table: Table, column: str, keep_empty: bool) -> list[str]:
     try:
-        return check_texts(table.read(column), table.origin, table.rows)
+        return _checked(table.read(column), table.origin, table.rows, keep_empty)
     except DataError as error:
         raise DataError(f"column {column!r}: {error.what}", where=error.where, fix=error.fix) from None
+
+
+def _checked(texts: Sequence[Any], origin: str, rows: Sequence[int], keep_empty: bool) -> list[str]:
+    """The texts of one side; with ``keep_empty`` gaps become empty texts, and only the others are checked."""
+    if not keep_empty:
+        return check_texts(texts, origin, rows)
+    texts = ["" if text is None or text == "" or str(text).isspace() else text for text in texts]
+    there = [i for i, text in enumerate(texts) if text]
+    if there:
+        check_texts([texts[i] for i in there], origin, [rows[i] for i in there])
+    return texts
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
@@ -299,8 +312,8 @@ def fitting_columns(
 # --- plain files ------------------------------------------------------------------------------
 
 
-def _plain_files(
-    path: Path, source_column: str | None, target_column: str | None
+def plain_files(
+    path: Path, source_column: str | None = None, target_column: str | None = None, keep_empty: bool = False
 ) -> tuple[dict[str, PairSplit], tuple[str, str]] | None:
     """``NAME.en`` beside ``NAME.de``: one sentence a line. None: there are no such files."""
     left, right = source_column or "en", target_column or "de"
@@ -320,11 +333,11 @@ def _plain_files(
             raise DataError(
                 f"a side is missing: no {missing.name}", where=str(there[0]), fix="Put both files there"
             )
-        splits[name] = _line_by_line(*files)
+        splits[name] = _line_by_line(*files, keep_empty)
     return (splits, (left, right)) if splits else None
 
 
-def _line_by_line(left: Path, right: Path) -> PairSplit:
+def _line_by_line(left: Path, right: Path, keep_empty: bool) -> PairSplit:
     sides = []
     for file in (left, right):
         lines = read_utf8(file).split("\n")
@@ -336,5 +349,7 @@ def _line_by_line(left: Path, right: Path) -> PairSplit:
             fix="Line i of one file is the translation of line i of the other",
         )
     rows = range(1, len(sides[0]) + 1)
-    texts = [check_texts(side, str(file), rows) for side, file in zip(sides, (left, right), strict=True)]
+    texts = [
+        _checked(side, str(file), rows, keep_empty) for side, file in zip(sides, (left, right), strict=True)
+    ]
     return PairSplit(texts[0], texts[1], str(left), rows)
