@@ -13,6 +13,7 @@ from glassformer.checkpoints.hub import CATALOGUE
 from glassformer.cli import doctor as doctor_module
 from glassformer.cli.data import describe
 from glassformer.cli.demo import OURS, demo
+from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError
 
@@ -26,6 +27,18 @@ def test_data_list_names_every_source(gf):
     assert result.code == 0
     assert "europe" in result.out
     assert "imdb" in result.out
+
+
+@pytest.mark.parametrize("name", [name for name, known in NAMED_IMAGES.items() if known.folder])
+def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypatch, tmp_path, name):
+    monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path / "nothing"))
+    origin = NAMED_IMAGES[name].origin
+    assert origin
+    assert f"{name!r} is not on this machine. Get it from {origin}, put its Parquet" in refused(
+        "data", "show", name
+    )
+    monkeypatch.setenv("COLUMNS", "400")
+    assert f"not here; to be had from {origin}" in gf("data", "list").out
 
 
 def test_data_show(gf, reviews: Path):

@@ -40,7 +40,9 @@ def whereabouts() -> dict[str, str]:
             continue
         found = [root / source.folder for root in data_folders() if (root / source.folder).is_dir()]
         hub = getattr(source, "hub", "")
+        origin = getattr(source, "origin", "")
         absent = f"not here; fetched from {hub} on the Hub when first used" if hub else "not here"
+        absent += f"; to be had from {origin}" if origin else ""
         places[name] = str(found[0]) if found else absent
     return places
 

@@ -161,11 +161,6 @@ def _text_column(table: Any, wanted: str | None) -> str:
     raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {', '.join(table.names)}")
 
 
-def truncated(clf: Any, texts: Sequence[str]) -> int:
-    """How many of the texts are longer than the model reads; none where it reads them in windows."""
-    return int(clf._evaluation_table(texts).table.truncated.sum())
-
-
 def check_output(path: Path) -> None:
     """Raises ConfigError where ``path`` exists, has no folder to lie in, or is not a CSV file's name."""
     if path.exists():
@@ -207,6 +202,8 @@ def predict_table(
             progress=lambda rows, total: bar.update(task, advance=rows, total=total),
         )  # fmt: skip
     say(f"{done['rows']:,} rows: {out}")
+    if done["truncated"]:
+        note(f"{done['truncated']:,} texts are longer than the model reads and were cut; column 'truncated'")
     if done["failed"]:
         note(f"{done['failed']:,} rows have no answer; their column 'error' says why")
 
@@ -260,5 +257,5 @@ def predict_command(
         for text, label, row in zip(found.texts, labels, probabilities, strict=True):
             shown = excerpt(text) if sys.stdout.isatty() else one_line(text)
             typer.echo(f"{one_line(label)}\t{row[column(label)]:.4f}\t{shown}")
-    if clf.NOUN == "texts" and (cut := truncated(clf, found.texts)):
+    if clf.NOUN == "texts" and (cut := int(clf.truncated(found.texts).sum())):
         note(f"{cut:,} of {len(labels):,} texts are longer than {clf.max_length} tokens and were cut there")

@@ -305,8 +305,8 @@ def fitting_columns(
     if file.suffix.lower() not in READERS or not file.is_file():
         return columns
     table = read_table(file)
-    kept = [name if name in table.names or name in asked else None for name in columns]
-    return find_columns(table, *kept)
+    source_column, target_column = [n if n in table.names or n in asked else None for n in columns]
+    return find_columns(table, source_column, target_column)
 
 
 # --- plain files ------------------------------------------------------------------------------
