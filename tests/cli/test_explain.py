@@ -36,6 +36,7 @@ def test_a_page_with_maps_and_a_judgement(gf, trained, tmp_path):
     assert len(re.findall("better than random orders in|neither trusted nor doubted", page)) == 2
     assert '"pairHeads": 2' in page
     assert "unit word" in page
+    assert page.count("<polyline") == 2 * 4
     assert "map.html" in result.out
 
 
@@ -47,6 +48,13 @@ def test_figures_as_json(gf, trained, tmp_path):
     assert [v["text"] for v in values] == ["a splendid film", "a dreadful film"]
     assert all(v["target"] == "neg" and v["method"] == "integrated_gradients" for v in values)
     assert all(len(v["scores"]) == len(v["tokens"]) for v in values)
+
+
+def test_the_figures_of_trust_are_written(gf, trained, tmp_path):
+    assert gf("explain", trained, TEXT, "a dreadful plot", "--trust", "--out", "map.json").code == 0
+    for value in json.loads((tmp_path / "map.json").read_text(encoding="utf-8")):
+        assert value["notes"] == [value["trust"]["verdict"]]
+        assert value["trust"]["figures"].keys() == value["trust"]["random"]["figures"].keys()
 
 
 def test_an_unfinished_integral_is_noted(gf, trained):

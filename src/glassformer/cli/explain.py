@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import excerpt, note, one_line, say, show_table
+from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
 from glassformer.errors import ConfigError
 
 MOST = 20  # inputs of one page
@@ -34,7 +34,7 @@ def explain(
     Args:
         folder: of a run or of a saved model.
         target: the label to explain; None: the predicted one.
-        trust: judge each explanation against random orders, which takes about 120 variants of the input.
+        trust: judge each explanation against random orders, which takes about 220 variants of the input.
         maps: keep the attention maps for a page.
         text_column: of tables; None takes the one of the training, or finds it by its usual names.
         options: of the method.
@@ -62,23 +62,13 @@ def explain(
     inputs = found.texts
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
-    made = [clf.explain(x, method=method, target=target, maps=maps, **options) for x in inputs]
+    with progress_bar("explained", len(inputs)) as done:
+        made = clf.explain_many(
+            inputs, method=method, target=target, trust=trust, maps=maps, progress=done, **options
+        )
     for x, e in zip(inputs, made, strict=True):
         e.name = x if of_pictures else ""
-    if trust:
-        for x, e in zip(inputs, made, strict=True):
-            e.notes.append(_trust(clf, x, e))
     return made
-
-
-def _trust(clf: Any, x: Any, e: Any) -> str:
-    from glassformer.explain.faithfulness import judge, verdict_on_one
-    from glassformer.explain.methods import target_number
-    from glassformer.explain.subject import subject_of
-
-    subject = subject_of(clf, x)
-    figures = judge(subject, {e.method: e.scores}, target=target_number(subject, e.target), draws=10)
-    return verdict_on_one(figures[e.method], figures["random"])
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import excerpt, note, one_line, say
+from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
 from glassformer.errors import ConfigError, DataError
 
 OTHER_VERBS = {
@@ -177,9 +177,6 @@ def predict_table(
     run: Path, data: Path, out: Path | None, text_column: str | None, engine: str = "serial"
 ) -> None:
     """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from glassformer.study.scoring import SHARD_ROWS, score_file
 
     for path, name in ((data, "--data"), (out, "--out")):
@@ -192,15 +189,10 @@ def predict_table(
     assert out is not None
     if not run.is_dir():
         raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
-    columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(
-        *columns, transient=True, disable=not sys.stderr.isatty(), console=Console(stderr=True)
-    ) as bar:
-        task = bar.add_task("rows", total=None)
+    with progress_bar("rows") as progress:
         done = score_file(
-            run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine,
-            progress=lambda rows, total: bar.update(task, advance=rows, total=total),
-        )  # fmt: skip
+            run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine, progress=progress
+        )
     say(f"{done['rows']:,} rows: {out}")
     if done["truncated"]:
         note(f"{done['truncated']:,} texts are longer than the model reads and were cut; column 'truncated'")

@@ -300,8 +300,8 @@ def _load_stored(source: NamedImages, wanted: Sequence[str] | None) -> ImageData
             return _load_path(root / source.folder, None, None, wanted)
     raise DataError(
         f"the data set {source.folder!r} is not on this machine",
-        fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or its pictures (train/CLASS/*.jpg "
-        f"...) into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder around it",
+        fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures (train/CLASS/*.jpg) "
+        f"into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder around it",
     )
 
 

@@ -333,7 +333,7 @@ def plain_files(
             raise DataError(
                 f"a side is missing: no {missing.name}", where=str(there[0]), fix="Put both files there"
             )
-        splits[name] = _line_by_line(*files, keep_empty)
+        splits[name] = _line_by_line(files[0], files[1], keep_empty)
     return (splits, (left, right)) if splits else None
 
 

@@ -58,8 +58,8 @@ ROWS = (
         ("hotdog-heads-cifar",)),
     Row(10, "augmentation ladder", "Hotdog", "accuracy, macro-F1, seconds an epoch, robustness",
         ("hotdog-baseline", "hotdog-light", "hotdog-medium", "hotdog-strong", "hotdog-mix"), (), "2 h 30 min",
-        HUB.format("vit-base-patch16-224") + "; the ladder with our own CIFAR-10 weights stands for it, and the same on "
-        "Flowers, which has a test set", ("hotdog-ladder-cifar", "flowers-ladder-cifar")),
+        HUB.format("vit-base-patch16-224") + "; the ladder with our own CIFAR-10 weights stands for it, and the "
+        "same on Flowers, which has a test set", ("hotdog-ladder-cifar", "flowers-ladder-cifar")),
     Row(11, "explaining a ViT", "Hotdog", "figures", missing="figures, not a score: lab 4 draws rollout and "
         "occlusion before and after augmentation, the page on explanations has figures for Hotdog; "
         "`glassformer explain RUN PICTURE` does it for any run"),
