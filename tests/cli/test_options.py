@@ -34,7 +34,7 @@ OPTIONS = {
     ],
     "evaluate": ["--data", "--json", "run"],
     "fill": ["--top", "given...", "run"],
-    "translate": ["--beam", "--out", "--text-column", "given...", "run"],
+    "translate": ["--align", "--beam", "--out", "--text-column", "given...", "run"],
     "predict": ["--data", "--engine", "--out", "--text-column", "[given...]", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
     "explain": ["--method", "--out", "--set", "--target", "--text-column", "--trust", "given...", "run"],

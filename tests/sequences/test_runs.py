@@ -10,8 +10,8 @@ import pytest
 
 from glassformer.cli.app import main
 from glassformer.data.text import SPECIAL_TOKENS
+from glassformer.explain.alignment import picture as alignment
 from glassformer.recipe import load_recipe
-from glassformer.report.sequences import alignment
 from glassformer.saving import load
 from glassformer.study.pretraining import load_corpus
 from glassformer.study.published import headline
@@ -283,6 +283,31 @@ def test_every_word_but_no_special_token_fills_a_mask(masked):
 def test_explain_says_which_verb_a_run_is_for(translated, masked, capsys):
     assert "Use glassformer translate" in refused(capsys, "explain", translated, "a dog")
     assert "Use glassformer fill" in refused(capsys, "explain", masked, "a dog")
+
+
+def test_a_page_shows_what_each_word_was_read_from(translated, capsys, tmp_path):
+    capsys.readouterr()
+    texts = ["the small dog", "the <b>red</b> cat"]
+    assert main(["translate", str(translated), *texts]) == 0
+    said = capsys.readouterr().out
+    page = tmp_path / "map.html"
+    assert main(["translate", str(translated), *texts, "--align", str(page)]) == 0
+    assert capsys.readouterr() == (said, f"note: what each word was read from: {page}\n")
+    html = page.read_text()
+    assert html.count('aria-label="Alignment of') == 2
+    assert "<b>red" not in html
+    assert "default-src 'none'" in html.replace("&#x27;", "'")
+    assert main(["translate", str(translated), texts[0], "--align", str(tmp_path / "map.json")]) == 0
+    told = json.loads((tmp_path / "map.json").read_text())
+    assert (told["text"], told["translation"]) == (texts[0], said.splitlines()[0])
+    assert len(told["weights"]) == len(told["target"])
+    assert "the output file exists" in refused(capsys, "translate", translated, "a", "--align", page)
+    assert "not .json or .html" in refused(
+        capsys, "translate", translated, "a", "--align", tmp_path / "a.png"
+    )
+    assert "21 texts, at most 20" in refused(
+        capsys, "translate", translated, *["a"] * 21, "--align", tmp_path / "b.html"
+    )
 
 
 def test_line_n_of_the_translations_belongs_to_line_n_of_the_file(translated, capsys, tmp_path):
