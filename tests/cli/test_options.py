@@ -38,7 +38,7 @@ OPTIONS = {
     "predict": ["--data", "--engine", "--out", "--text-column", "[given...]", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
     "explain": ["--method", "--out", "--set", "--target", "--text-column", "--trust", "given...", "run"],
-    "export": ["--check", "--int8", "--out", "--to", "run"],
+    "export": ["--check", "--int8", "--int8-tolerance", "--out", "--to", "run"],
     "serve": [
         "--all-bytes",
         "--allow-host",

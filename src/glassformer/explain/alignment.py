@@ -15,6 +15,10 @@ from glassformer.errors import DataError, InputError
 from glassformer.explain.view import inert
 
 CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
+INK, SHADE = (
+    "var(--ink, currentColor)",
+    "var(--train, #b8741a)",
+)  # of our pages; elsewhere, as in a notebook, the second
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,10 @@ def page(found: Sequence[Alignment]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(css, ""))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<title>glassformer alignment</title>\n'
-        f"<style>{css}</style>\n</head>\n<body>\n<header class=\"page\"><h1>What each word was read from</h1></header>\n"
-        f"<main><p>A row for each token of the translation, a column for each of the text: the stronger, the more attention "
-        f"of the last decoder layer, mean over its heads.</p>\n{figures}</main>\n</body>\n</html>\n"
+        f'<style>{css}</style>\n</head>\n<body>\n<header class="page"><h1>What each word was read from</h1>'
+        "</header>\n"
+        "<main><p>A row for each token of the translation, a column for each of the text: the stronger, the more "
+        f"attention of the last decoder layer, mean over its heads.</p>\n{figures}</main>\n</body>\n</html>\n"
     )  # fmt: skip
 
 
@@ -121,17 +126,17 @@ def picture(
     for s, token in enumerate(source):
         x = left + CELL * (s + 0.5)
         parts.append(
-            f'<text transform="translate({x + 4:.1f} {top - 6:.1f}) rotate(-90)" fill="var(--ink, currentColor)">'
+            f'<text transform="translate({x + 4:.1f} {top - 6:.1f}) rotate(-90)" fill="{INK}">'
             f"{_text(token)}</text>"
         )
     for t, (token, row) in enumerate(zip(target, weights, strict=True)):
         y = top + CELL * t
         parts.append(
-            f'<text x="{left - 6:.1f}" y="{y + 15:.1f}" text-anchor="end" fill="var(--ink, currentColor)">{_text(token)}</text>'
+            f'<text x="{left - 6:.1f}" y="{y + 15:.1f}" text-anchor="end" fill="{INK}">{_text(token)}</text>'
         )
         parts += [
             f'<rect x="{left + CELL * s + 1:.1f}" y="{y + 1:.1f}" width="{CELL - 2}" height="{CELL - 2}" rx="2" '
-            f'fill="var(--train, #b8741a)" fill-opacity="{_share(weight):.3f}"><title>{_text(source[s])} → {_text(token)}: '
+            f'fill="{SHADE}" fill-opacity="{_share(weight):.3f}"><title>{_text(source[s])} → {_text(token)}: '
             f"{_share(weight):.1%}</title></rect>"
             for s, weight in enumerate(row)
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -50,7 +51,12 @@ def render(folder: Path) -> str:
         title=config.get("name") or folder.resolve().name,
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
-        examples=[e | {"picture": Markup(picture(e["source"], e["target"], e["weights"], "alignments.json"))} for e in examples],
+        examples=[e | {"picture": Markup(drawn(e))} for e in examples],
         settings=settings, expectation=tables.expectation(config), facts=tables.facts(metrics),
         times=tables.times(metrics.get("seconds") or {}),
     )  # fmt: skip
+
+
+def drawn(example: dict[str, Any]) -> str:
+    """The picture of one alignment of ``alignments.json``."""
+    return picture(example["source"], example["target"], example["weights"], "alignments.json")

@@ -162,8 +162,8 @@ class MaskedWords:
 
 
 def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """``[K]`` losses of the masked tokens and the most probable ones; ``[B]`` losses of the next sentence, and whether it
-    was told rightly, where that is learnt.
+    """``[K]`` losses of the masked tokens and the most probable ones; where the next sentence is learnt, ``[B]``
+    losses of it and whether it was told rightly.
     """
     x = model.encoder(model.embeddings(batch.ids, batch.packing, batch.segments), batch.packing)  # [N, D]
     hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]
