@@ -1,6 +1,6 @@
 """Recipes whose pre-trained weights could not be had, end to end on random weights of the same size: in form only.
 
-    .venv/bin/python benchmarks/in_form.py [imdb-bert cifar10-vit-base hotdog-head] [--limit 256] [--set epochs=1]
+    .venv/bin/python benchmarks/in_form.py [imdb-bert flowers-pretrained] [--limit 256] [--set epochs=1]
 
 Writes random checkpoints as the Hub lays them out (bert-base-uncased with its vocabulary, vit-base-patch16-224-in21k
 with its preprocessor), trains the recipes on them for a few steps by the ordinary road (``run_task`` with ``model`` set
@@ -92,7 +92,9 @@ class Layout:
 
 BERT = Layout("bert-base-uncased", write_bert)
 VIT = Layout("vit-base-patch16-224-in21k", write_vit)
-LAYOUTS = {"imdb-bert": BERT, "cifar10-vit-base": VIT, "hotdog-head": VIT}
+LAYOUTS = {
+    "imdb-bert": BERT, "imdb-bert-15k": BERT, "cifar10-vit-base": VIT, "hotdog-head": VIT, "flowers-pretrained": VIT,
+}  # fmt: skip
 
 
 def random_checkpoint(layout: Layout, root: Path, seed: int) -> Path:

@@ -121,6 +121,7 @@ MODULES = {
             "explain.faithfulness",
             "explain.sanity",
             "explain.heads",
+            "explain.alignment",
             "explain.architecture",
         ],
     ),

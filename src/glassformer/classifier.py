@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from glassformer.contract import check_is_fitted
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_texts
 from glassformer.data.long_texts import Windows, encode_windows
@@ -155,6 +156,17 @@ class TextClassifier(Estimator):
             self.tokenizer_, examples, max_length=self.max_length, stride=self.window_stride,
             clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]
         )  # fmt: skip
+
+    def truncated(self, X: Sequence[str]) -> np.ndarray:
+        """Which texts are longer than ``max_length`` tokens and are cut there, ``[n]`` bool; none in windows.
+
+        Raises:
+            DataError: a text that cannot be used.
+        """
+        check_is_fitted(self, "model_")
+        texts = self._check(X)
+        parts = [self._evaluation_table(texts[i : i + CHUNK]).truncated for i in range(0, len(texts), CHUNK)]
+        return np.concatenate(parts)
 
     def _training_table(self, examples: Sequence[str]) -> TokenTable:
         table = self._encode(examples)

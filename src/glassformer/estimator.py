@@ -25,6 +25,7 @@ from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import ahead, softmax
+from glassformer.explain.asked import Explains
 from glassformer.nn.lora import adapter, merge
 from glassformer.pipeline import fingerprint
 from glassformer.recipe import FitConfig, load_recipe
@@ -39,7 +40,7 @@ from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
 
 
-class Estimator(ClassifierMixin, BaseEstimator):
+class Estimator(Explains, ClassifierMixin, BaseEstimator):
     """A classifier of raw examples.
 
     Fitted state: ``classes_``, ``model_``, ``history_``, ``weights_source_``, ``best_step_``, ``train_seconds_``,
@@ -290,16 +291,6 @@ class Estimator(ClassifierMixin, BaseEstimator):
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """What the head reads of each example, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")
-
-    def explain(self, X: Any, *, method: str = "attention", target: Any = None, **options: Any):
-        """Scores for the tokens of one text or the patches of one picture.
-
-        Methods and their options: ``glassformer.explain.methods``.
-        """
-        from glassformer.explain.methods import explain_input
-
-        check_is_fitted(self, "model_")
-        return explain_input(self, self._check([X])[0], method=method, target=target, **options)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -219,7 +219,7 @@ class MaskedLM(SequenceEstimator):
         return self.judge(texts)["accuracy"]
 
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
-        """Loss in nats a masked token, perplexity, accuracy, how many, and that of the next sentence if learnt."""
+        """Loss in nats a masked token, perplexity, accuracy, how many; the next sentence's loss and accuracy if learnt."""
         model = self._predictor()
         _, _, train = self._configs()
         stream = self._stream(check_texts(texts), train, next(model.parameters()).device)
@@ -318,19 +318,21 @@ def masked_judge(network: Any, stream: MaskedStream, batch_tokens: int) -> Calla
     batches = stream.in_order(batch_tokens)
 
     def judge() -> dict[str, float]:
-        loss, right, count, strange, sequences = 0.0, 0, 0, 0.0, 0
+        loss, right, count, strange, told, sequences = 0.0, 0, 0, 0.0, 0, 0
         with torch.inference_mode():
             for index in batches:
                 batch = stream.pack(index)
-                losses, said, pairs = masked_losses(network, batch)
+                losses, said, pairs, known = masked_losses(network, batch)
                 loss, right = loss + float(losses.sum()), right + int((said == batch.labels).sum())
                 count += len(losses)
-                if pairs is not None:
-                    strange, sequences = strange + float(pairs.sum()), sequences + len(pairs)
+                if pairs is not None and known is not None:
+                    strange, told = strange + float(pairs.sum()), told + int(known.sum())
+                    sequences += len(pairs)
         out = {"loss": loss / max(count, 1), "accuracy": right / max(count, 1)}
         out |= {"perplexity": float(np.exp(min(out["loss"], 700.0))), "masked_tokens": count}
         if sequences:
             out["next_sentence_loss"] = strange / sequences
+            out["next_sentence_accuracy"] = told / sequences
         return out
 
     return judge

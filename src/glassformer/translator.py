@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from glassformer.data.text import (
 )
 from glassformer.decode import Hypothesis, Limits, beam_search
 from glassformer.errors import ConfigError, DataError
+from glassformer.explain.alignment import Alignment
 from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn.trace import Trace
@@ -48,16 +48,6 @@ from glassformer.trained import SequenceEstimator
 FORMAT = 1  # of glassformer.json
 SEARCH_TOKENS = 2048  # of the sources that are searched together
 ROOM = (2.0, 10)  # a translation has at most so many times the source's tokens, and so many more
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """Which source tokens each target token was read from: ``weights`` ``[T, S]``, rows sum to 1."""
-
-    source: list[str]  # S tokens
-    target: list[str]  # T tokens, the end among them
-    weights: np.ndarray  # fp32, mean over the heads of the last cross-attention
-    translation: str
 
 
 class Translator(SequenceEstimator):
@@ -268,10 +258,11 @@ class Translator(SequenceEstimator):
         return Limits(numbers["[CLS]"], numbers["[SEP]"], banned=banned)
 
     def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
-        """Translate one text and show what each target token attended to.
+        """Translate one text and show what each target token attended to; ``save`` writes the picture as a page.
 
         Raises:
             ConfigError: a model without attention has no alignment.
+            DataError: see ``translate``.
         """
         if isinstance(self._predictor(), RecurrentSeq2Seq) and self.model_.attention is None:
             raise ConfigError("a thought vector has no alignment", where="align", fix="Train with attention")
@@ -290,7 +281,7 @@ class Translator(SequenceEstimator):
         said = [*best.tokens, limits.end]
         return Alignment(
             pieces(self.source_tokenizer_, ids.tolist()), pieces(self.target_tokenizer_, said), weights,
-            detokenize(self.target_tokenizer_, best.tokens),
+            detokenize(self.target_tokenizer_, best.tokens), text,
         )  # fmt: skip
 
     def score(self, source: Sequence[str], target: Sequence[str], beam: int = 5) -> float:

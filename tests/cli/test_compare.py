@@ -109,6 +109,7 @@ def test_reproduce_lists_every_row(gf, refused, monkeypatch):
     assert result.code == 0
     assert all(f" {row.number} " in result.out for row in ROWS)
     assert "imdb-encoder-small" in result.out
+    assert "2 h 30 min" in result.out
     assert "no row '99'" in refused("reproduce", "99")
     assert "runs nothing" in refused("reproduce", "12", "--table")
     assert "Markdown file" in refused("reproduce", "--table", "--out", "nowhere/results.md")

@@ -12,6 +12,8 @@ from glassformer import ImageClassifier
 from glassformer.cli.explain import _figure
 from glassformer.explain.methods import METHODS
 
+from .tiny import sentences, settings, write_csv
+
 TEXT = "the film number 3 has a splendid ending"
 
 
@@ -34,6 +36,7 @@ def test_a_page_with_maps_and_a_judgement(gf, trained, tmp_path):
     assert len(re.findall("better than random orders in|neither trusted nor doubted", page)) == 2
     assert '"pairHeads": 2' in page
     assert "unit word" in page
+    assert page.count("<polyline") == 2 * 4
     assert "map.html" in result.out
 
 
@@ -45,6 +48,13 @@ def test_figures_as_json(gf, trained, tmp_path):
     assert [v["text"] for v in values] == ["a splendid film", "a dreadful film"]
     assert all(v["target"] == "neg" and v["method"] == "integrated_gradients" for v in values)
     assert all(len(v["scores"]) == len(v["tokens"]) for v in values)
+
+
+def test_the_figures_of_trust_are_written(gf, trained, tmp_path):
+    assert gf("explain", trained, TEXT, "a dreadful plot", "--trust", "--out", "map.json").code == 0
+    for value in json.loads((tmp_path / "map.json").read_text(encoding="utf-8")):
+        assert value["notes"] == [value["trust"]["verdict"]]
+        assert value["trust"]["figures"].keys() == value["trust"]["random"]["figures"].keys()
 
 
 def test_an_unfinished_integral_is_noted(gf, trained):
@@ -129,3 +139,15 @@ def test_pictures_by_file_and_folder(gf, refused, trained, of_pictures, tmp_path
     assert "this model reads pictures" in refused("explain", model, TEXT)
     assert "a picture, and this model reads texts" in refused("explain", trained, good)
     assert "a picture, and this model reads texts" in refused("predict", trained, good)
+
+
+def test_a_file_under_the_column_of_the_training(gf, tmp_path):
+    rows = [(f"n{i}", text, label) for i, (text, label) in enumerate(sentences(41))]
+    data = write_csv(tmp_path / "data.csv", rows, "name,body,label")
+    assert gf("train", "--text", data, "--out", "run", *settings("text_column=body")).code == 0
+    few = write_csv(tmp_path / "few.csv", [row[:2] for row in rows[:3]], "name,body")
+    result = gf("explain", "run", few)
+    assert result.code == 0, result
+    assert "1 of 3: " + rows[0][1] in result.out
+    result = gf("explain", "run", few, "--text-column", "name")
+    assert "1 of 3: n0" in result.out

@@ -15,6 +15,8 @@ from PIL import Image
 
 from glassformer import ImageClassifier, TextClassifier, save_pretrained
 from glassformer.models.bert import Bert, bert
+from glassformer.study.published import find_row
+from glassformer.study.run_folder import Run
 
 from .tiny import sentences, write_csv
 
@@ -73,24 +75,51 @@ def tiny_vit(tmp_path: Path) -> Path:
     return folder
 
 
-def run(call, row: str, folder: Path, *changes: str) -> dict:
+def run(call, row: str, folder: Path, *changes: str) -> list[dict]:
+    """The metrics of each recipe that a row gives."""
     words = ("epochs=1", "threads=1", "precision=fp32", "bootstrap=20", "baselines=false", *changes)
     result = call("reproduce", row, "--out", folder, *(w for c in words for w in ("--set", c)))
     assert result.code == 0, result.err
     assert "with settings of your own" in result.out
-    assert (folder / "report.html").is_file()
-    return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    given = find_row(row).given
+    assert f"row {row}, " in result.out.splitlines()[0]
+    assert all(name in result.out.splitlines()[0] for name in given)
+    folders = [folder / name for name in given] if len(given) > 1 else [folder]
+    assert all((each / "report.html").is_file() for each in folders)
+    return [json.loads((each / "metrics.json").read_text(encoding="utf-8")) for each in folders]
 
 
 def test_fine_tuning_bert(gf, tmp_path, tiny_bert):
     data = write_csv(tmp_path / "reviews.csv", sentences(40))
-    metrics = run(gf, "1", tmp_path / "r", f"model={tiny_bert}", f"source={data}", "test_size=8", "maps=1")
+    (metrics,) = run(gf, "1", tmp_path / "r", f"model={tiny_bert}", f"source={data}", "test_size=8", "maps=1")
     assert str(tiny_bert) in metrics["weights_source"]
 
 
 @pytest.mark.parametrize("row", ["2", "9", "10"])
 def test_fine_tuning_vit(gf, tmp_path, pictures, tiny_vit, row):
-    metrics = run(
-        gf, row, tmp_path / "r", f"model={tiny_vit}", f"source={pictures}", "validation_size=6", "test_size=6"
-    )
-    assert str(tiny_vit) in metrics["weights_source"]
+    changes = f"model={tiny_vit}", f"source={pictures}", "validation_size=6", "test_size=6"
+    runs = run(gf, row, tmp_path / "r", *changes, "robustness=false")
+    assert len(runs) == (5 if row == "10" else 1)  # every rung of the ladder
+    assert all(str(tiny_vit) in metrics["weights_source"] for metrics in runs)
+
+
+@pytest.mark.parametrize(
+    ("row", "done", "instead"),
+    [
+        ("1", (), "glassformer train imdb-minilm or glassformer train imdb-minilm-best"),
+        ("10", (), "glassformer compare hotdog-ladder-cifar or glassformer compare flowers-ladder-cifar"),
+        ("5", ("flowers-vit",), "glassformer train flowers-best"),
+    ],
+)
+def test_weights_that_cannot_be_had_name_what_stands_for_them(
+    refused, gf, tmp_path, monkeypatch, row, done, instead
+):
+    def run_task(recipe, folder, **options):
+        Path(folder).mkdir(parents=True)
+        return Run(folder, {"test": {"accuracy": 0.5}}, Path("report.html"))
+
+    monkeypatch.setattr("glassformer.study.tasks.run_task", run_task)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    line = refused("reproduce", row)
+    assert line.endswith(f"; in its place: {instead}")
+    assert {p.name for p in (tmp_path / "runs").glob("*")} == {*done}

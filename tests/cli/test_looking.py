@@ -7,11 +7,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from glassformer.checkpoints.hub import CATALOGUE
 from glassformer.cli import doctor as doctor_module
 from glassformer.cli.data import describe
 from glassformer.cli.demo import OURS, demo
+from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError
 
@@ -25,6 +27,18 @@ def test_data_list_names_every_source(gf):
     assert result.code == 0
     assert "europe" in result.out
     assert "imdb" in result.out
+
+
+@pytest.mark.parametrize("name", [name for name, known in NAMED_IMAGES.items() if known.folder])
+def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypatch, tmp_path, name):
+    monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path / "nothing"))
+    origin = NAMED_IMAGES[name].origin
+    assert origin
+    assert f"{name!r} is not on this machine. Get it from {origin}, put its Parquet" in refused(
+        "data", "show", name
+    )
+    monkeypatch.setenv("COLUMNS", "400")
+    assert f"not here; to be had from {origin}" in gf("data", "list").out
 
 
 def test_data_show(gf, reviews: Path):
@@ -54,6 +68,32 @@ def test_data_doctor_looks_at_tokens_of_a_saved_model(gf, run: Path, reviews: Pa
     )
     cut = next(f for f in report["findings"] if f["code"] == "truncation")
     assert cut["count"] == 60
+
+
+def test_pairs_are_shown_and_examined(gf, tmp_path: Path):
+    rows = [(f"a dog number {i} sleeps there", f"ein Hund Nummer {i} schläft dort") for i in range(13)]
+    data = write_csv(tmp_path / "pairs.csv", [*rows, rows[5], ("a cat sleeps", "")], "source,target")
+    shown = gf("data", "show", data)
+    assert shown.code == 0
+    assert "ein Hund Nummer 0" in shown.out
+    assert json.loads(gf("data", "show", data, "--json").out)["splits"]["train"]["pairs"] == 15
+    report = json.loads(gf("data", "doctor", data, "--json").out)
+    codes = {f["code"]: f["count"] for f in report["findings"] if f["severity"] == "warning"}
+    assert codes == {"empty": 1, "duplicates": 1}
+    assert "--model" not in gf("data", "doctor", data).out  # a tokenizer has nothing to add
+
+
+def test_a_folder_of_pictures_is_shown_and_examined(gf, tmp_path: Path):
+    for label, shade in (("cat", 3), ("dog", 7)):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for i in range(5):
+            Image.new("RGB", (7, 5), (shade, i % 3, 0)).save(tmp_path / "pets" / label / f"{i}.png")
+    shown = gf("data", "show", tmp_path / "pets")
+    assert shown.code == 0
+    assert "cat: 5, dog: 5" in shown.out
+    report = json.loads(gf("data", "doctor", tmp_path / "pets", "--json").out)
+    assert report["name"] == "pets"
+    assert next(f["count"] for f in report["findings"] if f["code"] == "repeats") == 4
 
 
 def test_doctor_on_this_machine(gf):

@@ -13,7 +13,7 @@ import pytest
 from glassformer.cli.predict import gather, names_a_file, read_texts
 from glassformer.errors import DataError
 
-from .tiny import sentences, write_csv
+from .tiny import sentences, settings, write_csv
 
 
 def test_evaluate_repeats_the_figures_of_the_run(gf, run: Path):
@@ -29,6 +29,19 @@ def test_evaluate_repeats_the_figures_of_the_run(gf, run: Path):
 def test_evaluate_other_data(gf, run: Path, tmp_path: Path):
     other = write_csv(tmp_path / "other.csv", sentences(9, seed=1))
     assert json.loads(gf("evaluate", run, "--data", other, "--json").out)["n"] == 9
+
+
+def test_evaluate_leaves_out_and_counts_as_the_training_did(gf, refused, tmp_path: Path):
+    data = write_csv(tmp_path / "data.csv", [*sentences(41), ("", "pos")])
+    argv = ("train", "--text", data, "--on-bad-row", "skip", "--out", "run", *settings("max_length=9"))
+    assert gf(*argv).code == 0
+    other = write_csv(tmp_path / "other.csv", [*sentences(7, seed=1), ("", "neg"), ("a film " * 11, "neg")])
+    result = gf("evaluate", "run", "--data", other)
+    assert result.code == 0, result
+    assert f"1 row left out; the first: {other}, row 9: the text is empty" in result.out
+    assert f"8 texts of {other}" in result.out
+    cut = sum(len(text.split()) + 2 > 9 for text, _ in sentences(7, seed=1)) + 1
+    assert f"{cut} of 8 texts are longer than 9 tokens and were cut there" in result.out
 
 
 def test_predict_texts(gf, run: Path):
@@ -155,13 +168,16 @@ def test_texts_keep_their_order_among_files(tmp_path: Path):
 
 def test_predict_a_large_table(gf, refused, run: Path, tmp_path: Path):
     texts = [text for text, _ in sentences(9)]
+    texts.append("a film " * 50)
     pq.write_table(pa.table({"text": [*texts, None]}), tmp_path / "big.parquet")
     result = gf("predict", run, "--data", "big.parquet", "--out", "scores.parquet")
     assert result.code == 0, result
-    assert result.out == "10 rows: scores.parquet\n"
+    assert result.out == "11 rows: scores.parquet\n"
+    assert "1 texts are longer than the model reads and were cut" in result.err
+    assert pq.read_table(tmp_path / "scores.parquet")["truncated"].to_pylist() == [False] * 9 + [True, None]
     assert "1 rows have no answer" in result.err
     labels = pq.read_table(tmp_path / "scores.parquet")["label"].to_pylist()
-    assert labels[:9] == [line.split("\t")[0] for line in gf("predict", run, *texts).out.splitlines()]
+    assert labels[:10] == [line.split("\t")[0] for line in gf("predict", run, *texts).out.splitlines()]
     assert "the output file exists" in refused(
         "predict", run, "--data", "big.parquet", "--out", "scores.parquet"
     )

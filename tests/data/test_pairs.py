@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from glassformer.data.batching import BatchSettings
 from glassformer.data.pair_batches import PairStream, pack_pairs
-from glassformer.data.pairs import check_both, load_pairs
+from glassformer.data.pairs import check_both, fitting_columns, load_pairs
 from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
 from glassformer.data.text import encode
 from glassformer.errors import DataError
@@ -37,6 +37,29 @@ def test_a_table_of_two_columns_under_any_names(tmp_path):
     assert swapped.splits["train"].source[0] == "Ein Mann geht."
     half = load_pairs(tmp_path / "x.csv", source_column="b")
     assert half.columns == ("b", "a")
+
+
+def test_the_only_two_columns_that_hold_texts(tmp_path):
+    rows = [("1", "A man walks.", "Ein Mann geht.", ""), ("2.5", "Hi", "Hallo", "")]
+    path = table(tmp_path / "x.csv", rows, "id,a,b,note")
+    assert load_pairs(path).columns == ("a", "b")
+    assert load_pairs(path, target_column="a").columns == ("b", "a")
+    assert load_pairs(table(tmp_path / "y.csv", PAIRS, "target,a")).columns == ("a", "target")
+
+
+def test_names_that_other_data_lack_give_way(tmp_path):
+    path = table(tmp_path / "x.csv", header="a,b")
+    assert fitting_columns(path, ("en", "de")) == ("a", "b")
+    assert fitting_columns(path, ("b", "de")) == ("b", "a")
+    with pytest.raises(DataError, match="no column 'de'"):
+        fitting_columns(path, ("en", "de"), ["de"])
+    for split in ("train", "test"):
+        table(tmp_path / f"{split}.csv", header="source,target")
+    assert fitting_columns(tmp_path, ("en", "de")) == ("source", "target")
+    (tmp_path / "c.en").write_text("one\n")
+    assert fitting_columns(tmp_path / "c", ("en", "de")) == ("en", "de")  # endings, not columns
+    with pytest.raises(DataError, match="two columns are wanted"):
+        fitting_columns(table(tmp_path / "z.csv", [("a", "b", "c")], "x,y,z"), ("en", "de"))
 
 
 def test_a_folder_with_a_table_a_split_and_plain_files(tmp_path):

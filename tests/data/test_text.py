@@ -212,6 +212,23 @@ def test_damaged_tokenizers(tmp_path, files, message):
         load_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("vectors.txt", "2 3\nfilm 0.1 0.2 0.3\nplot 0.5 0.7 0.1\n", r"the vocabulary lacks \[UNK\]"),
+        ("words.csv", "word,count\nfilm,3\n", "not a tokenizer"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_what_is_wanted(tmp_path, name, content, what):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CheckpointError, match=what) as caught:
+        load_tokenizer(tmp_path / name)
+    assert caught.value.where == str(tmp_path / name)
+    assert caught.value.fix == (
+        "Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, [UNK] among them)"
+    )
+
+
 # --- encoding ---------------------------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -24,6 +26,21 @@ def linear_subject(n=11, weight=None):
     model = LinearModel(torch.tensor([1.0, 0, 0]))
     baselines = {"mask": lambda: torch.zeros(n, 3)}
     return Subject(model, rows, baselines, np.arange(n), ["no", "yes"], 1, np.ones(2) / 2), values
+
+
+def test_one_explanation_beside_random_orders_as_judge_has_it():
+    subject, values = linear_subject()
+    told = f.trust(subject, values, target=1, draws=7, seed=3)
+    judged = f.judge(subject, {"truth": values}, target=1, draws=7, seed=3)
+    assert told["figures"] == pytest.approx(judged["truth"])
+    assert told["random"]["figures"] == pytest.approx(judged["random"])
+    curve = f.curves(subject, values, 1)
+    np.testing.assert_allclose(told["deletion"], curve.deletion, atol=1e-6)
+    np.testing.assert_allclose(told["insertion"], curve.insertion, atol=1e-6)
+    assert told["shares"] == list(f.SHARES)
+    assert told["deletion"][0] == told["random"]["deletion"][0] == told["random"]["insertion"][-1]
+    assert told["verdict"] == f.verdict_on_one(told["figures"], told["random"]["figures"])
+    assert json.loads(json.dumps(told)) == told
 
 
 def sigmoid(x):

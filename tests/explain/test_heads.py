@@ -29,12 +29,25 @@ def test_figures_of_known_maps():
     np.testing.assert_allclose(found["distance"][0], [np.mean([[abs(i - j) for j in range(7)] for i in range(1, 6)]),
                                                       0, 1, 1, 3, 3])  # fmt: skip
     np.testing.assert_allclose(found["diagonal"][0, 1:], [1, 0, 0, 0, 0])
-    np.testing.assert_allclose(found["previous"][0, 1:], [0, 1, 0, 0.2, 0])
-    np.testing.assert_allclose(found["next"][0, 1:], [0, 0, 1, 0, 0.2])
+    # A token back: [CLS], another word, a piece of the same word, another word, another word.
+    np.testing.assert_allclose(found["previous"][0], [5 / 35, 0, 0.6, 0, 0, 0])
+    np.testing.assert_allclose(found["next"][0], [5 / 35, 0, 0, 0.6, 0, 0])
     np.testing.assert_allclose(found["cls"][0], [1 / 7, 0, 0.2, 0, 1, 0])
     np.testing.assert_allclose(found["sep"][0], [1 / 7, 0, 0, 0.2, 0, 1])
     np.testing.assert_allclose(found["same_word"][0, 2:4], [0.2, 0.2])
     assert heads.describe(found) == [["broad", "diagonal", "previous", "next", "cls", "sep"]]
+
+
+def test_the_previous_word_has_all_its_pieces():
+    maps = np.zeros((1, 2, 7, 7))
+    maps[0, 0, 4, 2:4] = maps[0, 1, 1, 2:4] = 0.5  # word 2 back, and word 0 on, to both pieces of word 1
+    found = heads.map_figures(maps, WORDS)
+    np.testing.assert_allclose(found["previous"][0], [0.2, 0])
+    np.testing.assert_allclose(found["next"][0], [0, 0.2])
+    patches = heads.map_figures(
+        np.roll(np.eye(5), -1, 1)[None, None], np.full(5, -1)
+    )  # all rows are looked at
+    assert patches["previous"][0, 0] == pytest.approx(0.8)
 
 
 def test_figures_of_a_model_are_means(tiny):

@@ -160,3 +160,43 @@ def test_what_is_not_explained_of_a_long_text_is_said(tiny):
     assert any("first 13 tokens are explained" in note for note in clf.explain(long).notes)
     assert not clf.explain("a dull film").notes
     assert not tiny.explain(long).notes
+
+
+def test_trust_stands_in_the_explanation_its_page_and_its_figures(tiny, tmp_path):
+    text = "it was not a dull film"
+    e = tiny.explain(text, method="occlusion", target="neg", trust=True)
+    plain = tiny.explain(text, method="occlusion", target="neg")
+    assert np.array_equal(e.scores, plain.scores)
+    assert plain.trust is None
+    assert plain.notes == []
+    assert e.trust is not None
+    assert e.notes == [e.trust["verdict"]]
+    probability = tiny.predict_proba([text])[0, tiny.classes_.tolist().index("neg")]
+    assert e.trust["deletion"][0] == pytest.approx(probability, abs=1e-5)
+    told = json.loads(e.save(tmp_path / "map.json").read_text())["trust"]
+    assert len(told["shares"]) == len(told["deletion"]) == len(told["random"]["insertion"]) == 10
+    page = e.save(tmp_path / "map.html").read_text()
+    assert (
+        page.count("<polyline") == e._repr_html_().count("<polyline") == 4
+    )  # two curves, each beside random
+    assert "<polyline" not in plain.save(tmp_path / "plain.html").read_text()
+
+
+def test_hidden_variants_are_answered_by_the_number_format_of_prediction(tiny, monkeypatch):
+    asked = []
+    monkeypatch.setattr(tiny, "_predictor", lambda: asked.append(1) or tiny.model_)
+    tiny.explain("a dull film")
+    assert asked == []
+    tiny.explain("a dull film", trust=True)
+    assert asked == [1]
+
+
+def test_many_inputs_one_by_one(tiny):
+    texts, done = ["a dull film", "it was not wonderful", "a film"], []
+    many = tiny.explain_many(texts, method="occlusion", target="neg", progress=done.append)
+    assert done == [1, 1, 1]
+    for text, e in zip(texts, many, strict=True):
+        assert np.array_equal(e.scores, tiny.explain(text, method="occlusion", target="neg").scores)
+    with pytest.raises(InputError, match=r"texts\[1\]: the text is empty"):
+        tiny.explain_many(["fine", " "], progress=done.append)
+    assert len(done) == 3

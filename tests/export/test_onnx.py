@@ -133,3 +133,30 @@ def test_samples_are_the_runs_own(text_model, tmp_path: Path):
     assert none is None
     assert len(more) == 50
     assert TINY["max_length"] < max(len(text_model._encode([t])[0]) for t in texts) or len(set(more)) > 40
+
+
+def test_int8_that_costs_too_much_is_not_kept(text_model, tmp_path: Path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    monkeypatch.setattr(text_model, "threshold_", None)  # whatever the tests before it left
+    real, said = onnx_folder.run_graph, text_model.predict(TEXTS).tolist()
+
+    def contrary(path, threads):
+        """What int8 says is the opposite."""
+        run = real(path, threads)
+        return (lambda feeds: [-x for x in run(feeds)]) if path.name == "model-int8.onnx" else run
+
+    monkeypatch.setattr(onnx_folder, "run_graph", contrary)
+    given = {"int8": True, "validation": (TEXTS, said)}
+    with pytest.raises(GlassformerError, match=r"100\.00 points of accuracy on 40 labelled texts") as caught:
+        onnx_folder.export_onnx(text_model, tmp_path / "onnx", TEXTS[:3], **given)
+    assert caught.value.exit_code == 1
+    names = {p.name for p in (tmp_path / "onnx").iterdir()}
+    assert "model.onnx" in names
+    assert "model-int8.onnx" not in names
+    found = json.loads((tmp_path / "onnx" / "onnx.json").read_text(encoding="utf-8"))["checked"]["int8"]
+    assert found["removed"] is True
+    assert (found["accuracy_fp32"], found["accuracy_int8"], found["judged"]) == (1.0, 0.0, 40)
+    kept = onnx_folder.export_onnx(text_model, tmp_path / "kept", TEXTS[:3], **given, int8_tolerance=100)
+    assert "removed" not in kept["int8"]
+    assert (tmp_path / "kept" / "model-int8.onnx").is_file()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -107,6 +109,16 @@ def test_evaluate_and_predict(run, capsys):
     assert all(line.split("\t")[0] in ("bottom", "left", "right", "top") for line in lines)
     assert main(["predict", str(folder / "run"), "nowhere.png"]) == 2
     assert "nowhere.png: no such picture" in capsys.readouterr().err
+
+
+def test_other_pictures_may_calibrate(run, tmp_path, capsys):
+    folder = Path(shutil.copytree(run[0] / "run", tmp_path / "run"))
+    for i, (picture, label) in enumerate(zip(*quarters(23, 5), strict=True)):
+        (tmp_path / "other" / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(tmp_path / "other" / label / f"{i}.png")
+    assert main(["calibrate", str(folder), "--data", str(tmp_path / "other"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["splits"][str(tmp_path / "other")]["before"]["n"] == 23
 
 
 def test_rows_are_of_texts(run, capsys):

@@ -51,12 +51,15 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
     model, b = gf.load_pretrained(tmp_path), batch()
     labels = torch.full((PACKING.total,), -100)
     labels[b.rows] = b.labels
-    theirs = peer(
+    found = peer(
         PACKING.pad(b.ids), PACKING.mask().long(), PACKING.pad(b.segments), labels=PACKING.pad(labels, -100),
         next_sentence_label=b.strangers,
-    ).loss  # fmt: skip
-    losses, _, strangers = masked_losses(model, b)
+    )  # fmt: skip
+    theirs = found.loss
+    losses, _, strangers, told = masked_losses(model, b)
     assert strangers is not None
+    assert told is not None
+    assert torch.equal(told, found.seq_relationship_logits.argmax(1) == b.strangers)
     ours = losses.mean() + strangers.mean()
     assert abs(float(ours.detach()) - float(theirs.detach())) <= 1e-5
     out = MaskedWords()(model, b)

@@ -85,7 +85,9 @@ def test_every_task_trains_and_every_parameter_learns(options):
     learner.fit(texts, validation=texts[:40])
     losses = [r["loss"] for r in learner.history_ if r["kind"] == "evaluation"]
     assert losses[-1] < losses[0] < 6
-    assert ("next_sentence_loss" in learner.judge(texts[:40])) == bool(options.get("next_sentence"))
+    judged = learner.judge(texts[:40])
+    for figure in ("next_sentence_loss", "next_sentence_accuracy"):
+        assert (figure in judged) == bool(options.get("next_sentence"))
     fresh = gf.MaskedLM(**(settings | {"epochs": 1, "lr": 0.0})).fit(texts)
     still = [
         name

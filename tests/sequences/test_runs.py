@@ -10,8 +10,8 @@ import pytest
 
 from glassformer.cli.app import main
 from glassformer.data.text import SPECIAL_TOKENS
+from glassformer.explain.alignment import picture as alignment
 from glassformer.recipe import load_recipe
-from glassformer.report.sequences import alignment
 from glassformer.saving import load
 from glassformer.study.pretraining import load_corpus
 from glassformer.study.published import headline
@@ -25,7 +25,7 @@ def settings(*more):
     return [word for pair in (*SMALL, *more) for word in ("--set", pair)]
 
 
-def pairs(path, n=40):
+def pairs(path, n=40, header=("en", "de")):
     words = {"dog": "Hund", "cat": "Katze", "bird": "Vogel", "horse": "Pferd"}
     adjectives = {"small": "kleine", "old": "alte", "<b>red</b>": "rote"}
     rows = [
@@ -33,7 +33,7 @@ def pairs(path, n=40):
         for i in range(n) for a, b in adjectives.items() for w, v in words.items()
     ][:n]  # fmt: skip
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("en", "de"), *rows])
+        csv.writer(file).writerows([header, *rows])
     return path
 
 
@@ -108,6 +108,24 @@ def test_evaluate_and_translate(translated, capsys, tmp_path):
     )  # its columns: en and de, as in training
     assert main(["translate", str(translated), str(more), "--out", str(out)]) == 0
     assert [row["text"] for row in table(out)] == [row["en"] for row in table(more)]
+
+
+def test_every_verb_takes_pairs_under_any_two_names(translated, capsys, tmp_path):
+    data, out, run = pairs(tmp_path / "p.csv", 23, ("a", "b")), tmp_path / "out.csv", tmp_path / "run"
+    argv = ["train", "multi30k-transformer", "--data", str(data), "--out", str(run)]
+    assert main([*argv, *settings("vocab_size=300", "test_size=3", "maps=0")]) == 0
+    recipe = load_recipe(str(run / "config.toml"))
+    assert (recipe.data.source_column, recipe.data.target_column) == ("a", "b")
+    assert main(["translate", str(run), str(data), "--out", str(out)]) == 0
+    assert [row["text"] for row in table(out)] == [row["a"] for row in table(data)]
+    capsys.readouterr()
+    assert main(["evaluate", str(translated), "--data", str(data)]) == 0  # trained on en and de
+    assert f"23 pairs of {data}, a to b" in capsys.readouterr().out
+    other = pairs(tmp_path / "q.csv", 3, ("source", "target"))
+    out.unlink()
+    assert main(["translate", str(translated), str(other), "--out", str(out)]) == 0
+    assert [row["text"] for row in table(out)] == [row["source"] for row in table(other)]
+    assert "no column 'en'" in refused(capsys, *argv[:-1], tmp_path / "r", "--set", "source_column=en")
 
 
 def refused(capsys, *argv):
@@ -268,6 +286,31 @@ def test_every_word_but_no_special_token_fills_a_mask(masked):
 def test_explain_says_which_verb_a_run_is_for(translated, masked, capsys):
     assert "Use glassformer translate" in refused(capsys, "explain", translated, "a dog")
     assert "Use glassformer fill" in refused(capsys, "explain", masked, "a dog")
+
+
+def test_a_page_shows_what_each_word_was_read_from(translated, capsys, tmp_path):
+    capsys.readouterr()
+    texts = ["the small dog", "the <b>red</b> cat"]
+    assert main(["translate", str(translated), *texts]) == 0
+    said = capsys.readouterr().out
+    page = tmp_path / "map.html"
+    assert main(["translate", str(translated), *texts, "--align", str(page)]) == 0
+    assert capsys.readouterr() == (said, f"note: what each word was read from: {page}\n")
+    html = page.read_text()
+    assert html.count('aria-label="Alignment of') == 2
+    assert "<b>red" not in html
+    assert "default-src 'none'" in html.replace("&#x27;", "'")
+    assert main(["translate", str(translated), texts[0], "--align", str(tmp_path / "map.json")]) == 0
+    told = json.loads((tmp_path / "map.json").read_text())
+    assert (told["text"], told["translation"]) == (texts[0], said.splitlines()[0])
+    assert len(told["weights"]) == len(told["target"])
+    assert "the output file exists" in refused(capsys, "translate", translated, "a", "--align", page)
+    assert "not .json or .html" in refused(
+        capsys, "translate", translated, "a", "--align", tmp_path / "a.png"
+    )
+    assert "21 texts, at most 20" in refused(
+        capsys, "translate", translated, *["a"] * 21, "--align", tmp_path / "b.html"
+    )
 
 
 def test_line_n_of_the_translations_belongs_to_line_n_of_the_file(translated, capsys, tmp_path):

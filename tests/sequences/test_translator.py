@@ -77,13 +77,17 @@ def test_the_loss_is_a_mean_over_tokens_however_they_are_batched():
     assert losses[1::2] == pytest.approx([losses[1]] * 3, rel=1e-4)
 
 
-def test_alignment_has_a_row_for_each_target_token(translator):
+def test_alignment_has_a_row_for_each_target_token(translator, tmp_path):
     found = translator.align(SOURCE[0])
     assert found.translation == TARGET[0]
     assert found.weights.shape == (len(found.target), len(found.source))
     np.testing.assert_allclose(found.weights.sum(1), 1.0, atol=1e-5)
     assert found.source[0] == "[CLS]"
     assert found.target[-1] == "[SEP]"
+    assert found.text == SOURCE[0]
+    assert found._repr_html_().count("<rect") == found.weights.size
+    assert found.save(tmp_path / "map.html").read_text().count("<rect") == found.weights.size
+    assert json.loads(found.save(tmp_path / "map.json").read_text())["target"] == found.target
     thought = fitted(model="rnn", attention="none", epochs=1)
     with pytest.raises(ConfigError, match="thought vector has no alignment"):
         thought.align(SOURCE[0])

@@ -74,6 +74,14 @@ def test_explanations(server: Running, classifiers):
     assert picture.body["image"].startswith("data:image/png;base64,")
 
 
+def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, classifiers, monkeypatch):
+    text = "a dull film , " * 11
+    assert server.ask("/v1/explain", {"text": text}).body["notes"] == []
+    monkeypatch.setattr(classifiers[0], "long_texts", "mean")
+    (note,) = server.ask("/v1/explain", {"text": text}).body["notes"]
+    assert note.startswith(f"only the first {classifiers[0].max_length} tokens are explained")
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "what"),
     [

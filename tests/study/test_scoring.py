@@ -58,13 +58,13 @@ def test_answers_are_those_of_predict_proba(model: Path, table: Path, tmp_path: 
     seen = []
     out = tmp_path / "scores.parquet"
     done = score_file(model, table, out, rows=7, progress=lambda rows, total: seen.append((rows, total)))
-    assert done == {"rows": 23, "failed": 2}
+    assert done == {"rows": 23, "failed": 2, "truncated": 0}
     assert seen == [(7, 23), (7, 23), (7, 23), (2, 23)]
     rows = pq.read_table(out).to_pylist()
     assert [row["row"] for row in rows] == list(range(1, 24))
     assert [i for i, row in enumerate(rows) if row["error"]] == [3, 11]
     assert rows[11]["error"] == "the text is empty"
-    assert rows[3]["label"] is rows[3]["probability"] is rows[3]["p:bad"] is None
+    assert rows[3]["label"] is rows[3]["probability"] is rows[3]["p:bad"] is rows[3]["truncated"] is None
     clf, good = gf.load(model), [i for i in range(23) if i not in (3, 11)]
     expected = clf.predict_proba([TEXTS[i] for i in good])
     np.testing.assert_allclose([[rows[i]["p:bad"], rows[i]["p:good"]] for i in good], expected, atol=1e-6)
@@ -123,7 +123,11 @@ def test_pictures(tmp_path: Path):
     contents[4] = {"bytes": None, "path": str(tmp_path / "4.png")}  # a path in the table is not followed
     pq.write_table(pa.table({"image": contents}), tmp_path / "pictures.parquet")
     out = tmp_path / "out.parquet"
-    assert score_file(tmp_path / "model", tmp_path / "pictures.parquet", out) == {"rows": 5, "failed": 2}
+    assert score_file(tmp_path / "model", tmp_path / "pictures.parquet", out) == {
+        "rows": 5,
+        "failed": 2,
+        "truncated": 0,
+    }
     rows = pq.read_table(out).to_pylist()
     expected = clf.predict_proba(pixels[[0, 1, 3]])
     np.testing.assert_allclose([[rows[i]["p:0"], rows[i]["p:1"]] for i in (0, 1, 3)], expected, atol=1e-6)
@@ -189,3 +193,15 @@ def test_a_run_scores_the_column_that_it_was_trained_on(model: Path, tmp_path: P
     found = pq.read_table(tmp_path / "out.parquet")
     expected = gf.load(model).predict_proba([TEXTS[0], TEXTS[2]])
     np.testing.assert_allclose(found["p:good"].to_numpy(), expected[:, 1], atol=1e-6)
+
+
+def test_texts_that_are_cut_are_marked_and_counted(model: Path, tmp_path: Path):
+    texts = [TEXTS[0], "a warm film " * 11, TEXTS[1]]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "texts.parquet")
+    done = score_file(model, tmp_path / "texts.parquet", tmp_path / "out.parquet", rows=2)
+    assert done["truncated"] == 1
+    assert pq.read_table(tmp_path / "out.parquet")["truncated"].to_pylist() == [False, True, False]
+    clf = gf.load(model)
+    assert clf.truncated(texts).tolist() == [False, True, False]
+    clf.set_params(long_texts="mean")
+    assert clf.truncated(texts).tolist() == [False] * 3  # read in windows

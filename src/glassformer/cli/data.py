@@ -42,7 +42,9 @@ def whereabouts() -> dict[str, str]:
             continue
         found = [root / source.folder for root in data_folders() if (root / source.folder).is_dir()]
         hub = getattr(source, "hub", "")
+        origin = getattr(source, "origin", "")
         absent = f"not here; fetched from {hub} on the Hub when first used" if hub else "not here"
+        absent += f"; to be had from {origin}" if origin else ""
         places[name] = str(found[0]) if found else absent
     return places
 
@@ -115,11 +117,15 @@ def show_command(
     if augment is not None or out is not None:
         write_sheet(name, augment, out)
         return
-    from glassformer.data.image_sources import NAMED_IMAGES
+    from glassformer.data.kinds import kind_of
     from glassformer.data.sources import load_text_dataset
 
-    if name in NAMED_IMAGES:
-        _show_pictures(name, json)
+    kind = "texts" if text_column else kind_of(name)
+    if kind == "pictures":
+        _show_pictures(name, label_column, json)
+        return
+    if kind == "pairs":
+        _show_pairs(name, json)
         return
     about = describe(load_text_dataset(name, text_column=text_column, label_column=label_column))
     if json:
@@ -143,10 +149,10 @@ def show_command(
     show_table(f"first texts of {split}", ("label", "text"), examples)
 
 
-def _show_pictures(name: str, json: bool) -> None:
+def _show_pictures(name: str, label_column: str | None, json: bool) -> None:
     from glassformer.data.image_sources import load_image_dataset
 
-    dataset = load_image_dataset(name)
+    dataset = load_image_dataset(name, label_column=label_column)
     counts = {split: Counter(map(str, s.labels or ())) for split, s in dataset.splits.items()}
     if json:
         about = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
@@ -154,13 +160,37 @@ def _show_pictures(name: str, json: bool) -> None:
             {"name": name, "description": dataset.description, "notes": list(dataset.notes), "splits": about}
         )
         return
-    for line in (dataset.description, f"licence: {dataset.licence}", *dataset.notes):
-        say(line)
+    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
+        if line:
+            say(line)
     rows = [
         [k, f"{len(s):,}", ", ".join(f"{c}: {n:,}" for c, n in sorted(counts[k].items())), s.origin]
         for k, s in dataset.splits.items()
     ]
     show_table(name, ("split", "pictures", "classes", "from"), rows, right=["pictures"])
+
+
+def _show_pairs(name: str, json: bool) -> None:
+    from glassformer.data.pairs import load_pairs
+
+    dataset = load_pairs(name, keep_empty=True)
+    if json:
+        about = {
+            split: {"pairs": len(s), "origin": s.origin, "examples": list(zip(s.source, s.target, strict=True))[:SHOWN]}
+            for split, s in dataset.splits.items()
+        }  # fmt: skip
+        known = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
+        say_json(known | {"splits": about})
+        return
+    if dataset.description:
+        say(dataset.description)
+    rows = [[split, f"{len(s):,}", s.origin] for split, s in dataset.splits.items()]
+    show_table(dataset.name, ("split", "pairs", "from"), rows, right=["pairs"])
+    split, first = next(iter(dataset.splits.items()))
+    examples = [
+        [excerpt(a), excerpt(b)] for a, b in list(zip(first.source, first.target, strict=True))[:SHOWN]
+    ]
+    show_table(f"first pairs of {split}", dataset.columns, examples)
 
 
 @app.command("doctor")
@@ -179,12 +209,18 @@ def doctor_command(
 ) -> None:
     """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
     from glassformer.data.image_doctor import examine_pictures
-    from glassformer.data.image_sources import NAMED_IMAGES, load_image_dataset
+    from glassformer.data.image_sources import load_image_dataset
+    from glassformer.data.kinds import kind_of
+    from glassformer.data.pair_doctor import examine_pairs
+    from glassformer.data.pairs import load_pairs
     from glassformer.data.sources import load_text_dataset
 
-    if name in NAMED_IMAGES:
-        pictures = load_image_dataset(name)
-        report = examine_pictures(name, pictures.splits, pictures.notes)
+    kind = "texts" if text_column else kind_of(name)
+    if kind == "pictures":
+        pictures = load_image_dataset(name, label_column=label_column)
+        report = examine_pictures(pictures.name, pictures.splits, pictures.notes)
+    elif kind == "pairs":
+        report = examine_pairs(load_pairs(name, keep_empty=True))
     else:
         dataset = load_text_dataset(name, text_column=text_column, label_column=label_column)
         report = diagnose(dataset, model, max_length)
@@ -198,5 +234,5 @@ def doctor_command(
     for f in findings:
         for example in f.examples if f.severity == "warning" else ():
             say(f"{f.code}: {excerpt(example)}")
-    if model is None and name not in NAMED_IMAGES:
+    if model is None and kind == "texts":
         say("cut and unknown tokens are looked at with --model NAME")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import excerpt, note, one_line, say, show_table
+from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
 from glassformer.errors import ConfigError
 
 MOST = 20  # inputs of one page
@@ -26,6 +26,7 @@ def explain(
     target: str | None = None,
     trust: bool = False,
     maps: bool = False,
+    text_column: str | None = None,
     **options: Any,
 ) -> list[Any]:
     """Explanations of texts, files of texts, or pictures.
@@ -33,8 +34,9 @@ def explain(
     Args:
         folder: of a run or of a saved model.
         target: the label to explain; None: the predicted one.
-        trust: judge each explanation against random orders, which takes about 120 variants of the input.
+        trust: judge each explanation against random orders, which takes about 220 variants of the input.
         maps: keep the attention maps for a page.
+        text_column: of tables; None takes the one of the training, or finds it by its usual names.
         options: of the method.
 
     Raises:
@@ -42,6 +44,7 @@ def explain(
     """
     from glassformer.cli.predict import OTHER_VERBS, gather, pictures
     from glassformer.saving import load
+    from glassformer.study.run_folder import trained_column
 
     if not Path(folder).is_dir():
         raise ConfigError(
@@ -55,26 +58,17 @@ def explain(
         )
         raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
     of_pictures = clf.NOUN == "pictures"
-    inputs = (pictures(given) if of_pictures else gather(given)).texts
+    found = pictures(given) if of_pictures else gather(given, text_column, [trained_column(folder)])
+    inputs = found.texts
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
-    made = [clf.explain(x, method=method, target=target, maps=maps, **options) for x in inputs]
+    with progress_bar("explained", len(inputs)) as done:
+        made = clf.explain_many(
+            inputs, method=method, target=target, trust=trust, maps=maps, progress=done, **options
+        )
     for x, e in zip(inputs, made, strict=True):
         e.name = x if of_pictures else ""
-    if trust:
-        for x, e in zip(inputs, made, strict=True):
-            e.notes.append(_trust(clf, x, e))
     return made
-
-
-def _trust(clf: Any, x: Any, e: Any) -> str:
-    from glassformer.explain.faithfulness import judge, verdict_on_one
-    from glassformer.explain.methods import target_number
-    from glassformer.explain.subject import subject_of
-
-    subject = subject_of(clf, x)
-    figures = judge(subject, {e.method: e.scores}, target=target_number(subject, e.target), draws=10)
-    return verdict_on_one(figures[e.method], figures["random"])
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -116,6 +110,9 @@ def explain_command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
     ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
+    ] = None,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     if out is not None:
@@ -123,7 +120,9 @@ def explain_command(
     options = parse_options(set_ or [])
     _check_options(method, target, options)
     page = out is not None and out.suffix.lower() == ".html"
-    made = explain(run, given, method=method, target=target, trust=trust, maps=page, **options)
+    made = explain(
+        run, given, method=method, target=target, trust=trust, maps=page, text_column=text_column, **options
+    )
     if out is not None:
         _write(out, made)
         say(f"{len(made)} explained by {method}: {out}")

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import note, say
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, DataError
 
 CHECKED = 200  # inputs of the gate
+JUDGED = 1_000  # validation examples that int8 is judged on
 
 
 class Target(StrEnum):
@@ -20,13 +21,18 @@ class Target(StrEnum):
 
 
 def export(
-    run: str | Path, to: str, out: str | Path | None = None, *, int8: bool = False, check: int = CHECKED
-) -> tuple[Path, dict[str, Any]]:
+    run: str | Path, to: str, out: str | Path | None = None, *, int8: bool = False, check: int = CHECKED,
+    int8_tolerance: float = 0.5,
+) -> tuple[Path, dict[str, Any]]:  # fmt: skip
     """Write the export beside the run's model, or to ``out``; its folder and what the check found.
+
+    Args:
+        int8_tolerance: points of accuracy that int8 may cost on the run's validation data.
 
     Raises:
         InputError: no such run, a model that the format cannot hold, or a folder that is there already.
-        GlassformerError: the exported files answer differently from the model; nothing is left behind.
+        GlassformerError: the exported files answer differently from the model, and nothing is left behind; or int8
+            costs too much, and only its file is not.
     """
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
@@ -39,6 +45,8 @@ def export(
         raise ConfigError("int8 weights are for ONNX", where="--int8", fix="Use --to onnx")
     if check < 1:
         raise ConfigError(f"{check} inputs check nothing", where="--check", fix="Use 1 or more")
+    if not int8_tolerance >= 0:
+        raise ConfigError(f"{int8_tolerance:g} points", where="--int8-tolerance", fix="Use 0 or more")
     clf = load(run)
     if not hasattr(clf, "predict_proba"):
         raise ConfigError(f"holds a {type(clf).__name__}; classifiers are exported", where=str(run))
@@ -48,7 +56,31 @@ def export(
     samples, labels = samples_of(clf, run, check)
     if to == "hf":
         return folder, export_hf(clf, folder, samples)
-    return folder, export_onnx(clf, folder, samples, labels=labels, int8=int8)
+    return folder, export_onnx(
+        clf, folder, samples, labels=labels, int8=int8, int8_tolerance=int8_tolerance,
+        validation=held_out(run) if int8 else None,
+    )  # fmt: skip
+
+
+def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
+    """At most 1,000 validation examples of a run with their labels, drawn; None where it has none or they are gone."""
+    import numpy as np
+
+    from glassformer.study.run_folder import read_run_recipe
+    from glassformer.study.tasks import PARTS
+
+    if not (Path(run) / "config.toml").is_file():
+        return None
+    recipe = read_run_recipe(Path(run))
+    try:
+        part = PARTS[recipe.task](recipe).validation
+    except DataError as error:
+        note(f"the run's validation data cannot be read ({error})")
+        return None
+    if part is None:
+        return None
+    chosen = np.random.default_rng(0).permutation(len(part))[:JUDGED].tolist()
+    return [part.examples[i] for i in chosen], [part.labels[i] for i in chosen]
 
 
 def export_command(
@@ -58,12 +90,15 @@ def export_command(
     int8: Annotated[
         bool, typer.Option("--int8", help="With onnx: int8 weights too, and what they cost.")
     ] = False,
+    int8_tolerance: Annotated[
+        float, typer.Option(metavar="POINTS", help="Accuracy that int8 may cost; more, and it is not kept.")
+    ] = 0.5,
     check: Annotated[
         int, typer.Option(metavar="N", help="Inputs on which model and export must agree.")
     ] = CHECKED,
 ) -> None:
     """Write the classifier for other programs; refused where their answers would differ."""
-    folder, found = export(run, to.value, out, int8=int8, check=check)
+    folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
     say(f"{folder}: {found['inputs']} inputs, same labels, logits within {found['largest_difference']:.1e}")
     if to is Target.hf:
         if found["whole"]:
@@ -80,5 +115,7 @@ def export_command(
             f"int8: {e['labels_changed']} labels differ, logits move by up to {e['largest_difference']:.2f}"
         )
         if "accuracy_int8" in e:
-            line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%}"
+            line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%} on {e['judged']:,}"
+        else:
+            line += "; no labelled examples to hold its accuracy to --int8-tolerance"
         note(line)

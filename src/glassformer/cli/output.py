@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -45,6 +46,18 @@ def note(line: str) -> None:
 def say_json(value: Any) -> None:
     """A value for other programs."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A bar on stderr, where that is a terminal and there are several to do; call what it gives with (done, total)."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    hidden = total == 1 or not sys.stderr.isatty()
+    with Progress(*columns, transient=True, disable=hidden, console=Console(stderr=True)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done, total=total: bar.update(task, advance=done, total=total)
 
 
 def show_table(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import excerpt, note, one_line, say
+from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
 from glassformer.errors import ConfigError, DataError
 
 OTHER_VERBS = {
@@ -63,16 +63,16 @@ def predict(
     if clf.NOUN == "pictures":
         found = pictures(given)
     else:
-        found = gather(given, text_column, trained_column(folder))
+        found = gather(given, text_column, [trained_column(folder)])
     with Progress().count(clf.NOUN, len(found.texts)) as told:
         return clf, found, clf.predict_proba(found.texts, progress=told)
 
 
-def gather(given: Sequence[str], text_column: str | None = None, usual: str | None = None) -> Texts:
+def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:
     """The texts of the arguments, in their order.
 
     Args:
-        usual: the column of tables that have it, where ``text_column`` names none.
+        usual: columns of which a table's first is taken where ``text_column`` names none.
 
     Raises:
         DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
@@ -129,7 +129,7 @@ def names_a_file(argument: str) -> bool:
 
 
 def read_texts(
-    path: Path, text_column: str | None = None, usual: str | None = None
+    path: Path, text_column: str | None = None, usual: Sequence[str | None] = ()
 ) -> tuple[list[str], list[int]]:
     """The texts of a table or of a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
@@ -139,7 +139,9 @@ def read_texts(
         lines, rows = read_lines(path)
         return check_texts(lines, str(path), rows), rows
     table = read_table(path)
-    column = _text_column(table, usual if text_column is None and usual in table.names else text_column)
+    if text_column is None:
+        text_column = next((name for name in usual if name in table.names), None)
+    column = _text_column(table, text_column)
     return check_texts(table.read(column), table.origin, table.rows), list(table.rows)
 
 
@@ -161,11 +163,6 @@ def _text_column(table: Any, wanted: str | None) -> str:
     raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {', '.join(table.names)}")
 
 
-def truncated(clf: Any, texts: Sequence[str]) -> int:
-    """How many of the texts are longer than the model reads; none where it reads them in windows."""
-    return int(clf._evaluation_table(texts).table.truncated.sum())
-
-
 def check_output(path: Path) -> None:
     """Raises ConfigError where ``path`` exists, has no folder to lie in, or is not a CSV file's name."""
     if path.exists():
@@ -182,9 +179,6 @@ def predict_table(
     run: Path, data: Path, out: Path | None, text_column: str | None, engine: str = "serial"
 ) -> None:
     """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from glassformer.study.scoring import SHARD_ROWS, score_file
 
     for path, name in ((data, "--data"), (out, "--out")):
@@ -197,16 +191,13 @@ def predict_table(
     assert out is not None
     if not run.is_dir():
         raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
-    columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(
-        *columns, transient=True, disable=not sys.stderr.isatty(), console=Console(stderr=True)
-    ) as bar:
-        task = bar.add_task("rows", total=None)
+    with progress_bar("rows") as progress:
         done = score_file(
-            run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine,
-            progress=lambda rows, total: bar.update(task, advance=rows, total=total),
-        )  # fmt: skip
+            run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine, progress=progress
+        )
     say(f"{done['rows']:,} rows: {out}")
+    if done["truncated"]:
+        note(f"{done['truncated']:,} texts are longer than the model reads and were cut; column 'truncated'")
     if done["failed"]:
         note(f"{done['failed']:,} rows have no answer; their column 'error' says why")
 
@@ -260,5 +251,5 @@ def predict_command(
         for text, label, row in zip(found.texts, labels, probabilities, strict=True):
             shown = excerpt(text) if sys.stdout.isatty() else one_line(text)
             typer.echo(f"{one_line(label)}\t{row[column(label)]:.4f}\t{shown}")
-    if clf.NOUN == "texts" and (cut := truncated(clf, found.texts)):
+    if clf.NOUN == "texts" and (cut := int(clf.truncated(found.texts).sum())):
         note(f"{cut:,} of {len(labels):,} texts are longer than {clf.max_length} tokens and were cut there")

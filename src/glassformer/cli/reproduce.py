@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import RUNS
-from glassformer.errors import ConfigError, InputError
+from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.recipe import load_recipe
 from glassformer.study.published import (
     ROWS,
     Measured,
+    Row,
     find_row,
     headline,
     in_form,
     measured,
     measured_study,
     recipes_of,
+    stand_ins,
 )
 
 RESULTS = Path("benchmarks") / "results"
@@ -38,9 +41,11 @@ def show_rows() -> None:
         for i, name in enumerate(recipes_of(row) or [""]):
             found = measure(name) if name else None
             known = found.score if found else load_recipe(name).expect if name else row.missing
-            told = [row.number, row.system, row.data, row.published] if i == 0 else [""] * 4
+            told = [row.number, row.system, row.data, row.published, row.hours] if i == 0 else [""] * 5
             lines.append([*told, name, known])
-    show_table("published systems", ("row", "system", "data", "published", "recipe", "reached"), lines)
+    show_table(
+        "published systems", ("row", "system", "data", "published", "time", "recipe", "reached"), lines
+    )
 
 
 def write_page(path: Path) -> None:
@@ -75,12 +80,13 @@ def reproduce_command(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The run folder; what was begun there goes on. With --table: the .md file that is written.",
+            help="The run folder, or of several recipes the one around them; what was begun there goes on. "
+            "With --table: the .md file that is written.",
             show_default="runs/NAME",
         ),
     ] = None,
 ) -> None:
-    """Run the recipe that stands for a published system, and put its result beside the published one."""
+    """Run the recipes that stand for a published system, and put their results beside the published one."""
     if table or row is None:
         if row is not None or settings:
             raise ConfigError("--table runs nothing", where="reproduce", fix="Give a ROW, or --table alone")
@@ -88,18 +94,52 @@ def reproduce_command(
         if out is not None:
             write_page(out)
         return
+    run_row(find_row(row), settings or (), out)
+
+
+def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> None:
+    """Run what a row gives, one recipe after the other; what was begun goes on, what has ended is kept.
+
+    Args:
+        settings: ``KEY=VALUE``, laid over every recipe.
+        out: instead of ``runs/NAME``; of several recipes, the folder around their own.
+
+    Raises:
+        InputError: see ``run_task``; also weights that cannot be had, with what stands for them.
+    """
     from glassformer.study.tasks import run_task
     from glassformer.train.callbacks import Progress
 
-    chosen = find_row(row)
-    name = recipes_of(chosen)[0]
-    recipe = load_recipe(name, settings or ())
-    folder = out or RUNS / name
-    begun = (folder / "config.toml").is_file()
-    run = run_task(recipe, folder, resume=begun, say=say, callbacks=[Progress(sys.stdout)])
-    score = headline(run.metrics)
-    found = score[1].format(score[0]) if score else "see the report"
-    say(f"row {chosen.number}, {chosen.system} on {chosen.data}")
-    say(f"published: {chosen.published}")
-    say(f"here: {found}" + (", with settings of your own" if settings else ""))
-    say(f"report: {run.report}")
+    recipes = {name: load_recipe(name, settings) for name in row.given}  # a wrong key is found before hours
+    say(f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores")
+    reached, reports = [], []
+    for name, recipe in recipes.items():
+        check_weights(recipe, row)
+        folder = RUNS / name if out is None else out / name if len(recipes) > 1 else out
+        begun = (folder / "config.toml").is_file()
+        if len(recipes) > 1:
+            say(f"== {name}")
+        run = run_task(recipe, folder, resume=begun, say=say, callbacks=[Progress(sys.stdout)])
+        score = headline(run.metrics)
+        found = score[1].format(score[0]) if score else "see the report"
+        reached.append(f"{name} {found}" if len(recipes) > 1 else found)
+        reports.append(str(run.report))
+    say(f"row {row.number}, {row.system} on {row.data}")
+    say(f"published: {row.published}")
+    say(f"here: {', '.join(reached)}" + (", with settings of your own" if settings else ""))
+    say(f"report: {', '.join(reports)}")
+
+
+def check_weights(recipe: Any, row: Row) -> None:
+    """Raises CheckpointError where the weights of a recipe cannot be had; it names what stands for the row."""
+    from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+
+    name = str(getattr(getattr(recipe, "model", None), "model", ""))
+    if name.lower() not in CATALOGUE and "/" not in name:
+        return
+    try:
+        resolve_checkpoint(name, recipe.model.revision)
+    except CheckpointError as error:
+        others = " or ".join(stand_ins(row))
+        fix = f"{error.fix}; in its place: {others}" if others else error.fix
+        raise CheckpointError(f"{recipe.name}: {error.what}", where=error.where, fix=fix) from None

@@ -125,7 +125,23 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
         if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus go with it
             examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
         changes |= {section: replace(config, **examples)} if examples else {}
-    return replace(recipe, data=replace(recipe.data, source=source), **changes)
+    data = replace(recipe.data, source=source)
+    if recipe.task == "translation":
+        data = _other_columns(data, asked)
+    return replace(recipe, data=data, **changes)
+
+
+def _other_columns(data: Any, asked: set[str]) -> Any:
+    """Pairs under other names than the recipe's: the names found stand in the run's config, for later verbs."""
+    from glassformer.data.pairs import fitting_columns
+
+    keys = ("source_column", "target_column")
+    found = fitting_columns(
+        data.source,
+        (data.source_column, data.target_column),
+        [getattr(data, key) for key in keys if key in asked],
+    )
+    return replace(data, **dict(zip(keys, found, strict=True)))
 
 
 def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Recipe:

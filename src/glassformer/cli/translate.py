@@ -9,9 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import one_line, say
+from glassformer.cli.output import note, one_line, say
 from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.errors import ConfigError
+
+MOST = 20  # alignments of one page
 
 
 def translate(
@@ -27,15 +29,9 @@ def translate(
     Raises:
         InputError: no such model, one that does not translate, a file that cannot be read, a text that is too long.
     """
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
     from glassformer.data.tables import PLAIN, count_lines
-    from glassformer.study.run_folder import trained_column
 
-    found = gather(given, text_column, trained_column(folder))
-    translator = load_kind(folder, "Translator", "translate")
+    translator, found = _opened(folder, given, text_column)
     origin = given[0] if found.rows is not None else "TEXT"
     said = translator.translate(found.texts, beam, rows=found.rows, origin=origin)
     if found.rows is None or Path(origin).suffix.lower() != PLAIN:
@@ -43,6 +39,40 @@ def translate(
     count = count_lines(Path(origin))
     texts = Texts(spread(found.texts, found.rows, count), list(range(1, count + 1)))
     return texts, spread(said, found.rows, count)
+
+
+def align(
+    folder: str | Path, given: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
+) -> list[str]:
+    """Translations of a few texts, and a page (or JSON) at ``path`` with what each word was read from.
+
+    Raises:
+        InputError: as ``translate``; also more than 20 texts, a model without attention, or a file that is there.
+    """
+    from glassformer.explain.alignment import check_name, save_alignments
+
+    check_name(path)
+    if path.exists():
+        raise ConfigError("the output file exists", where=str(path), fix="Choose another --align")
+    translator, found = _opened(folder, given, text_column)
+    if len(found.texts) > MOST:
+        raise ConfigError(f"{len(found.texts)} texts, at most {MOST} go into one page", fix="Give fewer")
+    made = [translator.align(text, beam) for text in found.texts]
+    save_alignments(made, path)
+    return [one.translation for one in made]
+
+
+def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, Texts]:
+    """The translator of a folder, and the texts that are given to it."""
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
+    from glassformer.data.pairs import SOURCE_COLUMNS
+    from glassformer.study.run_folder import trained_column
+
+    found = gather(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
+    return load_kind(folder, "Translator", "translate"), found
 
 
 def spread(texts: Sequence[str], rows: Sequence[int], count: int) -> list[str]:
@@ -90,10 +120,25 @@ def translate_command(
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
+    align_: Annotated[
+        Path | None,
+        typer.Option(
+            "--align",
+            metavar="FILE",
+            help="Draw what each word was read from into a page (.html), or write it as .json.",
+        ),
+    ] = None,
 ) -> None:
     """Translate texts: one line each, in their order; line n belongs to line n of a single .txt file."""
     if out is not None:
         check_output(out)
+    if out is not None and align_ is not None:
+        raise ConfigError("both --out and --align are given", where="translate", fix="Give one of them")
+    if align_ is not None:
+        for line in align(run, given, align_, beam=beam, text_column=text_column):
+            typer.echo(one_line(line))
+        note(f"what each word was read from: {align_}")
+        return
     found, translations = translate(run, given, beam=beam, text_column=text_column)
     if out is None:
         for line in translations:

@@ -290,6 +290,7 @@ class NamedImages:
     licence: str
     load: Callable[[NamedImages, Sequence[str] | None], ImageDataset]
     folder: str = ""  # below a data folder
+    origin: str = ""  # where to get it
     notes: tuple[str, ...] = ()
 
 
@@ -299,8 +300,8 @@ def _load_stored(source: NamedImages, wanted: Sequence[str] | None) -> ImageData
             return _load_path(root / source.folder, None, None, wanted)
     raise DataError(
         f"the data set {source.folder!r} is not on this machine",
-        fix=f"Put its Parquet files (train.parquet ...) into a folder {source.folder!r} and set GLASSFORMER_DATA to "
-        "the folder around it",
+        fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures (train/CLASS/*.jpg) "
+        f"into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder around it",
     )
 
 
@@ -335,6 +336,7 @@ NAMED_IMAGES = {
         licence="no formal licence",
         load=_load_stored,
         folder="cifar10",
+        origin="uoft-cs/cifar10 on the Hugging Face Hub",
         notes=("JPEG re-encodings: close to, not the same as the original",),
     ),
     "flowers": NamedImages(
@@ -342,6 +344,7 @@ NAMED_IMAGES = {
         licence="CC BY 2.0, photographers in LICENSE.txt",
         load=_load_stored,
         folder="flowers",
+        origin="https://github.com/Oldpel/flower_photos",
         notes=("one picture is a rose and a tulip; a few near-duplicates stand in train and test",),
     ),
     "hotdog": NamedImages(
@@ -349,6 +352,7 @@ NAMED_IMAGES = {
         licence="AGPL-3.0",
         load=_load_stored,
         folder="hotdog",
+        origin="https://github.com/truepositive/hotdog_nothotdog",
         notes=("no test split: 50 pictures judge, so a figure has an interval of about 10 points",),
     ),
 }

@@ -28,6 +28,11 @@ class Windows:
     texts: int
     owners: np.ndarray | None = None  # int64 [w], ascending: the text of each window
 
+    @property
+    def truncated(self) -> np.ndarray:
+        """Which texts are cut, ``[n]`` bool; none where they have windows."""
+        return self.table.truncated if self.owners is None else np.zeros(self.texts, bool)
+
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
     """Where windows of ``size`` begin in ``length`` > ``size`` tokens; the last one ends where the text does."""

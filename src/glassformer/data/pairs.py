@@ -117,13 +117,15 @@ def load_pairs(
     target_column: str | None = None,
     limit: int | None = None,
     seed: int = 0,
+    keep_empty: bool = False,
 ) -> PairDataset:
     """A data set of pairs by name or path (see the top of this file).
 
     Args:
         source_column, target_column: columns of a table; None finds them by their usual names, or takes the
-            first and the second of two.
+            first and the second of two that hold texts.
         limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
+        keep_empty: a missing or empty side is kept as an empty text instead of refused, to be looked at.
 
     Raises:
         DataError: no such data set, file or column, a missing side (file and row named), unequal files.
@@ -140,11 +142,11 @@ def load_pairs(
         path, description = _named_folder(known), known.description
     else:
         path = Path(source).expanduser()
-    plain = _plain_files(path, source_column, target_column)
+    plain = plain_files(path, source_column, target_column, keep_empty)
     if plain is not None:
         splits, columns = plain
     else:
-        splits, columns = _from_tables(path, source_column, target_column)
+        splits, columns = _from_tables(path, source_column, target_column, keep_empty)
     if limit is not None:
         splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
     return PairDataset(str(source) if description else path.stem, splits, columns, description)
@@ -173,7 +175,7 @@ def _limited(split: PairSplit, limit: int, seed: int) -> PairSplit:
 
 
 def _from_tables(
-    path: Path, source_column: str | None, target_column: str | None
+    path: Path, source_column: str | None, target_column: str | None, keep_empty: bool
 ) -> tuple[dict[str, PairSplit], tuple[str, str]]:
     if path.is_dir():
         files = split_files(path)
@@ -195,8 +197,8 @@ def _from_tables(
         tables = [read_table(part) for part in parts]
         for table in tables:
             columns = find_columns(table, source_column, target_column)
-            left += _side(table, columns[0])
-            right += _side(table, columns[1])
+            left += _side(table, columns[0], keep_empty)
+            right += _side(table, columns[1], keep_empty)
         rows = tables[0].rows if len(tables) == 1 else None
         splits[name] = PairSplit(left, right, " + ".join(t.origin for t in tables), rows)
     return splits, columns
@@ -216,11 +218,22 @@ def _both_sides(path: Path) -> str:
     )
 
 
-def _side(table: Table, column: str) -> list[str]:
+def _side(table: Table, column: str, keep_empty: bool) -> list[str]:
     try:
-        return check_texts(table.read(column), table.origin, table.rows)
+        return _checked(table.read(column), table.origin, table.rows, keep_empty)
     except DataError as error:
         raise DataError(f"column {column!r}: {error.what}", where=error.where, fix=error.fix) from None
+
+
+def _checked(texts: Sequence[Any], origin: str, rows: Sequence[int], keep_empty: bool) -> list[str]:
+    """The texts of one side; with ``keep_empty`` gaps become empty texts, and only the others are checked."""
+    if not keep_empty:
+        return check_texts(texts, origin, rows)
+    texts = ["" if text is None or text == "" or str(text).isspace() else text for text in texts]
+    there = [i for i, text in enumerate(texts) if text]
+    if there:
+        check_texts([texts[i] for i in there], origin, [rows[i] for i in there])
+    return texts
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
@@ -239,12 +252,12 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
     for wanted, usual in ((source, SOURCE_COLUMNS), (target, TARGET_COLUMNS)):
         by_name = [name for name in free if name.lower() in usual]
         found.append(wanted or (by_name[0] if len(by_name) == 1 else None))
-    if None in found and len(table.names) == 2:
-        if source is None and target is None:
-            found = list(table.names)
-        else:
-            found = [name or free[0] for name in found]
-    if found[0] is None or found[1] is None or found[0] == found[1]:
+    rest = [name for name in free if name not in found]
+    if len(rest) != found.count(None):
+        rest = [name for name in rest if _holds_texts(table, name)] if None in found else []
+    if len(rest) == found.count(None):  # the only ones that it can be, in their order
+        found = [name or rest.pop(0) for name in found]
+    if found[0] is None or found[1] is None:
         raise DataError(
             "two columns are wanted, a text and its translation"
             if len(table.names) > 1
@@ -255,11 +268,52 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
     return found[0], found[1]
 
 
+def _holds_texts(table: Table, column: str) -> bool:
+    """Whether a column holds something else than numbers and gaps."""
+    return any(isinstance(x, str) and x.strip() and not _is_number(x) for x in table.read(column))
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def fitting_columns(
+    source: str | Path, columns: tuple[str | None, str | None], asked: Sequence[str | None] = ()
+) -> tuple[str | None, str | None]:
+    """The columns of other pairs than a recipe's own: a name that these lack gives way to what is found.
+
+    Args:
+        columns: as the recipe names them.
+        asked: names among these that the user gave, which therefore stay.
+
+    Returns:
+        ``columns`` as they are for plain files and for what is not there; ``load_pairs`` says what is wrong with that.
+
+    Raises:
+        DataError: see ``find_columns``.
+    """
+    path = Path(source).expanduser()
+    if str(source) in PAIR_SOURCES:
+        path = _named_folder(PAIR_SOURCES[str(source)])
+    file = path
+    if path.is_dir():
+        file = next((parts[0] for parts in split_files(path).values()), path)
+    if file.suffix.lower() not in READERS or not file.is_file():
+        return columns
+    table = read_table(file)
+    source_column, target_column = [n if n in table.names or n in asked else None for n in columns]
+    return find_columns(table, source_column, target_column)
+
+
 # --- plain files ------------------------------------------------------------------------------
 
 
-def _plain_files(
-    path: Path, source_column: str | None, target_column: str | None
+def plain_files(
+    path: Path, source_column: str | None = None, target_column: str | None = None, keep_empty: bool = False
 ) -> tuple[dict[str, PairSplit], tuple[str, str]] | None:
     """``NAME.en`` beside ``NAME.de``: one sentence a line. None: there are no such files."""
     left, right = source_column or "en", target_column or "de"
@@ -279,11 +333,11 @@ def _plain_files(
             raise DataError(
                 f"a side is missing: no {missing.name}", where=str(there[0]), fix="Put both files there"
             )
-        splits[name] = _line_by_line(*files)
+        splits[name] = _line_by_line(files[0], files[1], keep_empty)
     return (splits, (left, right)) if splits else None
 
 
-def _line_by_line(left: Path, right: Path) -> PairSplit:
+def _line_by_line(left: Path, right: Path, keep_empty: bool) -> PairSplit:
     sides = []
     for file in (left, right):
         lines = read_utf8(file).split("\n")
@@ -295,5 +349,7 @@ def _line_by_line(left: Path, right: Path) -> PairSplit:
             fix="Line i of one file is the translation of line i of the other",
         )
     rows = range(1, len(sides[0]) + 1)
-    texts = [check_texts(side, str(file), rows) for side, file in zip(sides, (left, right), strict=True)]
+    texts = [
+        _checked(side, str(file), rows, keep_empty) for side, file in zip(sides, (left, right), strict=True)
+    ]
     return PairSplit(texts[0], texts[1], str(left), rows)

@@ -53,10 +53,11 @@ def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     path.write_text("".join(lines), encoding="utf-8")
 
 
-def summary(rejected: Sequence[Any]) -> str:
-    """The rejected rows in one line: how many, and the first."""
+def summary(rejected: Sequence[Any], listed: bool = True) -> str:
+    """The rejected rows in one line: how many, and the first; ``listed``: they stand in a run's rejected.jsonl."""
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     return (
-        f"{rows} left out, listed in rejected.jsonl; the first: {first.file}, row {first.row}: {first.reason}"
+        f"{rows} left out{', listed in rejected.jsonl' if listed else ''}; "
+        f"the first: {first.file}, row {first.row}: {first.reason}"
     )

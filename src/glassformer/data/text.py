@@ -22,6 +22,7 @@ from glassformer.errors import CheckpointError, DataError
 Clean = Literal["none", "html", "words", "syllables"]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 MAX_TOKENIZER_BYTES = 256 << 20
+WANTED = "Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, [UNK] among them)"
 
 # --- cleaning ---------------------------------------------------------------------------------
 
@@ -195,7 +196,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     names = ("tokenizer.json", "vocab.txt")
     file = next((path / n for n in names if (path / n).is_file()), None) if path.is_dir() else path
     if file is None or not file.is_file():
-        raise CheckpointError("no tokenizer here", where=str(path), fix="Wanted: tokenizer.json or vocab.txt")
+        raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
     text = _read_bounded(file)
     if file.suffix == ".txt":
         tokenizer = _from_vocabulary(file, text)
@@ -203,9 +204,8 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         try:
             tokenizer = Tokenizer.from_str(text)
         except Exception as error:  # the Rust side raises nothing more precise
-            raise CheckpointError(
-                f"not a tokenizer ({error})", where=str(file), fix="Fetch it anew"
-            ) from None
+            fix = "Fetch it anew" if file.suffix == ".json" else WANTED
+            raise CheckpointError(f"not a tokenizer ({error})", where=str(file), fix=fix) from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -230,7 +230,7 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         value = config.get(key, default)
         token = str(value.get("content", default) if isinstance(value, dict) else value)
         if token not in vocab:
-            raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix="Fetch it anew")
+            raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix=WANTED)
         return token
 
     unk, cls, sep = (

@@ -98,6 +98,36 @@ def judge(
     return out
 
 
+def trust(
+    subject: Subject, scores: np.ndarray, *, target: int | None = None, draws: int = 10, seed: int = 0,
+    by: str = "mask",
+) -> dict[str, Any]:  # fmt: skip
+    """One explanation of one input beside random orders, in about 20 variants of the input for each order.
+
+    Returns:
+        Plain values for JSON: ``shares`` ``[P]`` of the tokens, ``deletion`` and ``insertion`` ``[P]`` (probabilities),
+        ``figures`` of these curves, ``random`` with the same three as means over ``draws`` orders, and ``verdict``.
+    """
+    target = subject.target if target is None else target
+    rng = np.random.default_rng(seed)
+    orders = [order_of(subject, scores), *(rng.permutation(subject.hideable) for _ in range(draws))]
+    own, *drawn = _curves(subject, orders, target, by)
+    mean = Curves(
+        own.shares,
+        np.mean([c.deletion for c in drawn], axis=0),
+        np.mean([c.insertion for c in drawn], axis=0),
+    )
+    figures, random = own.figures(), mean.figures()  # means of areas are areas of means
+    return {
+        "hidden_by": by, "draws": draws, "shares": own.shares.tolist(), **_told(own), "figures": figures,
+        "random": {**_told(mean), "figures": random}, "verdict": verdict_on_one(figures, random),
+    }  # fmt: skip
+
+
+def _told(curves: Curves) -> dict[str, list[float]]:
+    return {name: np.round(getattr(curves, name), 6).tolist() for name in ("deletion", "insertion")}
+
+
 def interval(values: np.ndarray, *, draws: int = 2000, seed: int = 0) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of ``[n]`` values."""
     values = np.asarray(values, np.float64)

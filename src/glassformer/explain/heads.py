@@ -23,16 +23,17 @@ def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
 
     ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``: tokens
     between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last one) where
-    these are special, ``diagonal`` (itself), ``previous`` and ``next`` token, ``same_word`` (pieces of its word).
+    these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
+    pictures, patch in reading order), ``same_word`` (the other pieces of its own).
 
     Args:
         maps: ``[L, H, T, T]``.
         words: ``[T]``, the word of each token; -1 for special ones.
     """
     t = maps.shape[-1]
+    if (words < 0).all():
+        words = np.arange(t)
     rows = np.flatnonzero(words >= 0)
-    if not len(rows):
-        rows = np.arange(t)
     seen = maps[:, :, rows].astype(np.float64)  # [L, H, R, T]
     entropy = -(seen * np.log(np.maximum(seen, 1e-12))).sum(-1) / max(np.log(t), 1e-12)
     apart = np.abs(rows[:, None] - np.arange(t))
@@ -49,8 +50,8 @@ def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
         "cls": share(none | (columns == 0)) if words[0] < 0 else np.zeros(maps.shape[:2]),
         "sep": share(none | (columns == t - 1)) if words[-1] < 0 else np.zeros(maps.shape[:2]),
         "diagonal": share(apart == 0),
-        "previous": share(columns == rows[:, None] - 1),
-        "next": share(columns == rows[:, None] + 1),
+        "previous": share((words >= 0) & (words == words[rows, None] - 1)),
+        "next": share(words == words[rows, None] + 1),
         "same_word": share(alike),
     }
 

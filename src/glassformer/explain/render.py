@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glassformer.explain.result import Explanation
 from glassformer.explain.view import certainty, inert, view_of
@@ -34,6 +34,9 @@ ABOUT = {
 }
 
 
+RANDOM = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
+
+
 def fragment(explanation: Explanation) -> str:
     """The text with each word on a background as strong as its score; hovering shows the figure."""
     e = explanation
@@ -44,7 +47,36 @@ def fragment(explanation: Explanation) -> str:
         head += f" &middot; error {e.error:.1e}"
     notes = "".join(f"<p>{escape(note)}</p>" for note in e.notes)
     body = _picture(e) if e.image is not None else _words(e)
-    return f'<div style="line-height:1.7;max-width:70ch"><div>{head}</div>{body}{notes}</div>'
+    curves = trust_picture(e.trust) if e.trust is not None else ""
+    return f'<div style="line-height:1.7;max-width:70ch"><div>{head}</div>{body}{notes}{curves}</div>'
+
+
+def trust_picture(trust: dict[str, Any]) -> str:
+    """Both curves of ``faithfulness.trust`` as a small SVG: the scores' order as a line, random orders dashed."""
+    parts = []
+    for left, name, what in (
+        (0, "deletion", "first parts hidden"),
+        (240, "insertion", "only first parts shown"),
+    ):
+        lines = ((trust["random"][name], RANDOM), (trust[name], 'stroke="rgb(214 140 30)" stroke-width="2"'))
+        for values, pen in lines:
+            points = " ".join(
+                f"{left + 24 + 180 * x:.1f},{104 - 88 * y:.1f}"
+                for x, y in zip(trust["shares"], values, strict=True)
+            )
+            parts.append(f'<polyline points="{points}" fill="none" {pen}/>')
+        parts.append(
+            f'<path d="M{left + 24} 16V104H{left + 204}" fill="none" stroke="currentColor" stroke-opacity="0.5"/>'
+            f'<text x="{left + 24}" y="10">{name}: {what}</text>'
+            f'<text x="{left + 20}" y="20" text-anchor="end">1</text>'
+            f'<text x="{left + 20}" y="106" text-anchor="end">0</text>'
+            f'<text x="{left + 24}" y="118">0 %</text><text x="{left + 204}" y="118" text-anchor="end">100 %</text>'
+        )
+    return (
+        '<svg viewBox="0 0 460 122" width="460" role="img" font-size="10" fill="currentColor" '
+        f'aria-label="The probability as parts are hidden and shown, beside {trust["draws"]} random orders (dashed)">'
+        f"{''.join(parts)}</svg>"
+    )
 
 
 def _words(e: Explanation) -> str:
@@ -97,6 +129,7 @@ def page(explanations: Sequence[Explanation], title: str = "") -> str:
         css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=any(v.picture for v in views)),
         title=title or f"{explanations[0].label} at {certainty(explanations[0].probability)} %", views=views,
         shown=list(zip(explanations, views, strict=True)), has_maps=has_maps, about=ABOUT,
+        curves=[Markup(trust_picture(e.trust)) if e.trust is not None else "" for e in explanations],
     )  # fmt: skip
 
 

@@ -50,6 +50,9 @@ class Explanation:
     reads: np.ndarray | None = None  # [T], how much of each output row the head reads
     notes: list[str] = field(default_factory=list)  # how far it can be trusted, in words
     name: str = ""  # of the file that the input came from
+    trust: dict[str, Any] | None = (
+        None  # curves and figures of ``faithfulness.trust``, where they were asked for
+    )
 
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """The tokens with the highest scores; patches are named by row and column."""
@@ -77,7 +80,7 @@ class Explanation:
             "scores": np.round(self.scores.astype(np.float64), 6).tolist(), "label": str(self.label),
             "probability": self.probability, "method": self.method,
             "target": None if self.target is None else str(self.target), "error": self.error,
-            "settings": self.settings, "notes": self.notes, "name": self.name,
+            "settings": self.settings, "notes": self.notes, "name": self.name, "trust": self.trust,
         }  # fmt: skip
 
     def save(self, path: str | Path) -> Path:

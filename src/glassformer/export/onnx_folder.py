@@ -24,6 +24,7 @@ from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32
 
 TOLERANCE = 1e-4
+INT8_TOLERANCE = 0.5  # points of accuracy
 BATCH = 16
 SCRIPTS = Path(__file__).parent / "scripts"
 
@@ -36,6 +37,8 @@ def export_onnx(
     labels: Sequence[Any] | None = None,
     int8: bool = False,
     tolerance: float = TOLERANCE,
+    int8_tolerance: float = INT8_TOLERANCE,
+    validation: tuple[Sequence[Any], Sequence[Any]] | None = None,
 ) -> dict[str, Any]:
     """Write a classifier as an ONNX folder: ``model.onnx``, ``onnx.json``, ``tokenizer.json``, ``run.py``.
 
@@ -45,15 +48,18 @@ def export_onnx(
     Args:
         samples: texts or pictures that the agreement is checked on.
         labels: their true labels, for int8's accuracy; None where they are not known.
-        int8: also write ``model-int8.onnx``. It is judged and not refused: ``checked`` says what it costs.
+        int8: also write ``model-int8.onnx``. ``checked`` says what it costs.
         tolerance: how far a logit may move.
+        int8_tolerance: points of accuracy that int8 may cost where labels are known.
+        validation: (examples, labels) that int8's accuracy is judged on; None: the samples.
 
     Returns:
         ``checked`` of ``onnx.json``: inputs, largest difference, and the same for int8.
 
     Raises:
         ConfigError: the extra is missing, or a model without attention.
-        GlassformerError: the graph does not agree; nothing is written.
+        GlassformerError: the graph does not agree, and nothing is written; or int8 costs too much accuracy, and all
+            but ``model-int8.onnx`` is kept.
     """
     need_onnx()
     checked: dict[str, Any] = {}
@@ -64,12 +70,27 @@ def export_onnx(
         checked.update(_check(clf, folder, about, samples, logits, tolerance))
         if int8:
             quantise(folder / "model.onnx", folder / "model-int8.onnx")
-            checked["int8"] = _judge_int8(clf, folder, about, samples, logits, labels)
+            checked["int8"] = _judge_int8(clf, folder, about, samples, logits, labels, validation)
+            if _fall(checked["int8"]) > int8_tolerance:
+                (folder / "model-int8.onnx").unlink()
+                checked["int8"]["removed"] = True
         text = json.dumps({**about, "checked": checked}, indent=2, ensure_ascii=False) + "\n"
         (folder / "onnx.json").write_text(text, encoding="utf-8")
 
     write_folder(path, write)
+    if int8 and checked["int8"].get("removed"):
+        found = checked["int8"]
+        raise GlassformerError(
+            f"int8 weights cost {_fall(found):.2f} points of accuracy on {found['judged']:,} labelled {clf.NOUN} "
+            f"({found['accuracy_fp32']:.2%} becomes {found['accuracy_int8']:.2%}; {int8_tolerance:g} points are "
+            f"allowed). {path} was written without model-int8.onnx"
+        )
     return checked
+
+
+def _fall(int8: dict[str, Any]) -> float:
+    """Points of accuracy that int8 costs; 0 where labels are not known. Rounded: 0.5 points are no more than 0.5."""
+    return round(100 * (int8.get("accuracy_fp32", 0.0) - int8.get("accuracy_int8", 0.0)), 6)
 
 
 def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
@@ -160,12 +181,17 @@ def _check(clf: Any, folder: Path, about: dict[str, Any], samples: Any, logits: 
 
 
 def _judge_int8(
-    clf: Any, folder: Path, about: Any, samples: Any, logits: np.ndarray, labels: Any
+    clf: Any, folder: Path, about: Any, samples: Any, logits: np.ndarray, labels: Any, validation: Any
 ) -> dict[str, Any]:
-    found = answers(folder, about, run_graph(folder / "model-int8.onnx", clf.threads), samples, clf)
+    run = run_graph(folder / "model-int8.onnx", clf.threads)
+    found = answers(folder, about, run, samples, clf)
     moved, flipped = compare(clf, logits, found)
     out: dict[str, Any] = {"largest_difference": moved, "labels_changed": flipped}
+    if validation is not None:
+        examples, labels = validation
+        logits, found = judge_in_fp32(clf, examples), answers(folder, about, run, examples, clf)
     if labels is not None:
+        out["judged"] = len(labels)
         truth = np.array(list(map(str, labels)))
         for name, rows in (("accuracy_fp32", logits), ("accuracy_int8", found)):
             out[name] = float((_labels(clf, rows) == truth).mean())

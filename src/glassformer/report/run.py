@@ -61,8 +61,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
 
     Args:
         folder: holds metrics.json and, optionally, config.toml, history.jsonl, predictions.csv,
-            doctor.json, maps.json and pictures.json.
-            doctor.json, maps.json and calibration.json.
+            doctor.json, maps.json, pictures.json and calibration.json.
         mistakes: how many of the wrong answers to keep.
 
     Raises:

@@ -219,7 +219,7 @@ class Served:
             "target": None if e.target is None else str(e.target), "pieces": pieces, "special": special,
             "scores": [] if e.image is None else e.scores.astype(float).tolist(),
             "image": None if e.image is None else picture_url(e.image),
-            "error": e.error, "settings": e.settings,
+            "error": e.error, "settings": e.settings, "notes": e.notes,
         }  # fmt: skip
 
     def about(self, calibrated: bool) -> dict[str, Any]:

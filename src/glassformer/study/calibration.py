@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.checks import place
+from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import (
@@ -27,7 +28,7 @@ from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.report.html import write_report
 from glassformer.saving import load
 from glassformer.study.run_folder import read_run_recipe
-from glassformer.study.tasks import PARTS, Part, check_classifies
+from glassformer.study.tasks import PARTS, Part, check_classifies, image_part, text_part
 
 Say = Callable[[str], None]
 
@@ -127,16 +128,18 @@ def class_numbers(clf: Any, part: Part) -> np.ndarray:
 
 
 def _other(data: str, recipe: Any) -> Part:
-    """The labelled texts of other data: their validation split, or the first there is."""
-    if recipe.task != "text-classification":
-        raise ConfigError(
-            f"--data reads texts, and the run is of {recipe.task}", where="--data", fix="Leave it out"
-        )
+    """The labelled texts or pictures of other data: their validation split, or the first there is."""
     d = recipe.data
-    dataset = load_text_dataset(
-        data, text_column=d.text_column, label_column=d.label_column, need_labels=True
-    )
-    split = dataset.splits.get("validation") or next(iter(dataset.splits.values()))
-    if split.labels is None:
+    if recipe.task == "image-classification":
+        dataset = load_image_dataset(
+            data, image_column=d.image_column, label_column=d.label_column, broken=d.broken
+        )
+        part = image_part(dataset.splits.get("validation") or next(iter(dataset.splits.values())))
+    else:
+        dataset = load_text_dataset(
+            data, text_column=d.text_column, label_column=d.label_column, need_labels=True, on_bad_row=d.on_bad_row
+        )  # fmt: skip
+        part = text_part(dataset.splits.get("validation") or next(iter(dataset.splits.values())))
+    if part is None:
         raise DataError("has no labels", where=data)
-    return Part(split.texts, split.labels, split.texts, split.origin, split.rows)
+    return part

@@ -185,7 +185,7 @@ def judge(
 
 def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
     """How many texts were cut to max_length, of how many."""
-    return [int(clf._evaluation_table(split.texts).table.truncated.sum()), len(split)]
+    return [int(clf.truncated(split.texts).sum()), len(split)]
 
 
 def _figures(
@@ -281,13 +281,20 @@ def evaluate_run(
     else:
         d = recipe.data
         dataset = load_text_dataset(
-            data, text_column=d.text_column, label_column=d.label_column, need_labels=True
-        )
+            data, text_column=d.text_column, label_column=d.label_column, need_labels=True,
+            on_bad_row=d.on_bad_row,
+        )  # fmt: skip
+        if dataset.rejected:
+            say(summary(dataset.rejected, listed=False))
         split = dataset.splits.get("test") or next(iter(dataset.splits.values()))
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
     say(f"{len(split):,} texts of {split.origin}")
-    return _figures(clf, split, recipe, count)[0]
+    figures = _figures(clf, split, recipe, count)[0]
+    cut, total = _cut(clf, split)
+    if cut:
+        say(f"{cut:,} of {total:,} texts are longer than {clf.max_length} tokens and were cut there")
+    return figures
 
 
 def _examine(clf: TextClassifier, recipe: Recipe, splits: Splits) -> DoctorReport:

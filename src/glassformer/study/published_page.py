@@ -10,7 +10,7 @@ HEAD = """# Published results, and ours
 
 <!-- written by `glassformer reproduce --table --out docs/results.md`; nothing here is typed by hand -->
 
-`glassformer reproduce ROW` runs a row as its document sets it, into `runs/NAME`; stopped, it goes on where it was.
+`glassformer reproduce ROW` runs a row as its document sets it, each recipe into `runs/NAME`; stopped, it goes on.
 Figures are means over seeds with the range, on the test set, which each run looks at once. **A line without a figure
 has not been measured**, and says so. Where the documents differ from us on purpose: [](differences.md).
 

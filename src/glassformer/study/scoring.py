@@ -28,6 +28,7 @@ from glassformer.study.run_folder import trained_column
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
+FORMAT = 2  # of a shard's answers: 2 has the column ``truncated``
 NOTE = b"glassformer"  # key of the Parquet schema's metadata
 
 
@@ -57,7 +58,8 @@ def score_shard(model: str | Path, shard: Shard) -> int:
     """Score one shard, unless its file has these answers already; the number of rows without an answer.
 
     A row gives ``row`` (in the source, from 1), ``label``, ``probability`` (of that label), one column ``p:CLASS`` for
-    each class, and ``error``: why a row without an answer has none (no text, a damaged picture), else null.
+    each class, for texts ``truncated`` (longer than the model reads, and cut), and ``error``: why a row without an
+    answer has none (no text, a damaged picture), else null.
 
     Args:
         model: folder of a run or of a saved classifier.
@@ -109,7 +111,7 @@ def score_file(
         progress: called after each shard, those of an earlier call included, with its rows and the rows of all.
 
     Returns:
-        ``rows`` and ``failed``, the number of rows without an answer.
+        ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
 
     Raises:
         InputError: as ``score_shard``; ``out`` exists or has no folder to lie in.
@@ -135,7 +137,17 @@ def score_file(
         Path(shard.target).unlink(missing_ok=True)
     if not any(parts.iterdir()):
         parts.rmdir()
-    return {"rows": total, "failed": failed}
+    return {"rows": total, "failed": failed, "truncated": _cut(out)}
+
+
+def _cut(out: Path) -> int:
+    """How many texts of an answered file were cut."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    if "truncated" not in pq.read_schema(out).names:  # pictures
+        return 0
+    return pc.sum(pq.read_table(out, columns=["truncated"])["truncated"]).as_py() or 0  # type: ignore[attr-defined]
 
 
 def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
@@ -220,7 +232,7 @@ def _note(model: str | Path, shard: Shard) -> str:
     return json.dumps(
         {
             "model": file_sha256(manifest), "bytes": source.st_size, "modified": source.st_mtime_ns,
-            "column": shard.column, "first": shard.first, "rows": shard.rows,
+            "column": shard.column, "first": shard.first, "rows": shard.rows, "format": FORMAT,
         }
     )  # fmt: skip
 
@@ -251,8 +263,12 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     rows = np.full((len(inputs), len(classes)), np.nan)
     labels: list[Any] = [None] * len(inputs)
     shares: list[float | None] = [None] * len(inputs)
+    cut: list[bool | None] = [None] * len(inputs)
     if good:
         rows[good] = clf.predict_proba([inputs[i] for i in good])
+        if clf.NOUN == "texts":
+            for i, truncated in zip(good, clf.truncated([inputs[i] for i in good]).tolist(), strict=True):
+                cut[i] = truncated
         for i, label in zip(good, clf.decide(rows[good]).tolist(), strict=True):
             labels[i], shares[i] = label, float(rows[i, classes.index(label)])
     label_type = pa.int64() if isinstance(classes[0], int) else pa.string()
@@ -261,6 +277,7 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
         "label": pa.array(labels, label_type),
         "probability": pa.array(shares, pa.float64()),
         **{f"p:{c}": pa.array(rows[:, k], pa.float64(), from_pandas=True) for k, c in enumerate(classes)},
+        **({"truncated": pa.array(cut, pa.bool_())} if clf.NOUN == "texts" else {}),
         "error": pa.array(errors, pa.string()),
     }
     return pa.table(columns).replace_schema_metadata({NOTE: note.encode()})

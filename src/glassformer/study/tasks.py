@@ -83,7 +83,8 @@ class Parts:
     judged_name: str
 
 
-def _text_part(split: TextSplit | None) -> Part | None:
+def text_part(split: TextSplit | None) -> Part | None:
+    """A split's examples; None where it has no labels."""
     if split is None or split.labels is None:
         return None
     return Part(split.texts, split.labels, split.texts, split.origin, split.rows)
@@ -92,12 +93,13 @@ def _text_part(split: TextSplit | None) -> Part | None:
 def text_parts(recipe: Any) -> Parts:
     """The texts of a recipe."""
     splits = load_splits(recipe)
-    train = _text_part(splits.train)
+    train = text_part(splits.train)
     assert train is not None, "load_splits asks for labels"
-    return Parts(train, _text_part(splits.validation), _text_part(splits.judged), splits.judged_name)
+    return Parts(train, text_part(splits.validation), text_part(splits.judged), splits.judged_name)
 
 
-def _image_part(split: ImageSplit | None) -> Part | None:
+def image_part(split: ImageSplit | None) -> Part | None:
+    """A split's examples; None where it has no labels."""
     if split is None or split.labels is None:
         return None
     return Part(split.images, split.labels, split.names(), split.origin, split.rows)
@@ -106,9 +108,9 @@ def _image_part(split: ImageSplit | None) -> Part | None:
 def image_parts(recipe: Any) -> Parts:
     """The pictures of a recipe."""
     splits = load_image_splits(recipe)
-    train = _image_part(splits.train)
+    train = image_part(splits.train)
     assert train is not None, "load_image_splits asks for labels"
-    return Parts(train, _image_part(splits.validation), _image_part(splits.judged), splits.judged_name)
+    return Parts(train, image_part(splits.validation), image_part(splits.judged), splits.judged_name)
 
 
 # Task -> the examples of its recipes, and the estimator that they describe.

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.checks import check_texts
-from glassformer.data.pairs import PairDataset, PairSplit, load_pairs
+from glassformer.data.pairs import PairDataset, PairSplit, fitting_columns, load_pairs
 from glassformer.data.subwords import detokenize
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import csv_safe
@@ -270,13 +270,15 @@ def evaluate_translation(
     if not isinstance(translator, Translator):
         raise ConfigError("holds no translator", where=str(folder))
     if data is None:
-        split = load_splits(recipe).judged
+        pairs = load_splits(recipe)
+        split, columns = pairs.judged, pairs.dataset.columns
     else:
         d = recipe.data
-        splits = load_pairs(data, source_column=d.source_column, target_column=d.target_column).splits
-        split = splits.get("test") or next(iter(splits.values()))
+        left, right = fitting_columns(data, (d.source_column, d.target_column))
+        other = load_pairs(data, source_column=left, target_column=right)
+        split, columns = other.splits.get("test") or next(iter(other.splits.values())), other.columns
     if split is None:
         raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)
-    say(f"{len(split):,} pairs of {split.origin}")
+    say(f"{len(split):,} pairs of {split.origin}, {' to '.join(columns)}")
     tell_cut(translator, "source", cut_sources(translator, split), len(split), say)
     return search(translator, recipe, split)[0]

@@ -154,20 +154,23 @@ class MaskedWords:
     """
 
     def __call__(self, model: nn.Module, batch: MaskedBatch) -> StepLoss:
-        losses, said, strange = masked_losses(model, batch)
+        losses, said, strange, _ = masked_losses(model, batch)
         total = losses.sum()
         if strange is not None:
             total = total + strange.mean() * len(losses)
         return StepLoss(total, int((said == batch.labels).sum()), len(losses))
 
 
-def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None]:
-    """``[K]`` losses of the masked tokens, ``[K]`` the most probable ones, and ``[B]`` losses of the next sentence."""
+def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """``[K]`` losses of the masked tokens and the most probable ones; where the next sentence is learnt, ``[B]``
+    losses of it and whether it was told rightly.
+    """
     x = model.encoder(model.embeddings(batch.ids, batch.packing, batch.segments), batch.packing)  # [N, D]
     hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]
     table = model.embeddings.tokens.weight
     losses, said = linear_cross_entropy(hidden, table, model.mlm.bias, batch.labels)
     if batch.strangers is None or model.nsp is None:
-        return losses, said, None
+        return losses, said, None, None
     logits = model.nsp(model.pooling(x, batch.packing)).float()  # [B, 2]
-    return losses, said, F.cross_entropy(logits, batch.strangers, reduction="none")
+    right = logits.argmax(1) == batch.strangers
+    return losses, said, F.cross_entropy(logits, batch.strangers, reduction="none"), right

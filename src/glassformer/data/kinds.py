@@ -1,0 +1,63 @@
+"""What a data set holds, by its name or its content: texts with labels, pictures, or pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from glassformer.data.image import picture_files
+from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
+from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
+from glassformer.data.sources import LABEL_COLUMNS, NAMED_SOURCES, TEXT_COLUMNS, split_files
+from glassformer.data.tables import READERS, Table, read_table
+from glassformer.errors import DataError
+
+Kind = Literal["texts", "pictures", "pairs"]
+
+
+def kind_of(source: str | Path) -> Kind:
+    """What a data set holds. Texts where nothing else is seen: their reader says what is wrong.
+
+    Raises:
+        DataError: a table that cannot be read, or two files of pairs of which one is missing.
+    """
+    if str(source) in NAMED_SOURCES:
+        return "texts"
+    if str(source) in NAMED_IMAGES:
+        return "pictures"
+    if str(source) in PAIR_SOURCES:
+        return "pairs"
+    path = Path(source).expanduser()
+    if path.is_dir():
+        files = split_files(path)
+        if files:
+            return _kind_of_table(read_table(next(iter(files.values()))[0]))
+        if not any(path.rglob("*.txt")) and picture_files(path):
+            return "pictures"
+    elif path.is_file():
+        return _kind_of_table(read_table(path)) if path.suffix.lower() in READERS else "texts"
+    return "pairs" if str(source) and plain_files(path) else "texts"
+
+
+def _kind_of_table(table: Table) -> Kind:
+    """By the columns' names: ``target`` is a label's, unless a source stands beside it."""
+    names = {name.lower() for name in table.names}
+    if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
+        return "pairs"
+    if names & {*TEXT_COLUMNS}:
+        return "texts"
+    if names & {*IMAGE_COLUMNS}:
+        return "pictures"
+    if names & {*LABEL_COLUMNS}:
+        return "texts"
+    try:
+        columns = find_columns(table, None, None)
+    except DataError:
+        return "texts"
+    return "pairs" if all(_holds_sentences(table.read(column)) for column in columns) else "texts"
+
+
+def _holds_sentences(values: Sequence[Any]) -> bool:
+    """Whether most values have several words, as labels have not."""
+    return sum(len(str(value).split()) > 1 for value in values) > len(values) / 2

@@ -1,0 +1,155 @@
+"""What each word of a translation was read from: an alignment, and its picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.errors import DataError, InputError
+from glassformer.explain.view import inert
+
+CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
+INK, SHADE = (
+    "var(--ink, currentColor)",
+    "var(--train, #b8741a)",
+)  # of our pages; elsewhere, as in a notebook, the second
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Which source tokens each target token was read from: ``weights`` ``[T, S]``, rows sum to 1."""
+
+    source: list[str]  # S tokens
+    target: list[str]  # T tokens, the end among them
+    weights: np.ndarray  # fp32, mean over the heads of the last cross-attention
+    translation: str
+    text: str = ""  # what was translated
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "text": self.text, "translation": self.translation, "source": self.source, "target": self.target,
+            "weights": np.round(self.weights.astype(np.float64), 4).tolist(),
+        }  # fmt: skip
+
+    def save(self, path: str | Path) -> Path:
+        """Write ``.json`` (tokens and weights) or ``.html`` (a page that opens anywhere).
+
+        Raises:
+            InputError: another ending, or no such folder.
+        """
+        return save_alignments([self], path)
+
+    def _repr_html_(self) -> str:
+        return f"<div>{picture(self.source, self.target, self.weights.tolist())}</div>"
+
+
+def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
+    """As ``Alignment.save``, for several: pictures on one page, or a JSON array.
+
+    Raises:
+        InputError: see ``check_name``.
+    """
+    path = check_name(path)
+    if path.suffix.lower() == ".json":
+        values = [one.to_dict() for one in found]
+        text = json.dumps(values if len(found) > 1 else values[0], indent=2, ensure_ascii=False) + "\n"
+    else:
+        text = page(found)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def check_name(path: str | Path) -> Path:
+    """The path, if an alignment can be written there.
+
+    Raises:
+        InputError: another ending than .json or .html, or no such folder.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in (".json", ".html"):
+        raise InputError("not .json or .html", where=str(path), fix="End the name with one of them")
+    if not path.parent.is_dir():
+        raise InputError("no such folder", where=str(path.parent), fix="Make it first")
+    return path
+
+
+def page(found: Sequence[Alignment]) -> str:
+    """A whole page with the picture of each alignment over its text and translation."""
+    from glassformer.explain.render import asset, policy
+
+    css = asset("page.css")
+    figures = "".join(
+        f'<figure><div class="scroll">{picture(one.source, one.target, one.weights.tolist())}</div>'
+        f'<figcaption dir="auto">{_text(one.text)}<br>{_text(one.translation)}</figcaption></figure>'
+        for one in found
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(css, ""))}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<title>glassformer alignment</title>\n'
+        f'<style>{css}</style>\n</head>\n<body>\n<header class="page"><h1>What each word was read from</h1>'
+        "</header>\n"
+        "<main><p>A row for each token of the translation, a column for each of the text: the stronger, the more "
+        f"attention of the last decoder layer, mean over its heads.</p>\n{figures}</main>\n</body>\n</html>\n"
+    )  # fmt: skip
+
+
+def picture(
+    source: Sequence[str],
+    target: Sequence[str],
+    weights: Sequence[Sequence[float]],
+    origin: str = "alignment",
+) -> str:
+    """A picture as SVG: a row for each target token, a column for each source token, the darker the more attention.
+
+    Args:
+        weights: ``[T, S]`` from 0 to 1.
+        origin: where they come from, for messages.
+
+    Raises:
+        DataError: the weights have another shape than the tokens.
+    """
+    if len(weights) != len(target) or any(len(row) != len(source) for row in weights):
+        raise DataError(f"weights are not {len(target)} by {len(source)}", where=origin, fix="Train again")
+    left = CHARACTER * max(map(len, target), default=1) + 8
+    top = CHARACTER * max(map(len, source), default=1) + 8
+    width, height = left + CELL * len(source) + 8, top + CELL * len(target) + 4
+    parts: list[str] = []
+    for s, token in enumerate(source):
+        x = left + CELL * (s + 0.5)
+        parts.append(
+            f'<text transform="translate({x + 4:.1f} {top - 6:.1f}) rotate(-90)" fill="{INK}">'
+            f"{_text(token)}</text>"
+        )
+    for t, (token, row) in enumerate(zip(target, weights, strict=True)):
+        y = top + CELL * t
+        parts.append(
+            f'<text x="{left - 6:.1f}" y="{y + 15:.1f}" text-anchor="end" fill="{INK}">{_text(token)}</text>'
+        )
+        parts += [
+            f'<rect x="{left + CELL * s + 1:.1f}" y="{y + 1:.1f}" width="{CELL - 2}" height="{CELL - 2}" rx="2" '
+            f'fill="{SHADE}" fill-opacity="{_share(weight):.3f}"><title>{_text(source[s])} → {_text(token)}: '
+            f"{_share(weight):.1%}</title></rect>"
+            for s, weight in enumerate(row)
+        ]
+    return (
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
+        f'aria-label="Alignment of {len(target)} target tokens with {len(source)} source tokens" '
+        f'font-size="12">{"".join(parts)}</svg>'
+    )
+
+
+def _text(token: Any) -> str:
+    return escape(inert(str(token)))
+
+
+def _share(weight: Any) -> float:
+    return min(max(float(weight or 0.0), 0.0), 1.0)

@@ -1,0 +1,57 @@
+"""What can be asked of every classifier: what an answer rests on. Methods are loaded when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from glassformer.contract import check_is_fitted
+
+if TYPE_CHECKING:
+    from glassformer.explain.result import Explanation
+
+
+class Explains:
+    """``explain`` and ``explain_many`` of a fitted classifier with ``_check``."""
+
+    _check: Any
+
+    def explain(
+        self, X: Any, *, method: str = "attention", target: Any = None, trust: bool = False, **options: Any
+    ) -> Explanation:
+        """Scores for the tokens of one text or the patches of one picture.
+
+        Args:
+            method: one of ``glassformer.explain.methods``, which has their options too.
+            target: the label to explain; None: the predicted one.
+            trust: judge them against random orders: curves and figures in ``trust``, a verdict among ``notes``.
+
+        Raises:
+            InputError: an input that cannot be used, or no such method, option or label.
+        """
+        from glassformer.explain.methods import explain_input
+
+        check_is_fitted(self, "model_")
+        return explain_input(self, self._check([X])[0], method=method, target=target, trust=trust, **options)
+
+    def explain_many(
+        self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
+    ) -> list[Explanation]:
+        """As ``explain`` for each of several inputs, one after the other.
+
+        Args:
+            progress: called with 1 after each.
+            options: of ``explain``.
+
+        Raises:
+            InputError: see ``explain``; inputs are checked before the first is explained.
+        """
+        from glassformer.explain.methods import explain_input
+
+        check_is_fitted(self, "model_")
+        made = []
+        for x in self._check(X):
+            made.append(explain_input(self, x, **options))
+            if progress is not None:
+                progress(1)
+        return made
