@@ -247,10 +247,10 @@ class MaskedLM(SequenceEstimator):
 
 def load_masked_lm(folder: Path, about: dict[str, Any]) -> MaskedLM:
     """A saved masked language model; see ``glassformer.load``, which has checked the folder."""
-    out = MaskedLM._from_about(about)
+    out = MaskedLM._from_about(about, folder)
     out.tokenizer_ = load_tokenizer(folder)
     out.model_ = load_pretrained(folder)
-    out.chunks_ = about.get("chunks", 0)
+    out.chunks_ = about["chunks"]
     return out
 
 
