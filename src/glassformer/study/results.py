@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.config import to_toml
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.compare import (
@@ -273,19 +273,11 @@ def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
     """study.toml, results.json, results.csv and results.md, each in one move."""
     from glassformer.study.verdict import markdown
 
-    _write(folder / "study.toml", to_toml(study))
-    _write(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    _write(folder / "results.md", markdown(results))
-    temporary = folder / f".results.csv.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8", newline="") as file:
+    replace_text(folder / "study.toml", to_toml(study))
+    replace_text(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "results.md", markdown(results))
+    with replacing(folder / "results.csv") as fresh, open(fresh, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in table_rows(results):
             writer.writerow({k: csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for k, v in row.items()})
-    os.replace(temporary, folder / "results.csv")
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
