@@ -26,7 +26,7 @@ from kill_tests import scratch
 from PIL import Image
 
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.huggingface import load_pretrained
+from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.native import load_state, save_state
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
@@ -34,6 +34,7 @@ from glassformer.data.tables import read_table
 from glassformer.data.text import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import InputError
+from glassformer.models.bert import Bert, bert
 from glassformer.recipe import load_recipe, recipe_names
 from glassformer.runtime import peak_memory_mb
 
@@ -94,7 +95,8 @@ class _Bomb:
 
 
 def malicious_checkpoints() -> list[dict]:
-    """Pickles of every protocol in every slot, giant headers, impossible shapes, names that lead out of the folder."""
+    """Pickles of every protocol in every slot, giant headers, impossible shapes, names that lead out of the folder; and
+    a model of few bytes whose config asks for more memory than there is, or for endless layers."""
     out = []
     with scratch() as home:
         marker = home / "executed"
@@ -126,7 +128,25 @@ def malicious_checkpoints() -> list[dict]:
             body = {"format": 1, "files": {name: {"size": 0, "sha256": "0" * 64}}, "extra": {"step": 1}}
             (folder / "manifest.json").write_text(json.dumps(body))
             out.append(refused(lambda f=folder.parent: load_state(f), f"manifest lists {name!r}", marker))
-    return out[:50]
+        out = out[:50]
+        whole = home / "whole"
+        whole.mkdir()
+        save_pretrained(Bert(bert(7, 6, 1, 1, 5, 11, head="classification", num_labels=2)), whole)
+        config = json.loads((whole / "config.json").read_text())
+        for i, wrong in enumerate(GREEDY):
+            folder = home / f"greedy-{i}"
+            shutil.copytree(whole, folder)
+            (folder / "config.json").write_text(json.dumps(config | wrong))
+            out.append(refused(lambda f=folder: load_pretrained(f), f"config.json says {wrong}", marker))
+    return out
+
+
+GREEDY: tuple[dict[str, Any], ...] = (
+    {"vocab_size": 10**7, "hidden_size": 4096, "num_attention_heads": 1}, {"num_hidden_layers": 10**6},
+    {"max_position_embeddings": 10**9}, {"type_vocab_size": 10**9}, {"intermediate_size": 10**7},
+    {"max_position_embeddings": "9"}, {"initializer_range": -1}, {"layer_norm_eps": "1"}, {"hidden_act": ["gelu"]},
+    {"model_type": ["bert"]}, {"vocab_size": 10**60}, {"hidden_dropout_prob": 1},
+)  # fmt: skip
 
 
 def read_state(folder: Path) -> None:

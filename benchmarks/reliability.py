@@ -57,8 +57,9 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                  bad_files.pictures),
     "readers": ("weights, settings, tokenizers, word vectors and recipes from outside, mutated: read, or a typed error",
                 1200, bad_files.readers),
-    "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out: "
-                  "refused, nothing executed", 0, lambda count: bad_files.malicious_checkpoints()),
+    "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out, "
+                  "configs that ask for more than the weights hold: refused, nothing executed", 0,
+                  lambda count: bad_files.malicious_checkpoints()),
     "injections": ("200 strings of markup, script, template and formula as text, label and file name, into the report "
                    "with its table, and into the pages of explanations and server, opened in Chromium: all stands as "
                    "text; nothing runs, is asked for or said on the console, no cell begins a formula", 1200,

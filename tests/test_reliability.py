@@ -50,7 +50,7 @@ ROWS = {
     "kill_tests.crashes()": 17,
     "kill_tests.full_disks(10)": 10,
     "bad_files.damaged_checkpoints(90)": 90,
-    "bad_files.malicious_checkpoints()": 50,
+    "bad_files.malicious_checkpoints()": 62,
     "bad_files.tables(300)": 360,
     "bad_files.pictures(200)": 240,
     "bad_files.readers(120)": 120,

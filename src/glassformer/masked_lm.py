@@ -219,7 +219,7 @@ class MaskedLM(SequenceEstimator):
         return self.judge(texts)["accuracy"]
 
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
-        """Loss in nats a masked token, perplexity, accuracy, how many; the next sentence's loss and accuracy if learnt."""
+        """Loss in nats a masked token, perplexity, accuracy, how many; those of the next sentence if learnt."""
         model = self._predictor()
         _, _, train = self._configs()
         stream = self._stream(check_texts(texts), train, next(model.parameters()).device)
@@ -247,10 +247,10 @@ class MaskedLM(SequenceEstimator):
 
 def load_masked_lm(folder: Path, about: dict[str, Any]) -> MaskedLM:
     """A saved masked language model; see ``glassformer.load``, which has checked the folder."""
-    out = MaskedLM._from_about(about)
+    out = MaskedLM._from_about(about, folder)
     out.tokenizer_ = load_tokenizer(folder)
     out.model_ = load_pretrained(folder)
-    out.chunks_ = about.get("chunks", 0)
+    out.chunks_ = about["chunks"]
     return out
 
 

@@ -205,7 +205,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "accumulate": (1, INF), "clip": (0, INF), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
     "train_layers": (0, INF), "unfreeze_every": (0, INF), "lora_rank": (0, INF), "lora_alpha": (0, INF),
     "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
-    "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, INF),
+    "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, 1_024),
     "verbose": (0, INF), "split_seed": (0, MAX_SEED), "bootstrap": (0, INF), "maps": (0, INF),
     "validation_size": (0, INF), "test_size": (0, INF), "train_size": (1, INF), "limit": (1, INF),
     "patch_size": (1, INF), "stem": (0, INF), "beam": (1, 256), "length_penalty": (-10, 10), "top": (1, INF),

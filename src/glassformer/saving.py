@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import MANIFEST, UPDATE, read_json, verify_folder, write_folder
+from glassformer.checkpoints.files import MANIFEST, verify_folder, write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
+from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, real, shown
 from glassformer.config import plain
-from glassformer.errors import CheckpointError, NewerFormatError
+from glassformer.errors import CheckpointError
 from glassformer.runtime import versions
 
 if TYPE_CHECKING:
@@ -68,11 +69,8 @@ def load(path: str | Path) -> Any:
             fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) or ImageClassifier(path)",
         )
     verify_folder(folder)
-    about = read_json(folder / "glassformer.json")
-    if about.get("format", 0) > FORMAT:
-        what = f"format {about['format']} is newer than this version reads ({FORMAT})"
-        raise NewerFormatError(what, where=str(folder), fix=UPDATE)
-    kind = about.get("kind", "TextClassifier")
+    about = read_about(folder, FORMAT)
+    kind = about["kind"]
     if kind == "Translator":
         from glassformer.translator import load_translator
 
@@ -97,24 +95,36 @@ def _kinds() -> dict[str, type[Estimator]]:
 
 
 def _fitted(folder: Path, about: dict[str, Any]) -> Any:
-    kind = _kinds().get(about.get("kind", "TextClassifier"))
+    kind = _kinds().get(about["kind"])
     if kind is None:
         raise CheckpointError(
-            f"holds a {about['kind']!r}, which this version does not know", where=str(folder)
+            f"holds a {shown(about['kind'])}, which this version does not know", where=str(folder)
         )
+    where = str(folder / ABOUT)
+    classes = about.get("classes")
+    if not isinstance(classes, list) or not classes or len({type(label) for label in classes}) > 1:
+        raise CheckpointError("'classes' is missing or no list of labels of one kind", where=where)
+    if not isinstance(classes[0], str | int | float) or len(set(classes)) < len(classes):
+        raise CheckpointError("'classes' holds what is no label, or a label twice", where=where)
     names = kind._get_param_names()
     # JSON has lists only; parameters that hold several values are tuples.
     known = {k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names}
     clf = kind(**known)
-    clf.classes_ = np.asarray(about["classes"])
+    check_parameters(clf._configs, folder)
+    clf.classes_ = np.asarray(classes)
     clf.model_ = load_pretrained(folder)
+    if clf.model_.config.num_labels != len(classes):
+        what = f"{len(classes)} classes, but the model has {clf.model_.config.num_labels} outputs"
+        raise CheckpointError(what, where=where)
     clf._read_parts(folder, about)
-    clf.temperature_, clf.threshold_ = about.get("temperature", 1.0), about.get("threshold")
-    clf.weights_source_ = about.get("weights_source", "unknown")
-    clf.best_step_ = about.get("best_step", 0)
-    clf.train_seconds_ = about.get("train_seconds", 0.0)
+    clf.temperature_ = real(about, "temperature", where, 1.0)
+    if clf.temperature_ == 0:
+        raise CheckpointError("temperature = 0 divides nothing", where=where)
+    clf.threshold_ = None if about.get("threshold") is None else real(about, "threshold", where, 0.5)
+    clf.weights_source_, clf.best_step_ = about["weights_source"], about["best_step"]
+    clf.train_seconds_ = about["train_seconds"]
     if isinstance(clf.class_weight, dict):  # JSON's keys are text
-        by_text = {str(label): label for label in about["classes"]}
+        by_text = {str(label): label for label in classes}
         clf.class_weight = {by_text.get(key, key): weight for key, weight in clf.class_weight.items()}
     clf.history_ = []
     return clf

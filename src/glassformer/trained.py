@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.native import newest_state
+from glassformer.checkpoints.settings import check_parameters
 from glassformer.config import build, plain, to_toml
 from glassformer.contract import BaseEstimator, check_is_fitted
 from glassformer.errors import CheckpointError, ConfigError
@@ -187,12 +188,14 @@ class SequenceEstimator(BaseEstimator):
         }
 
     @classmethod
-    def _from_about(cls, about: dict[str, Any]):
-        """An estimator with the settings and figures that ``_about`` wrote."""
+    def _from_about(cls, about: dict[str, Any], folder: Path):
+        """An estimator with the settings and figures that ``_about`` wrote, as ``read_about`` gives them."""
         known = {k: v for k, v in about["parameters"].items() if k in inspect.signature(cls).parameters}
-        known["betas"] = tuple(known.get("betas", (0.9, 0.999)))
+        if isinstance(betas := known.get("betas"), list):  # JSON has no tuples
+            known["betas"] = tuple(betas)
         out = cls(**known)
-        out.weights_source_ = about.get("weights_source", "unknown")
-        out.best_step_, out.train_seconds_ = about.get("best_step", 0), about.get("train_seconds", 0.0)
+        check_parameters(out._configs, folder)
+        out.weights_source_ = about["weights_source"]
+        out.best_step_, out.train_seconds_ = about["best_step"], about["train_seconds"]
         out.history_ = []
         return out

@@ -316,11 +316,11 @@ class Translator(SequenceEstimator):
 
 def load_translator(folder: Path, about: dict[str, Any]) -> Translator:
     """A saved translator; see ``glassformer.load``, which has checked the folder."""
-    out = Translator._from_about(about)
+    out = Translator._from_about(about, folder)
     out.source_tokenizer_ = plain(load_tokenizer(folder / "source_tokenizer.json"))
     out.target_tokenizer_ = plain(load_tokenizer(folder / "target_tokenizer.json"))
     out.model_ = load_seq2seq(folder)
-    out.truncated_ = about.get("truncated", 0)
+    out.truncated_ = about["truncated"]
     return out
 
 

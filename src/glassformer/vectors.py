@@ -20,6 +20,7 @@ import torch
 
 from glassformer.checkpoints.files import read_json, verify_folder, write_folder
 from glassformer.checkpoints.native import list_states
+from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.config import build
@@ -320,20 +321,17 @@ class Word2Vec(BaseEstimator):
         if not folder.is_dir():
             raise CheckpointError("holds no word vectors", where=str(path))
         verify_folder(folder)
-        about = read_json(folder / "glassformer.json")
-        if about.get("kind") != cls.__name__:
-            what = f"holds a {about.get('kind')}, not word vectors"
+        about = read_about(folder, FORMAT)
+        if about["kind"] != cls.__name__:
+            what = f"holds a {shown(about['kind'])}, not word vectors"
             raise CheckpointError(what, where=str(folder), fix="Open it with glassformer.load")
-        if about.get("format", 0) > FORMAT:
-            what = f"format {about['format']} is newer than this version reads ({FORMAT})"
-            raise CheckpointError(what, where=str(folder), fix="Update glassformer")
-        listed, tensors = read_json(folder / "words.json"), read_tensors(folder)
-        known = {k: v for k, v in about["parameters"].items() if k in vectors_parameters()}
-        loaded = cls._of(
-            tuple(listed["words"]), tensors["vectors"].numpy(), np.asarray(listed["counts"]), cls(**known)
-        )
-        loaded.contexts_ = tensors["contexts"].numpy() if "contexts" in tensors else None
-        loaded.norms_, loaded.train_seconds_ = about["norms"], about["train_seconds"]
+        empty = cls(**{k: v for k, v in about["parameters"].items() if k in vectors_parameters()})
+        check_parameters(empty._config, folder)
+        words, counts, vectors, contexts = _read_tables(folder)
+        loaded = cls._of(words, vectors, counts, empty)
+        loaded.contexts_ = contexts
+        loaded.norms_ = section(about, "norms", str(folder / ABOUT))
+        loaded.train_seconds_ = about["train_seconds"]
         return loaded
 
     @staticmethod
@@ -344,3 +342,32 @@ class Word2Vec(BaseEstimator):
         empty.norms_, empty.train_seconds_, empty.history_ = {"after": norms(vectors)}, 0.0, []
         empty._index()
         return empty
+
+
+def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
+    """Words, their counts ``[V]``, vectors ``[V, D]``, and the other table where it was kept.
+
+    Raises:
+        CheckpointError: files that are damaged, or do not fit each other.
+    """
+    listed, tensors = read_json(folder / "words.json"), read_tensors(folder)
+    where = str(folder / "words.json")
+    words, counts = (listed.get(name) for name in ("words", "counts"))
+    if not isinstance(words, list) or not isinstance(counts, list) or len(words) != len(counts):
+        raise CheckpointError("'words' and 'counts' are missing, or no lists of one length", where=where)
+    if not all(isinstance(word, str) for word in words) or len(set(words)) < len(words):
+        raise CheckpointError("'words' holds what is no word, or a word twice", where=where)
+    if not all(type(n) is int and 0 <= n < 2**63 for n in counts):
+        raise CheckpointError("'counts' holds what is no count", where=where)
+    for name in {"vectors", *tensors}:
+        table = tensors.get(name)
+        if (
+            table is None
+            or name not in ("vectors", "contexts")
+            or table.dim() != 2
+            or len(table) != len(words)
+        ):
+            what = f"{name!r} is missing, unexplained or no table of {len(words):,} rows"
+            raise CheckpointError(what, where=str(folder))
+    contexts = tensors["contexts"].float().numpy() if "contexts" in tensors else None
+    return tuple(words), np.asarray(counts), tensors["vectors"].float().numpy(), contexts

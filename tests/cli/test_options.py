@@ -55,6 +55,7 @@ OPTIONS = {
         "--port",
         "--precision",
         "--queue-tokens",
+        "--request-pixels",
         "--seconds",
         "--threads",
         "--wait-ms",

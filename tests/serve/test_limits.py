@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 import os
 import socket
 import sys
@@ -119,17 +118,18 @@ def test_what_is_no_http(server: Running, garbage: bytes):
     assert server.ask("/health").status == 200
 
 
+def png_of_zeros(width: int, height: int, content: bytes = b"\0" * 10_000) -> bytes:
+    """A PNG whose header speaks of that many grey pixels, whatever its content holds."""
+    head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x00\x00\x00\x00"
+    found = b"\x89PNG\r\n\x1a\n"
+    for kind, data in ((b"IHDR", head), (b"IDAT", zlib.compress(content)), (b"IEND", b"")):
+        found += len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+    return found
+
+
 def test_pictures_that_would_not_fit(server: Running):
     def bomb(width: int, height: int) -> str:
-        head = width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x02\x00\x00\x00"
-        parts = [(b"IHDR", head), (b"IDAT", zlib.compress(b"\0" * 10_000)), (b"IEND", b"")]
-        file = io.BytesIO(b"\x89PNG\r\n\x1a\n")
-        file.seek(0, 2)
-        for kind, data in parts:
-            file.write(
-                len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
-            )
-        return base64.b64encode(file.getvalue()).decode()
+        return base64.b64encode(png_of_zeros(width, height)).decode()
 
     huge = server.ask("/v1/predict", {"images": [bomb(50_000, 50_000)]})
     assert huge.status == 413 or huge.status == 422
@@ -137,6 +137,60 @@ def test_pictures_that_would_not_fit(server: Running):
     cut = server.ask("/v1/predict", {"images": [bomb(100, 100)]})
     assert cut.status == 422
     assert "damaged" in cut.body["error"]["what"]
+
+
+def test_many_pictures_of_few_bytes(server: Running, monkeypatch):
+    """Each alone is small enough: a request of 64 is refused by its headers, and texts are answered meanwhile."""
+    whole = base64.b64encode(png_of_zeros(4000, 4000, bytes(4001 * 4000))).decode()
+    served = server.app.state.server.models["pictures"]
+    monkeypatch.setattr(type(served.clf.transform_), "picture", None)  # decoding anything would fail
+    refused = server.ask("/v1/predict", {"images": [whole] * 64})
+    assert refused.status == 413
+    assert refused.body["error"]["what"] == "1,024,000,000 pixels together, 64,000,000 at most"
+    assert refused.body["error"]["where"] == "images"
+
+
+def test_pictures_that_decode_slowly_hold_up_no_text(serve, monkeypatch):
+    server = serve(request_pixels=3 * 12 * 12, seconds=1.0)
+    transform = server.app.state.server.models["pictures"].clf.transform_
+    going, seen = threading.Event(), []
+    monkeypatch.setattr(
+        type(transform), "picture", lambda self, content, where: seen.append(where) or going.wait(20)
+    )
+    asked = {"images": [base64.b64encode(png_of_zeros(12, 12)).decode()] * 3}
+    answers = []
+    try:
+        clients = [
+            threading.Thread(target=lambda: answers.append(server.ask("/v1/predict", asked)))
+            for _ in range(3)
+        ]
+        for client in clients:
+            client.start()
+        end = time.monotonic() + 10
+        while len(seen) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        assert server.ask("/v1/predict", {"texts": ["a film"]}).status == 200
+        for client in clients:
+            client.join(20)
+        assert [answer.status for answer in answers] == [503] * 3
+        going.set()
+        server.app.state.server.preparing["image"].shutdown(wait=True)
+        assert (
+            seen == ["images[0]"] * 2
+        )  # given up: no second picture is decoded, the third request is not begun
+    finally:
+        going.set()
+        server.stop()
+
+
+def test_an_icon_is_not_opened(server: Running):
+    """Pillow decodes what an ICO holds before it says how large it is."""
+    inner = png_of_zeros(12, 12, bytes(13 * 12))
+    entry = bytes([16, 16, 0, 0, 1, 0, 32, 0]) + len(inner).to_bytes(4, "little") + (22).to_bytes(4, "little")
+    icon = base64.b64encode(b"\0\0\1\0\1\0" + entry + inner).decode()
+    answer = server.ask("/v1/predict", {"images": [icon]})
+    assert answer.status == 422
+    assert "not a picture that can be read" in answer.body["error"]["what"]
 
 
 def test_a_full_queue_is_said_at_once(serve, monkeypatch):
@@ -228,6 +282,9 @@ def test_explanations_have_bounds(serve, monkeypatch):
         long = server.ask("/v1/explain", {"text": "a dull film " * 9})
         assert long.status == 413
         assert "8 at most" in long.body["error"]["what"]
+        many = server.ask("/v1/explain", {"image": base64.b64encode(png_of_zeros(12, 12)).decode()})
+        assert (many.status, many.body["error"]["where"]) == (413, "image")
+        assert many.body["error"]["what"] == "10 tokens, explanations take 8 at most"
         served = server.app.state.server.models["films"]
         going, entered = threading.Event(), threading.Event()
         monkeypatch.setattr(served, "explain", lambda *given: entered.set() or going.wait(20))

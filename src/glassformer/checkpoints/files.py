@@ -145,6 +145,32 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` to write a file to; once that is on the disk, it takes ``path``'s place in one move.
+
+    Raises:
+        GlassformerError: the disk refused (full, read-only ...); the file that was there before is untouched.
+    """
+    fresh = temporary_name(path)
+    with disk_errors(path):
+        try:
+            yield fresh
+            with open(fresh, "rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(fresh, path)
+            _sync_folder(path.parent)
+        finally:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file anew as ``replacing`` does."""
+    with replacing(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+
+
 def file_sha256(path: str | Path) -> str:
     """The SHA-256 sum of a file in hexadecimal digits."""
     with open(path, "rb") as file:

@@ -9,9 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.layout import filled
+from glassformer.checkpoints.settings import section
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
-from glassformer.errors import CheckpointError
 from glassformer.models.packed import PackedClassifier
 from glassformer.models.rnn import Rnn, RnnConfig
 from glassformer.models.textcnn import TextCnn, TextCnnConfig
@@ -41,15 +42,8 @@ def load_baseline(settings: dict[str, Any], folder: Path, source: str) -> Packed
         CheckpointError: a tensor is missing, left over or of another shape.
     """
     config_class, model_class = KINDS[settings["model_type"]]
-    model = model_class(build(config_class, settings.get("architecture", {}), f"{folder}/config.json"))
-    tensors, own = read_tensors(folder), model.state_dict()
-    for name in sorted(own.keys() | tensors.keys()):
-        if name not in own or name not in tensors:
-            what = "missing" if name in own else "unexplained"
-            raise CheckpointError(f"{what} tensors: {name}", where=str(folder))
-        if own[name].shape != tensors[name].shape:
-            shapes = f"{tuple(tensors[name].shape)}, config.json says {tuple(own[name].shape)}"
-            raise CheckpointError(f"{name} is {shapes}", where=str(folder))
-    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    where = f"{folder}/config.json"
+    config = build(config_class, section(settings, "architecture", where), where)
+    model = filled(model_class, config, read_tensors(folder), str(folder))
     model.weights_source = source
     return model.eval()

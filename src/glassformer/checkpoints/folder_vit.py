@@ -10,13 +10,14 @@ from glassformer.checkpoints.layout import (
     ENCODER_KEYS,
     THEIR_ACTIVATION,
     activation,
-    fill,
+    filled,
     label_maps,
-    number,
+    outputs,
     write,
     write_beside,
 )
 from glassformer.checkpoints.names_vit import from_hub, to_hub
+from glassformer.checkpoints.settings import number, real, section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
@@ -33,21 +34,21 @@ def load_vit(settings: dict[str, Any], folder: Path) -> ViT:
     Raises:
         CheckpointError: missing, unexplained or wrongly shaped tensors, or a variant that is not supported.
     """
-    where = str(folder)
+    where, at = str(folder), f"{folder}/config.json"
     if settings.get("model_type") == OWN_TYPE:
-        config = build(ViTConfig, settings.get("architecture", {}), f"{where}/config.json")
-        return fill(ViT(config), read_tensors(folder), where)
+        config = build(ViTConfig, section(settings, "architecture", at), at)
+        return filled(ViT, config, read_tensors(folder), where)
     tensors = from_hub(read_tensors(folder), where)
-    config = _config(settings, f"{where}/config.json")
+    config = _config(settings, at)
     if "glassformer" in settings:
-        own = build(ViTConfig, {**to_dict(config), **settings["glassformer"]}, f"{where}/config.json")
-        return fill(ViT(own), tensors | read_tensors(folder, "head"), where)
+        own = build(ViTConfig, {**to_dict(config), **section(settings, "glassformer", at)}, at)
+        return filled(ViT, own, tensors | read_tensors(folder, "head"), where)
     if "head.out.weight" in tensors:
-        labels = len(tensors["head.out.weight"])
+        labels = outputs(tensors["head.out.weight"], where)
         config = replace(config, head="classification", pooling="first", num_labels=labels)
     else:
         config = replace(config, pooling="pooler" if "pooling.dense.weight" in tensors else None)
-    return fill(ViT(config), tensors, where)
+    return filled(ViT, config, tensors, where)
 
 
 def save_vit(
@@ -92,17 +93,17 @@ def _pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
     if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):
-        raise CheckpointError(f"{key} = {value!r} is no size", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is no size", where=where)
     return pair
 
 
 def _config(settings: dict[str, Any], where: str) -> ViTConfig:
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
-        raise CheckpointError(f"pooler_act = {act!r} is not supported", where=where)
+        raise CheckpointError(f"pooler_act = {shown(act)} is not supported", where=where)
     d = number(settings, "hidden_size", where)
     if settings.get("pooler_output_size") not in (None, d):
         raise CheckpointError("a pooler of another width than the encoder is not supported", where=where)
-    dropout = settings.get("hidden_dropout_prob", 0.0)
+    dropout = real(settings, "hidden_dropout_prob", where, 0.0, 1)
     channels = number(settings, "num_channels", where, 3)
     size, patch = _pair(settings, "image_size", 224, where), _pair(settings, "patch_size", 16, where)
     return ViTConfig(
@@ -110,10 +111,10 @@ def _config(settings: dict[str, Any], where: str) -> ViTConfig:
         EncoderConfig(
             d, number(settings, "num_hidden_layers", where), number(settings, "num_attention_heads", where),
             number(settings, "intermediate_size", where), "pre", activation(settings, where),  # type: ignore[arg-type]
-            settings.get("layer_norm_eps", 1e-12), dropout,
-            attention_dropout=settings.get("attention_probs_dropout_prob", 0.0), final_norm=True,
+            real(settings, "layer_norm_eps", where, 1e-12), dropout,
+            attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1), final_norm=True,
         ),
-        init_std=settings.get("initializer_range", 0.02),
+        init_std=real(settings, "initializer_range", where, 0.02),
     )  # fmt: skip
 
 

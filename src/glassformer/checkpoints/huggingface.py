@@ -21,14 +21,15 @@ from glassformer.checkpoints.layout import (
     ENCODER_KEYS,
     THEIR_ACTIVATION,
     activation,
-    fill,
+    filled,
     label_maps,
-    number,
     other_task,
+    outputs,
     write,
     write_beside,
 )
 from glassformer.checkpoints.names_bert import from_hub, to_hub
+from glassformer.checkpoints.settings import number, real, section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
@@ -40,6 +41,7 @@ from glassformer.nn.encoder import EncoderConfig
 from glassformer.types import HeadKind
 
 OWN_TYPE = "glassformer-text"
+SUPPORTED = "Supported: bert, vit"
 ARCHITECTURES = {
     None: "BertModel",
     "classification": "BertForSequenceClassification",
@@ -74,6 +76,8 @@ def load_pretrained(
     where = str(folder)
     settings = read_json(folder / "config.json")
     kind = settings.get("model_type")
+    if not isinstance(kind, str):
+        raise CheckpointError(f"model_type is {shown(kind)}", where=f"{where}/config.json", fix=SUPPORTED)
     if kind in KINDS:
         return load_baseline(settings, folder, source)  # type: ignore[return-value]
     model: Bert | ViT
@@ -85,7 +89,7 @@ def load_pretrained(
         model = folder_vit.load_vit(settings, folder)
     else:
         raise CheckpointError(
-            f"model_type {kind!r} is not supported", where=f"{where}/config.json", fix="Supported: bert, vit"
+            f"model_type {shown(kind)} is not supported", where=f"{where}/config.json", fix=SUPPORTED
         )
     source = f"{source}: encoder" + (f" and {model.config.head} head" if model.config.head else "")
     other = other_task(settings, model.config.num_labels) if model.config.head == "classification" else ""
@@ -105,7 +109,7 @@ def load_pretrained(
             pooling = "first"  # a ViT's own classifier reads [CLS] as it is
         changes: dict[str, Any] = {"head": wanted, "pooling": pooling}
         if wanted == "classification":
-            changes["num_labels"] = num_labels or len(settings.get("id2label", (0, 1)))
+            changes["num_labels"] = num_labels or _labels(settings, f"{where}/config.json")
         had_pooling = model.pooling is not None
         model = model.with_head(**changes)
         new = ["pooler"] if pooling == "pooler" and not had_pooling else []
@@ -114,6 +118,11 @@ def load_pretrained(
         model = with_dropout(model, dropout, attention_dropout)
     model.weights_source = source
     return model.eval()
+
+
+def _labels(settings: dict[str, Any], where: str) -> int:
+    """As many as ``id2label`` names; 2 without it."""
+    return len(section(settings, "id2label", where)) if settings.get("id2label") else 2
 
 
 def with_dropout(model: Any, dropout: float | None, attention_dropout: float | None) -> Any:
@@ -134,8 +143,9 @@ def with_dropout(model: Any, dropout: float | None, attention_dropout: float | N
 
 
 def _load_own(settings: dict[str, Any], folder: Path) -> Bert:
-    config = build(BertConfig, settings.get("architecture", {}), f"{folder}/config.json")
-    return fill(Bert(config), read_tensors(folder), str(folder))
+    where = f"{folder}/config.json"
+    config = build(BertConfig, section(settings, "architecture", where), where)
+    return filled(Bert, config, read_tensors(folder), str(folder))
 
 
 def _load_bert(settings: dict[str, Any], folder: Path) -> Bert:
@@ -143,8 +153,9 @@ def _load_bert(settings: dict[str, Any], folder: Path) -> Bert:
     tensors = from_hub(read_tensors(folder), where)
     if "glassformer" in settings:  # pooling and head of ours beside an encoder in the Hub's layout
         config = _bert_config(settings, where)
-        own = build(BertConfig, {**to_dict(config), **settings["glassformer"]}, f"{where}/config.json")
-        return fill(Bert(own), tensors | read_tensors(folder, "head"), where)
+        ours = section(settings, "glassformer", f"{where}/config.json")
+        own = build(BertConfig, {**to_dict(config), **ours}, f"{where}/config.json")
+        return filled(Bert, own, tensors | read_tensors(folder, "head"), where)
     head: HeadKind | None = None
     if "head.out.weight" in tensors:
         head = "classification"
@@ -159,8 +170,8 @@ def _load_bert(settings: dict[str, Any], folder: Path) -> Bert:
         )
     config = replace(_bert_config(settings, where), head=head, pooling=pooling)
     if head == "classification":
-        config = replace(config, num_labels=len(tensors["head.out.weight"]))
-    return fill(Bert(config), tensors, where)
+        config = replace(config, num_labels=outputs(tensors["head.out.weight"], where))
+    return filled(Bert, config, tensors, where)
 
 
 def _bert_config(settings: dict[str, Any], where: str) -> BertConfig:
@@ -176,24 +187,29 @@ def _bert_config(settings: dict[str, Any], where: str) -> BertConfig:
         ("position_embedding_type", "absolute"),
     ):
         if settings.get(key, wanted) not in (wanted, None):
-            raise CheckpointError(f"{key} = {settings[key]!r} is not supported", where=where)
+            raise CheckpointError(f"{key} = {shown(settings[key])} is not supported", where=where)
     vocab, d = number(settings, "vocab_size", where), number(settings, "hidden_size", where)
     layers, heads = (
         number(settings, "num_hidden_layers", where),
         number(settings, "num_attention_heads", where),
     )
     d_ff = number(settings, "intermediate_size", where)
-    eps, dropout = settings.get("layer_norm_eps", 1e-12), settings.get("hidden_dropout_prob", 0.1)
-    positions, segments = settings.get("max_position_embeddings", 512), settings.get("type_vocab_size", 2)
-    head_dropout = settings.get("classifier_dropout")
+    eps, dropout = (
+        real(settings, "layer_norm_eps", where, 1e-12),
+        real(settings, "hidden_dropout_prob", where, 0.1, 1),
+    )
+    positions = number(settings, "max_position_embeddings", where, 512)
+    segments = number(settings, "type_vocab_size", where, 2)
+    plain = settings.get("classifier_dropout") is None
+    head_dropout = dropout if plain else real(settings, "classifier_dropout", where, dropout, 1)
     return BertConfig(
         EmbeddingConfig(vocab, d, "learned", positions, segments, norm=True, eps=eps, dropout=dropout),
         EncoderConfig(
             d, layers, heads, d_ff, "post", activation(settings, where), eps, dropout,  # type: ignore[arg-type]
-            attention_dropout=settings.get("attention_probs_dropout_prob", 0.1),
+            attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.1, 1),
         ),
-        head_dropout=dropout if head_dropout is None else head_dropout,
-        init_std=settings.get("initializer_range", 0.02),
+        head_dropout=head_dropout,
+        init_std=real(settings, "initializer_range", where, 0.02),
     )  # fmt: skip
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from glassformer.checkpoints.names import listing
+from glassformer.checkpoints.settings import shown
 from glassformer.checkpoints.tensors import write_tensors
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, InputError
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -27,9 +31,57 @@ PROBLEMS = {
 OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout")
 
 
-def fill(model: Model, tensors: dict[str, Tensor], where: str) -> Model:
-    """Load every tensor; what is missing, left over or of another shape is named."""
-    own = model.state_dict()
+def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str) -> Model:
+    """A model of this config with every tensor loaded; what is missing, left over or of another shape is named.
+
+    Names and shapes are compared before any memory is taken: a config may ask for more than there is.
+
+    Raises:
+        CheckpointError: tensors that do not fit, or a config of which no model can be made.
+    """
+    compare(outline(model_class, config, len(tensors), where).state_dict(), tensors, where)
+    model = model_class(config)
+    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    return model
+
+
+def outline(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
+    """The model without memory for its tensors, which have names and shapes only.
+
+    Raises:
+        CheckpointError: more layers than ``num_tensors``, or a config of which no model can be made.
+    """
+    where = f"{where}/config.json"
+    for layers in _layers(config):
+        if layers > num_tensors:
+            raise CheckpointError(
+                f"{layers:,} layers, but the weights hold {num_tensors} tensors", where=where
+            )
+    try:
+        with torch.device("meta"):
+            return model_class(config)
+    except InputError:
+        raise
+    except (RuntimeError, TypeError, ValueError, OverflowError, ArithmeticError) as error:
+        raise CheckpointError(f"no model can be made of it: {reason(error)}", where=where) from None
+
+
+def _layers(config: Any) -> Iterator[int]:
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            yield from _layers(value)
+        elif field.name == "num_layers":
+            yield value
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what another library says."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def compare(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: str) -> None:
+    """Raises CheckpointError where a tensor is missing, left over or of another shape."""
     missing, extra = sorted(own.keys() - tensors.keys()), sorted(tensors.keys() - own.keys())
     for what, names in (("missing", missing), ("unexplained", extra)):
         if names:
@@ -39,22 +91,13 @@ def fill(model: Model, tensors: dict[str, Tensor], where: str) -> Model:
             raise CheckpointError(
                 f"{name} is {tuple(tensor.shape)}, config.json says {tuple(own[name].shape)}", where=where
             )
-    model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-    return model
 
 
-def number(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
-    """A size from ``config.json``.
-
-    Raises:
-        CheckpointError: it is missing and has no default, or is no size.
-    """
-    if key not in settings and default is None:
-        raise CheckpointError(f"missing key {key!r}", where=where)
-    value = settings.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10_000_000:
-        raise CheckpointError(f"{key} = {value!r} is no size", where=where)
-    return value
+def outputs(weight: Tensor, where: str) -> int:
+    """Of a linear head, from its weight ``[C, D]``."""
+    if weight.dim() != 2:
+        raise CheckpointError(f"the head's weight is {tuple(weight.shape)}, no matrix", where=where)
+    return len(weight)
 
 
 def activation(settings: dict[str, Any], where: str) -> str:
@@ -64,8 +107,8 @@ def activation(settings: dict[str, Any], where: str) -> str:
         CheckpointError: one that we do not have.
     """
     name = settings.get("hidden_act", "gelu")
-    if name not in ACTIVATION_NAMES:
-        raise CheckpointError(f"hidden_act = {name!r} is not supported", where=where)
+    if not isinstance(name, str) or name not in ACTIVATION_NAMES:
+        raise CheckpointError(f"hidden_act = {shown(name)} is not supported", where=where)
     return ACTIVATION_NAMES[name]
 
 
@@ -77,7 +120,7 @@ def other_task(settings: dict[str, Any], outputs: int) -> str:
     """
     problem = settings.get("problem_type")
     if problem not in (None, *PROBLEMS):
-        raise CheckpointError(f"problem_type = {problem!r} is not known", where="config.json")
+        raise CheckpointError(f"problem_type = {shown(problem)} is not known", where="config.json")
     if problem is None and outputs == 1:  # transformers' own rule
         problem = "regression"
     return PROBLEMS[problem] if problem else ""

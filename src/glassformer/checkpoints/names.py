@@ -82,7 +82,11 @@ class NameTable:
             if len(three) < 3:
                 part = ("query", "key", "value")[min({0, 1, 2} - set(three))]
                 raise CheckpointError(f"missing tensor: the {part} of {name}", where=where)
-            out[name] = torch.cat([three[n] for n in range(3)])
+            try:
+                out[name] = torch.cat([three[n] for n in range(3)])
+            except RuntimeError:  # of other dimensions
+                what = f"query, key and value of {name} do not fit together"
+                raise CheckpointError(what, where=where) from None
         return out
 
     def to_hub(self, tensors: Mapping[str, Tensor], with_prefix: bool) -> dict[str, Tensor]:

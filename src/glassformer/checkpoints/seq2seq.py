@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.layout import compare, outline
+from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
@@ -38,26 +40,20 @@ def load_seq2seq(folder: str | Path) -> Any:
     folder = Path(folder)
     settings = read_json(folder / "config.json")
     kind = settings.get("model_type")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise CheckpointError(
-            f"model_type {kind!r} is no translator",
+            f"model_type {shown(kind)} is no translator",
             where=f"{folder}/config.json",
             fix=f"Known: {', '.join(KINDS)}",
         )
     config_class, model_class = KINDS[kind]
-    model = model_class(build(config_class, settings.get("architecture", {}), f"{folder}/config.json"))
-    own, tensors = dict(model.named_parameters()), read_tensors(folder)
-    for what, names in (
-        ("missing", own.keys() - tensors.keys()),
-        ("unexplained", tensors.keys() - own.keys()),
-    ):
-        if names:
-            raise CheckpointError(f"{what} tensors: {', '.join(sorted(names)[:6])}", where=str(folder))
+    where, tensors = f"{folder}/config.json", read_tensors(folder)
+    config = build(config_class, section(settings, "architecture", where), where)
+    compare(
+        dict(outline(model_class, config, len(tensors), str(folder)).named_parameters()), tensors, str(folder)
+    )
+    model = model_class(config)
+    own = dict(model.named_parameters())
     for name, tensor in tensors.items():
-        if tensor.shape != own[name].shape:
-            raise CheckpointError(
-                f"{name} is {tuple(tensor.shape)}, config.json says {tuple(own[name].shape)}",
-                where=str(folder),
-            )
         own[name].data.copy_(tensor)
     return model.eval()

@@ -25,8 +25,9 @@ MAX_PIXELS = 40_000_000  # of one picture: 120 MB once decoded, and a few times 
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif")
-# What Pillow decodes by itself; EPS and the like would start other programs.
-FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA", "ICO")
+# What Pillow decodes by itself; EPS and the like would start other programs. An ICO is decoded as soon as it is opened,
+# before its size can be looked at.
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
 WHITE = (255, 255, 255)  # what shows through transparent pixels
 
 

@@ -226,9 +226,12 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
     if not isinstance(config, dict):
         raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
 
-    def special(key: str, default: str) -> str:
+    def named(key: str, default: str) -> str:
         value = config.get(key, default)
-        token = str(value.get("content", default) if isinstance(value, dict) else value)
+        return str(value.get("content", default) if isinstance(value, dict) else value)
+
+    def special(key: str, default: str) -> str:
+        token = named(key, default)
         if token not in vocab:
             raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix=WANTED)
         return token
@@ -238,11 +241,12 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         special("cls_token", "[CLS]"),
         special("sep_token", "[SEP]"),
     )
-    others = [t for t in (config.get("pad_token", "[PAD]"), config.get("mask_token", "[MASK]")) if t in vocab]
+    others = [t for t in (named("pad_token", "[PAD]"), named("mask_token", "[MASK]")) if t in vocab]
+    accents = config.get("strip_accents")
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]
     tokenizer.normalizer = normalizers.BertNormalizer(  # type: ignore[assignment]
         lowercase=bool(config.get("do_lower_case", True)),
-        strip_accents=config.get("strip_accents"),  # None: as lowercase
+        strip_accents=None if accents is None else bool(accents),  # None: as lowercase
         handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]

@@ -6,6 +6,7 @@ in memory is one byte a value and normalising is left to the moment of use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Fit = Literal["squash", "crop"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # Pillow's numbers, and the Hub's
+MOST_SIDE = 10_000  # pixels, of what a file of settings may ask for
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -130,28 +132,43 @@ class ImageTransform:
         Raises:
             ConfigError: a step that we do not have.
         """
-        size, crop_size = settings.get("size", 224), settings.get("crop_size")
-        names = {number: name for name, number in RESAMPLE.items()}
-        if (number := settings.get("resample", 2)) not in names:
-            raise ConfigError(f"resample = {number!r} is not supported", where=where)
-        if not settings.get("do_resize", True):
-            raise ConfigError("pictures that are not resized are not supported", where=where)
-        if abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
-            raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
-        normal = settings.get("do_normalize", True)
-        mean, std = settings.get("image_mean", (0.5,) * 3), settings.get("image_std", (0.5,) * 3)
-        crop = bool(settings.get("do_center_crop", False))
-        shortest = size.get("shortest_edge") if isinstance(size, dict) else (size if crop else None)
-        if shortest and not crop:
-            raise ConfigError("a shortest edge without a crop gives pictures of many sizes", where=where)
-        if not shortest and crop:
-            raise ConfigError("a crop after scaling both sides is not supported", where=where)
-        cut = _pair(crop_size if crop else size, where)
-        return ImageTransform(
-            cut, "crop" if crop else "squash", int(shortest or 0), names[number],  # type: ignore[arg-type]
-            tuple(mean) if normal else (0.0,) * len(mean), tuple(std) if normal else (1.0,) * len(mean),
-            len(mean),
-        )  # fmt: skip
+        try:
+            return _read_settings(settings, where)
+        except ConfigError:
+            raise
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            what = f"does not say how pictures are prepared ({str(error)[:100]})"
+            raise ConfigError(what, where=where, fix="Fetch it anew") from None
+
+
+def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
+    size, crop_size = settings.get("size", 224), settings.get("crop_size")
+    names = {number: name for name, number in RESAMPLE.items()}
+    if (number := settings.get("resample", 2)) not in names:
+        raise ConfigError(f"resample = {number!r} is not supported", where=where)
+    if not settings.get("do_resize", True):
+        raise ConfigError("pictures that are not resized are not supported", where=where)
+    if abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
+        raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
+    normal = settings.get("do_normalize", True)
+    mean, std = settings.get("image_mean", (0.5,) * 3), settings.get("image_std", (0.5,) * 3)
+    crop = bool(settings.get("do_center_crop", False))
+    shortest = size.get("shortest_edge") if isinstance(size, dict) else (size if crop else None)
+    if shortest and not crop:
+        raise ConfigError("a shortest edge without a crop gives pictures of many sizes", where=where)
+    if not shortest and crop:
+        raise ConfigError("a crop after scaling both sides is not supported", where=where)
+    cut, side = _pair(crop_size if crop else size, where), int(shortest or 0)
+    if not all(1 <= n <= MOST_SIDE for n in (*cut, side or 1)):
+        raise ConfigError(f"{cut} is no size up to {MOST_SIDE:,} pixels", where=where)
+    mean, std = tuple(map(float, mean)), tuple(map(float, std))
+    if not all(map(math.isfinite, (*mean, *std))):
+        raise ConfigError(f"mean {mean} and std {std} are no numbers", where=where)
+    return ImageTransform(
+        cut, "crop" if crop else "squash", side, names[number],  # type: ignore[arg-type]
+        mean if normal else (0.0,) * len(mean), std if normal else (1.0,) * len(mean),
+        len(mean),
+    )  # fmt: skip
 
 
 def _pair(size: Any, where: str) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.errors import DataError, ShapeError
+from glassformer.errors import DataError, GlassformerError, ShapeError
 
 HEADER = ("split", "row", "text", "label", "predicted", "probability")
 MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is below a long document
@@ -97,7 +97,11 @@ def write_predictions(
                     [csv_safe(split), row, csv_safe(text), csv_safe(label), csv_safe(classes[chosen[i]])]
                     + [f"{x:.6g}" for x in (p[i, chosen[i]], *p[i])]
                 )
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

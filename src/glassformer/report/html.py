@@ -6,7 +6,6 @@ browser run and style only what is shipped here, so that a review cannot bring a
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.errors import DataError
 from glassformer.explain.architecture import Block, draw
 from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
@@ -46,12 +46,7 @@ def write_report(run_folder: str | Path) -> Path:
 
 def write_page(path: Path, html: str) -> Path:
     """Write a page; an old one is replaced in one move."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(html, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_text(path, html)
     return path
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.config import read_toml
 from glassformer.errors import DataError
 from glassformer.explain.alignment import picture
@@ -25,12 +25,7 @@ def write_sequence_report(folder: str | Path) -> Path:
     """
     folder = Path(folder)
     path = folder / "report.html"
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(render(folder), encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    replace_text(path, render(folder))
     return path
 
 

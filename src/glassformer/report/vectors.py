@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures
 from glassformer.report.html import _environment
@@ -27,10 +28,8 @@ def write_vectors_report(
             loss=Markup(figures.loss_curves(steps, [])), rows=test_rows(metrics["tests"]),
         )
     )  # fmt: skip
-    path, draft = folder / "report.html", folder / ".report.html.tmp"
-    draft.write_text(page, encoding="utf-8")
-    draft.replace(path)
-    return path
+    replace_text(folder / "report.html", page)
+    return folder / "report.html"
 
 
 def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -81,7 +81,8 @@ class Server:
         self.calibrated = {served.name: calibrated for served, calibrated in models}
         self.limits, self.metrics = limits, Metrics()
         self.ready = False
-        self.preparing = ThreadPoolExecutor(2, "prepare")
+        # Pictures take seconds to decode where texts take milliseconds: neither waits for the other's threads.
+        self.preparing = {kind: ThreadPoolExecutor(2, f"prepare-{kind}") for kind in ("text", "image")}
         threads = (next(iter(self.models.values())).clf.threads,)  # torch counts them for each thread anew
         self.computing = ThreadPoolExecutor(1, "compute", _stand_back, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _stand_back, threads)
@@ -93,7 +94,7 @@ class Server:
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         for name, served in self.models.items():
-            self.batchers[name] = Batcher(served, self.preparing, self.computing, self.metrics)
+            self.batchers[name] = Batcher(served, self.preparing[served.kind], self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)
             self.about.append(served.about(self.calibrated[name]))
         tasks = [asyncio.create_task(batcher.work()) for batcher in self.batchers.values()]
@@ -105,7 +106,7 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for executor in (self.preparing, self.computing, self.explaining):
+            for executor in (*self.preparing.values(), self.computing, self.explaining):
                 executor.shutdown(wait=False, cancel_futures=True)
 
     def full(self, size: int) -> bool:

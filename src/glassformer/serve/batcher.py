@@ -10,6 +10,7 @@ wait for all of a long one.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -42,7 +43,7 @@ class Batcher:
     """The queue of one model.
 
     Args:
-        preparing: threads that tokenize and decode.
+        preparing: threads that tokenize or decode.
         computing: one thread, shared by all models.
     """
 
@@ -72,10 +73,12 @@ class Batcher:
             raise queue_is_full(self.metrics)
         self._admit(guess)
         loop = asyncio.get_running_loop()
-        job = None
+        job, given_up = None, threading.Event()
         try:
             async with asyncio.timeout(self.limits.seconds):
-                items = await loop.run_in_executor(self.preparing, self.served.prepare, inputs, what)
+                items = await loop.run_in_executor(
+                    self.preparing, self.served.prepare, inputs, what, given_up
+                )
                 exact = sum(item.tokens for item in items)
                 self._admit(exact - guess)
                 guess = exact
@@ -90,6 +93,7 @@ class Batcher:
                 503, f"no answer within {self.limits.seconds:g} s", fix="Try again later", again=2
             ) from None
         finally:
+            given_up.set()  # a thread that still decodes pictures for it stops after the one at hand
             if job is not None:
                 job.answer.cancel()  # what is still waiting of it is dropped
             self._admit(-guess)

@@ -17,6 +17,7 @@ class Limits:
     inputs: int = 64  # texts or pictures of one request
     characters: int = 100_000  # of one text
     pixels: int = 16_000_000  # of one picture, before it is decoded
+    request_pixels: int = 64_000_000  # of all pictures of one request
     queue_tokens: int = 65_536  # waiting for one model; more is answered 429
     batch_tokens: int = 4096  # computed at once
     explain_tokens: int = 256  # of one input to explain, special tokens included

@@ -6,6 +6,7 @@ import base64
 import binascii
 import io
 import json
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,14 +101,19 @@ class Served:
                     most = f"{len(text):,} characters, {self.limits.characters:,} at most"
                     raise Problem(413, most, where=f"{what}[{i}]", fix="Cut it")
 
-    def prepare(self, inputs: Sequence[str], what: str = "inputs") -> list[Item]:
+    def prepare(
+        self, inputs: Sequence[str], what: str = "inputs", given_up: threading.Event | None = None
+    ) -> list[Item]:
         """Texts as token ids, base64 as pixels.
 
+        Args:
+            given_up: once it is set, nobody waits for the answer, and no further picture is decoded.
+
         Raises:
-            Problem: an input that cannot be used; it is named.
+            Problem: an input that cannot be used; it is named. Also, pictures that are too large together.
         """
         if self.kind == "image":
-            return [self._picture(content, f"{what}[{i}]") for i, content in enumerate(inputs)]
+            return self._pictures(inputs, what, given_up or threading.Event())
         try:
             windows = self.clf._evaluation_table(self.clf._check(inputs, what))
         except InputError as error:
@@ -121,15 +127,25 @@ class Served:
             for i, each in enumerate(rows)
         ]
 
-    def _picture(self, content: str, where: str) -> Item:
+    def _pictures(self, contents: Sequence[str], what: str, given_up: threading.Event) -> list[Item]:
+        opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
+        pixels = sum(pixels for _, pixels in opened)
+        if pixels > self.limits.request_pixels:
+            most = f"{pixels:,} pixels together, {self.limits.request_pixels:,} at most"
+            raise Problem(413, most, where=what, fix="Send several requests, or scale them down")
         tokens = self.clf.model_.config.embedding.num_tokens
-        try:
-            return Item((self.clf.transform_.picture(self.decoded(content, where), where),), tokens)
-        except InputError as error:
-            raise of_input(error) from None
+        items = []
+        for i, (content, _) in enumerate(opened):
+            if given_up.is_set():
+                raise Problem(503, "given up")
+            try:
+                items.append(Item((self.clf.transform_.picture(content, f"{what}[{i}]"),), tokens))
+            except InputError as error:
+                raise of_input(error) from None
+        return items
 
-    def decoded(self, content: str, where: str) -> bytes:
-        """Base64 as the bytes of a picture whose header says that it is small enough."""
+    def opened(self, content: str, where: str) -> tuple[bytes, int]:
+        """Base64 as the bytes of a picture, and the pixels that its header speaks of: few enough."""
         from PIL import Image
 
         try:
@@ -148,7 +164,7 @@ class Served:
         if width * height > self.limits.pixels:
             most = f"{width:,} x {height:,} pixels, {self.limits.pixels:,} in all at most"
             raise Problem(413, most, where=where, fix="Scale it down")
-        return found
+        return found, width * height
 
     # --- after the queue -------------------------------------------------------------------------
 
@@ -203,11 +219,13 @@ class Served:
             )
         self.check([given], what)
         if self.kind == "text":
-            tokens = self.prepare([given], what)[0].tokens
-            if tokens > self.limits.explain_tokens:
-                most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
-                raise Problem(413, most, where="text", fix="Explain a part of it")
-        x = self.decoded(given, what) if self.kind == "image" else given
+            tokens, fix = self.prepare([given], what)[0].tokens, "Explain a part of it"
+        else:
+            tokens, fix = self.estimate([given]), "It takes a server with a larger --explain-tokens"
+        if tokens > self.limits.explain_tokens:
+            most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
+            raise Problem(413, most, where=what, fix=fix)
+        x = self.opened(given, what)[0] if self.kind == "image" else given
         steps = {"max_steps": 128} if method == "integrated_gradients" else {}
         try:
             e = self.clf.explain(x, method=method, target=target, maps=False, **options, **steps)

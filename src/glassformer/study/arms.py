@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.config import key_places, lay_over, to_dict
 from glassformer.errors import ConfigError, GlassformerError, InputError
 from glassformer.recipe import build_recipe
@@ -113,9 +114,7 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
         "own_process": own_process,
         "seconds": time.perf_counter() - started,
     }
-    temporary = job.folder / f".{MARKER}.{os.getpid()}.tmp"
-    temporary.write_text(json.dumps(marker) + "\n", encoding="utf-8")
-    os.replace(temporary, job.folder / MARKER)
+    replace_text(job.folder / MARKER, json.dumps(marker) + "\n")
     # The model stays, and there is nothing left to resume.
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return job.folder

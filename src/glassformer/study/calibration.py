@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.data.checks import place
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
@@ -87,9 +87,7 @@ def calibrate_run(
         out["splits"][parts.judged_name] = _both(clf, *judged, temperature, limit, bootstrap)
     clf.temperature_, clf.threshold_ = temperature, limit
     clf.save(folder / "model", overwrite=True)
-    temporary = folder / f"calibration.json.{os.getpid()}.tmp"
-    temporary.write_text(json.dumps(out, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, folder / "calibration.json")
+    replace_text(folder / "calibration.json", json.dumps(out, indent=1, ensure_ascii=False) + "\n")
     if (folder / "metrics.json").is_file():
         write_report(folder)
     return out

@@ -9,7 +9,6 @@ The recipe's test split is not touched. A fold that is finished is kept; a broke
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.config import read_toml, to_toml
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import ConfigError
@@ -79,8 +79,8 @@ def cross_validate(
     d = recipe.data
     numbers = stratified_folds(train.labels, folds, d.split_seed, train.names, blocks=d.hold_out == "blocks")
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "config.toml", to_toml(recipe))
-    _write(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    replace_text(folder / "config.toml", to_toml(recipe))
+    replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
     say(f"{len(train):,} examples in {folds} folds")
     classes = np.unique(np.asarray(train.labels))
     targets = np.searchsorted(classes, np.asarray(train.labels))
@@ -108,7 +108,7 @@ def cross_validate(
         folder / "predictions.csv", train.names, out, classes.tolist(), labels=list(train.labels), rows=train.rows,
         split=NAME,
     )  # fmt: skip
-    _write(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
     write_report(folder)
     return metrics
 
@@ -143,7 +143,7 @@ def run_fold(
         "parameters": sum(p.numel() for p in clf.model_.parameters()),
     }
     np.save(fold.folder / "probabilities.npy", p, allow_pickle=False)
-    _write(marker, json.dumps(figures) + "\n")
+    replace_text(marker, json.dumps(figures) + "\n")
     shutil.rmtree(checkpoints, ignore_errors=True)
     return figures
 
@@ -174,9 +174,3 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
     if theirs != folds or not same:
         what = f"holds {theirs} folds, not {folds}" if same else "holds a cross-validation of another recipe"
         raise ConfigError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.config import to_toml
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.compare import (
@@ -300,25 +300,17 @@ def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
     """study.toml, results.json, results.csv and results.md, each in one move; robustness.csv where there is such."""
     from glassformer.study.verdict import markdown
 
-    _write(folder / "study.toml", to_toml(study))
-    _write(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    _write(folder / "results.md", markdown(results))
+    replace_text(folder / "study.toml", to_toml(study))
+    replace_text(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "results.md", markdown(results))
     _write_csv(folder / "results.csv", COLUMNS, table_rows(results))
     if changed := list(robustness_rows(results)):
         _write_csv(folder / "robustness.csv", ("arm", "kind", "severity", "accuracy", "macro_f1"), changed)
 
 
 def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8", newline="") as file:
+    with replacing(path) as fresh, open(fresh, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         for row in rows:
             writer.writerow({k: csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for k, v in row.items()})
-    os.replace(temporary, path)
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)

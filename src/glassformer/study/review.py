@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import review_labels
@@ -102,20 +102,19 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
         "suggestions": [vars(s) | {"text": s.text[:TEXT]} for s in suggestions[:ON_PAGE]],
     }  # fmt: skip
     _write_csv(folder / "review.csv", suggestions)
-    temporary = folder / f".review.json.{os.getpid()}.tmp"
-    temporary.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, folder / "review.json")
+    replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     write_review_page(folder)
     return found
 
 
 def _write_csv(path: Path, suggestions: list[Suggestion]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    with (
+        replacing(path) as fresh,
+        open(fresh, "w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         for s in suggestions:
             shares = f"{s.label_probability:.6g}", f"{s.suggested_probability:.6g}"
             texts = csv_safe(s.text), csv_safe(s.label), csv_safe(s.suggested)
             writer.writerow([s.rank, s.row, *texts, *shares, "yes" if s.suspicious else "no"])
-    os.replace(temporary, path)

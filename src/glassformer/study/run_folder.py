@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.config import nearest, read_toml, to_dict, to_toml
 from glassformer.data.checks import place
 from glassformer.data.doctor import DoctorReport, Severity
@@ -222,7 +223,7 @@ def begin(folder: Path, recipe: Any) -> None:
     """The run's folder with its recipe in it; one that is there already stays as it is."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.toml").exists():
-        write_text(folder / "config.toml", to_toml(recipe))
+        replace_text(folder / "config.toml", to_toml(recipe))
 
 
 def choose_judged(wanted: str, splits: Sequence[str]) -> str:
@@ -244,12 +245,5 @@ def describe(splits: Splits) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a file of a run folder in one move."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file of a run folder in one move."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    """Write a file of a run folder as ``replacing`` does."""
+    replace_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

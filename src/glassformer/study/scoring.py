@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256
+from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
 from glassformer.config import nearest
 from glassformer.data.checks import check_texts
 from glassformer.data.image import open_picture
@@ -77,17 +77,10 @@ def score_shard(model: str | Path, shard: Shard) -> int:
     if (found := _answered(target, wanted)) is not None:
         return found
     table = _table(load_once(model), shard, wanted)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "wb") as file:
-                pq.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with replacing(target) as fresh:
+        pq.write_table(table, fresh, compression="zstd")
     return table.column("error").length() - table.column("error").null_count
 
 
@@ -154,17 +147,11 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
     """The answers of all shards in one file, in their order; one shard is in memory at a time."""
     import pyarrow.parquet as pq
 
-    out = Path(out)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}.tmp")
-    with disk_errors(out):
-        try:
-            schema = pq.read_schema(parts[0]).remove_metadata()
-            with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-                for part in parts:
-                    writer.write_table(pq.read_table(part).replace_schema_metadata(None))
-            os.replace(temporary, out)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with replacing(Path(out)) as fresh:
+        schema = pq.read_schema(parts[0]).remove_metadata()
+        with pq.ParquetWriter(fresh, schema, compression="zstd") as writer:
+            for part in parts:
+                writer.write_table(pq.read_table(part).replace_schema_metadata(None))
 
 
 def find_column(source: str | Path, noun: str, wanted: str | None = None, trained: str | None = None) -> str:

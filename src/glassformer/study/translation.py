@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.checkpoints.files import replacing
 from glassformer.data.checks import check_texts
 from glassformer.data.pairs import PairDataset, PairSplit, fitting_columns, load_pairs
 from glassformer.data.subwords import detokenize
@@ -233,7 +234,7 @@ def tell_cut(translator: Translator, name: str, cut: int, total: int, say: Say) 
 
 def write_translations(path: Path, split: PairSplit, translations: dict[str, list[str]]) -> None:
     """One row a pair, safe to open in a spreadsheet."""
-    with path.open("w", encoding="utf-8", newline="") as file:
+    with replacing(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["source", "reference", *translations])
         for row in zip(split.source, split.target, *translations.values(), strict=True):

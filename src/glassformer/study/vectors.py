@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
+from glassformer.checkpoints.files import replace_text
 from glassformer.config import nearest
 from glassformer.data.dataset import SPLITS, NoSplit
 from glassformer.data.sentences import read_corpus
@@ -32,7 +33,6 @@ from glassformer.study.run_folder import (
     check_folder,
     read_run_recipe,
     write_json,
-    write_text,
 )
 from glassformer.train.callbacks import Callback, HistoryFile
 from glassformer.vectors import Word2Vec
@@ -139,7 +139,7 @@ def run_vectors(
     adam = recipe.vectors.optimizer == "adam"
     calls = [HistoryFile(history), *callbacks] if adam else ()
     vectors.fit(corpus, checkpoints=checkpoints, resume=resume, callbacks=calls, tell=tell)
-    write_text(history, "".join(json.dumps(record) + "\n" for record in vectors.history_))
+    replace_text(history, "".join(json.dumps(record) + "\n" for record in vectors.history_))
     vectors.save(folder / "model", overwrite=True)
     vectors.save_word2vec_format(folder / "vectors.txt")
     say("judging")

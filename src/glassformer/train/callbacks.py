@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.files import disk_errors
 from glassformer.errors import GlassformerError
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
@@ -73,14 +74,16 @@ class HistoryFile(Callback):
 
     def start(self, training: Training) -> None:
         self.written = 0
-        self.path.write_text("", encoding="utf-8")
+        with disk_errors(self.path):
+            self.path.write_text("", encoding="utf-8")
         self._flush(training)
 
     def step(self, training: Training, info: StepInfo) -> None:
         self._flush(training)
 
     def _flush(self, training: Training) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
+        # Neither synced nor replaced: a resume writes the file anew from what the checkpoint holds.
+        with disk_errors(self.path), self.path.open("a", encoding="utf-8") as file:
             for record in training.history[self.written :]:
                 file.write(json.dumps(record) + "\n")
         self.written = len(training.history)

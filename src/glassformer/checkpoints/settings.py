@@ -1,0 +1,124 @@
+"""Values of JSON files from outside, each checked as it is read: ``config.json`` and ``glassformer.json``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from glassformer.checkpoints.files import UPDATE, read_json
+from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
+
+ABOUT = "glassformer.json"
+
+
+def number(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
+    """A size.
+
+    Raises:
+        CheckpointError: it is missing and has no default, or is no size.
+    """
+    if key not in settings and default is None:
+        raise CheckpointError(f"missing key {key!r}", where=where)
+    value = settings.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10_000_000:
+        raise CheckpointError(f"{key} = {shown(value)} is no size", where=where)
+    return value
+
+
+def real(settings: dict[str, Any], key: str, where: str, default: float, below: float = math.inf) -> float:
+    """A number from 0 to ``below`` (without it): a rate, a spread.
+
+    Raises:
+        CheckpointError: it is none.
+    """
+    value = settings.get(key, default)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < below:
+        bounds = "0 or more" if below == math.inf else f"from 0 to {below:g}"
+        raise CheckpointError(f"{key} = {shown(value)} is no number {bounds}", where=where)
+    return value
+
+
+def section(settings: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+    """An object within the file.
+
+    Raises:
+        CheckpointError: it is missing, or no object.
+    """
+    value = settings.get(key)
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{key!r} is missing or no object", where=where)
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value of a file for a message: short, whatever it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
+        return "a number of more than 30 digits"  # Python refuses to write out very long ones
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def count(settings: dict[str, Any], key: str, where: str, default: int = 0) -> int:
+    """A whole number from 0 on.
+
+    Raises:
+        CheckpointError: it is none.
+    """
+    value = settings.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+        raise CheckpointError(f"{key} = {shown(value)} is no whole number from 0 on", where=where)
+    return value
+
+
+def text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
+    """A string.
+
+    Raises:
+        CheckpointError: it is none.
+    """
+    value = settings.get(key, default)
+    if not isinstance(value, str):
+        raise CheckpointError(f"{key} = {shown(value)} is no text", where=where)
+    return value
+
+
+def read_about(folder: Path, newest: int) -> dict[str, Any]:
+    """``glassformer.json``, what every kind of estimator has in it checked, and given a value where it has none.
+
+    Args:
+        newest: the format that this version writes.
+
+    Raises:
+        CheckpointError: the file is missing or damaged, or a value cannot be what it stands for.
+        NewerFormatError: a later version wrote it.
+    """
+    where = str(folder / ABOUT)
+    about = read_json(where)
+    version = count(about, "format", where)
+    if version > newest:
+        raise NewerFormatError(
+            f"format {version} is newer than this version reads ({newest})", where=where, fix=UPDATE
+        )
+    section(about, "parameters", where)
+    return about | {
+        "kind": text(about, "kind", where, "TextClassifier"),
+        "weights_source": text(about, "weights_source", where, "unknown"),
+        "best_step": count(about, "best_step", where),
+        "train_seconds": real(about, "train_seconds", where, 0.0),
+        "truncated": count(about, "truncated", where),
+        "chunks": count(about, "chunks", where),
+    }
+
+
+def check_parameters(configs: Callable[[], Any], folder: Path) -> None:
+    """Check the ``parameters`` of ``glassformer.json`` as fitting does, by the estimator's own ``configs``.
+
+    Raises:
+        CheckpointError: one that fitting would refuse.
+    """
+    try:
+        configs()
+    except ConfigError as error:
+        raise CheckpointError(f"a wrong parameter: {error}", where=str(folder / ABOUT)) from None

@@ -1,0 +1,166 @@
+"""Settings of a checkpoint that cannot be: refused by name, before memory is taken or a model is made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.checkpoints.files import write_folder
+from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
+from glassformer.checkpoints.layout import filled, outline
+from glassformer.data.text import load_tokenizer
+from glassformer.data.transform import ImageTransform
+from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
+from glassformer.models.bert import Bert, bert
+from glassformer.models.vit import ViT, vit
+
+TEXTS = ["a fine film", "a bad film", "bad , not fine", "a fine one"]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hub")
+    save_pretrained(Bert(bert(17, 6, 2, 3, 7, 11, head="classification", num_labels=5)), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    clf = gf.TextClassifier(
+        "encoder-mini", min_count=1, max_length=13, d_model=6, num_heads=1, num_layers=1, epochs=1
+    )
+    return clf.fit(TEXTS, ["good", "bad", "bad", "good"]).save(tmp_path_factory.mktemp("saved") / "model")
+
+
+def altered(folder, target, name, **changes):
+    """A copy whose file of settings has these values; None drops the key. Its manifest fits."""
+
+    def write(fresh):
+        shutil.copytree(folder, fresh, dirs_exist_ok=True, ignore=lambda *_: ["manifest.json"])
+        settings = json.loads((fresh / name).read_text()) | changes
+        kept = {key: value for key, value in settings.items() if value is not None}
+        (fresh / name).write_text(json.dumps(kept))
+
+    return write_folder(target, write)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vocab_size": 10_000_000, "hidden_size": 4096, "num_attention_heads": 1}, "config.json says"),
+        ({"num_hidden_layers": 1_000_000}, "1,000,000 layers, but the weights hold"),
+        ({"max_position_embeddings": 10_000_000}, "config.json says"),
+        ({"max_position_embeddings": "9"}, "max_position_embeddings = '9' is no size"),
+        ({"type_vocab_size": -3}, "type_vocab_size = -3 is no size"),
+        ({"vocab_size": 10**60}, "vocab_size = a number of more than 30 digits is no size"),
+        ({"initializer_range": -1}, "initializer_range = -1 is no number 0 or more"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps = nan is no number"),
+        ({"hidden_dropout_prob": 1}, "hidden_dropout_prob = 1 is no number from 0 to 1"),
+        ({"classifier_dropout": "much"}, "classifier_dropout = 'much'"),
+        ({"hidden_act": ["gelu"]}, "hidden_act = .* is not supported"),
+        ({"model_type": ["bert"]}, "model_type is"),
+        ({"glassformer": 3}, "'glassformer' is missing or no object"),
+    ],
+)  # fmt: skip
+def test_a_config_that_does_not_fit_is_refused_before_a_model_is_made(
+    hub, tmp_path, changes, said, monkeypatch
+):
+    folder = altered(hub, tmp_path / "bad", "config.json", **changes)
+    monkeypatch.setattr(Bert, "load_state_dict", None)
+    with pytest.raises(CheckpointError, match=said):
+        load_pretrained(folder)
+
+
+def test_no_memory_is_taken_and_no_number_drawn_to_compare_shapes():
+    config = bert(10_000_000, 4096, 1, 1, 7, 11)  # 164 GB
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    assert {p.device.type for p in outline(Bert, config, 99, "x").parameters()} == {"meta"}
+    assert torch.equal(before, torch.get_rng_state())
+    with pytest.raises(CheckpointError, match="missing tensors"):
+        filled(Bert, config, {f"{i}": torch.zeros(1) for i in range(3)}, "x")
+
+
+@pytest.mark.parametrize("name", ["architecture", "init_std", "head"])
+def test_architectures_of_our_own(tmp_path, name):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    config = vit((8, 8), (4, 4), 6, 1, 1, 7)
+    save_pretrained(ViT(replace(config, encoder=replace(config.encoder, norm="post"))), whole)
+    settings = json.loads((whole / "config.json").read_text())
+    assert settings["model_type"] == "glassformer-image"
+    if name == "architecture":
+        settings[name] = 3
+    else:
+        settings["architecture"][name] = {"init_std": -1.0, "head": [1]}[name]
+    (whole / "config.json").write_text(json.dumps(settings))
+    with pytest.raises((CheckpointError, ConfigError), match=rf"config\.json.*{name}|no model can be made"):
+        load_pretrained(whole)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"parameters": None}, "'parameters' is missing or no object"),
+        ({"parameters": {"epochs": "many"}}, "a wrong parameter: .*epochs"),
+        ({"format": "x"}, "format = 'x' is no whole number"),
+        ({"kind": ["a"]}, "kind = .* is no text"),
+        ({"kind": "Oracle"}, "holds a 'Oracle', which this version does not know"),
+        ({"classes": None}, "'classes' is missing"),
+        ({"classes": ["a", "a"]}, "a label twice"),
+        ({"classes": [["a"], ["b"]]}, "what is no label"),
+        ({"classes": ["a", "b", "c"]}, "3 classes, but the model has 2 outputs"),
+        ({"temperature": "warm"}, "temperature = 'warm' is no number"),
+        ({"temperature": 0}, "temperature = 0"),
+        ({"best_step": -1}, "best_step = -1"),
+    ],
+)
+def test_settings_of_a_saved_classifier(saved, tmp_path, changes, said):
+    assert gf.load(altered(saved, tmp_path / "same", "glassformer.json")).predict(TEXTS).shape == (4,)
+    with pytest.raises(CheckpointError, match=said) as error:
+        gf.load(altered(saved, tmp_path / "bad", "glassformer.json", **changes))
+    assert str(tmp_path / "bad") in str(error.value)
+
+
+def test_a_newer_format_is_told_apart(saved, tmp_path):
+    with pytest.raises(NewerFormatError, match="format 2 is newer"):
+        gf.load(altered(saved, tmp_path / "new", "glassformer.json", format=2))
+
+
+def test_word_vectors(tmp_path):
+    vectors = gf.Word2Vec(dim=5, min_count=1, epochs=1, threads=1).fit([text.split() for text in TEXTS])
+    whole = vectors.save(tmp_path / "whole")
+    counts = json.loads((whole / "words.json").read_text())["counts"]
+    for i, (name, changes, said) in enumerate((
+        ("words.json", {"words": ["a"]}, "no lists of one length"), ("words.json", {"counts": None}, "no lists"),
+        ("words.json", {"words": ["a"] * len(counts)}, "a word twice"),
+        ("words.json", {"counts": ["a"] * len(counts)}, "no count"),
+        ("words.json", {"words": ["a"], "counts": [3]}, "no table of 1 rows"),
+        ("glassformer.json", {"norms": 3}, "'norms' is missing or no object"),
+        ("glassformer.json", {"parameters": {"window": "wide"}}, "a wrong parameter"),
+    )):  # fmt: skip
+        with pytest.raises(CheckpointError, match=said):
+            gf.load(altered(whole, tmp_path / str(i), name, **changes))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"image_mean": 3}, {"resample": [2]}, {"rescale_factor": "no"}, {"size": {"height": "a", "width": 3}},
+        {"size": 10**9}, {"size": -1}, {"image_std": [float("nan")] * 3}, {"image_mean": None},
+    ],
+)  # fmt: skip
+def test_preprocessing(wrong):
+    with pytest.raises(ConfigError, match=r"here\.json: "):
+        ImageTransform.from_hub({"size": 7} | wrong, "here.json")
+
+
+def test_special_tokens_may_be_objects(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfilm\n")
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": {"content": "[PAD]"}, "strip_accents": 1}')
+    assert load_tokenizer(tmp_path).encode("film").tokens == ["[CLS]", "film", "[SEP]"]
