@@ -78,7 +78,7 @@ fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up request
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
 	$(BIN)/python docs/map.py
 
-docs: $(VENV)/.installed-docs ## build the documentation into docs/_build
+docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build
 	@echo "==> docs/_build/index.html"
 

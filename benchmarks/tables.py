@@ -273,6 +273,34 @@ def label_noise() -> str:
     return "\n".join([*lines, "", *sorted(told)])
 
 
+PROMISED = {  # the rows of reliability.json that README.md shows, in short; docs/reliability.md has all, in full
+    "kills": "`kill -9` at a random instant, half of them inside a save; resumed to the same bits",
+    "signals": "SIGTERM or Ctrl-C at a random instant: saved, and the resumed run ends the same",
+    "damages": "a checkpoint's file removed, cut, flipped, swapped: named, and the older one used",
+    "full_disks": "the disk full inside a save: the older checkpoint whole",
+    "tables": "malformed tables: read, or one error that names the file",
+    "pictures": "malformed pictures: likewise, below 500 MB and 2 s",
+    "malicious": "pickles, impossible headers and paths in checkpoints: refused, nothing executed",
+    "injections": "markup, scripts and formulas as text, labels and file names: shown, never run",
+    "trainer_kills": "Hugging Face's Trainer under `kill -9`; resumed to the same bits",
+}
+
+
+def scoreboard() -> str:
+    """The main promises, how often each was tested and how often it held, from reliability.json."""
+    result = read("reliability")
+    if result is None:
+        return "Not measured yet: `make soak`."
+    rows = result["rows"]
+    lines = ["| Promise | Wanted | Run | Held |", "|---|---|---|---|"]
+    lines += [
+        f"| {said} | {rows[name]['asked']:,} | {rows[name]['run']:,} | {rows[name]['passed']:,} |"
+        for name, said in PROMISED.items()
+        if name in rows
+    ]
+    return "\n".join(lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "export": export,
@@ -287,6 +315,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "pretraining": speed.pretraining,
     "pictures-small": lambda: speed.pictures("small"),
     "pictures-base": lambda: speed.pictures("base"),
+    "nearest-peers": speed.nearest_peers,
+    "reliability": scoreboard,
     "inference": speed.inference,
     "embedding": speed.embedding,
     "rate": speed.rate,

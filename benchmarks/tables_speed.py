@@ -136,6 +136,42 @@ def embedding() -> str:
     return inference_part("vectors", "Lowest cosine")
 
 
+def nearest_peers() -> str:
+    """Other work than training, a line each: glassformer beside the peer that comes nearest; the page has them all."""
+    found = []  # what is done, its contenders, their rate, the ratios to the peers, and where it was measured
+    if result := read("inference"):
+        for part, said in (("labels", "Reviews to labels"), ("vectors", "Reviews to embeddings")):
+            one = result[part]
+            found.append((said, one["contenders"], "reviews_per_second", one["glassformer_against"], result))
+    if result := read("pretrain"):
+        ratios = result["glassformer_against"]
+        found.append(("Pre-training, real tokens", result["contenders"], "tokens_per_second", ratios, result))
+    if result := read("word2vec-speed"):
+        where = result["environment"]
+        where = where | {"threads": where["machine"]["threads"]}
+        ratios = {
+            c["name"]: result["ratio"]
+            for c in result["contenders"]
+            if not c["name"].startswith("glassformer")
+        }
+        found.append(("Word vectors, words", result["contenders"], "tokens_per_second", ratios, where))
+    lines = ["| Work, each a second | Nearest peer | glassformer | glassformer is |", "|---|---|---|---|"]
+    notes, before = [], []
+    for said, contenders, rate, ratios, where in found:
+        nearest = min(ratios, key=lambda name: ratios[name]["median"])
+        peer = next(c for c in contenders if c["name"] == nearest)
+        ours = next(c for c in contenders if c["name"].startswith("glassformer"))
+        rates = f"{peer[rate]['median']:,.0f} | {ours[rate]['median']:,.0f}"
+        lines.append(f"| {said} | {nearest}: {rates} | {times(ratios[nearest])} |")
+        before += [(said, line) for line in attentions(contenders) if line.startswith("Measured before")]
+        notes.append(measured(where))
+    if not found:
+        return "Not measured yet: `make bench-inference`."
+    if before:  # the same words for each of them
+        notes.append(f"{', '.join(said for said, _ in before)}: m{before[0][1][1:]}")
+    return "\n".join([*lines, "", *dict.fromkeys(notes)])
+
+
 def maps() -> str:
     """What attention maps cost, from maps.json."""
     result = read("maps")

@@ -61,6 +61,12 @@ def recorded(name: str) -> dict[str, Any] | None:
     return found
 
 
+def measured(*recipes: str) -> dict[str, float]:
+    """The mean score over the seeds of each recipe that has a result file: accuracy, or what else judges it."""
+    found = {name: recorded(f"recipe-{name}") for name in recipes}
+    return {name: (file.get("accuracy") or file["score"])["mean"] for name, file in found.items() if file}
+
+
 def studied(name: str) -> dict[str, dict[str, Any]]:
     """The arms of a measured study by name, which is read here and not repeated; none where it has not been made."""
     found = recorded(f"study-{name}")

@@ -40,7 +40,7 @@ QUESTIONS = {
     "head-dropout": "Dropout in the head: frozen against partly unfrozen backbone?",
     "overfitting": "When does over-fitting begin?",
     "ladder": "At which strength of augmentation does accuracy fall?",
-    "bias": "Why do ViTs gain more from augmentation on small data than a CNN?",
+    "bias": "Do ViTs gain more from augmentation on small data than a CNN, and why?",
     "soft-labels": "Mixup and CutMix: what becomes of loss and metrics?",
     # 5, sequence to sequence
     "bottleneck": "What does one thought vector cost as sentences grow?",

@@ -1,4 +1,5 @@
-"""Short film reviews made of parts, for labs that have no real ones: small, seeded, with negation."""
+"""Sentences made of parts, small and seeded: film reviews with negation for labs that have no real ones, and pairs of words
+of which one leans on the other."""
 
 from __future__ import annotations
 
@@ -39,3 +40,42 @@ def reviews(count: int, seed: int = 0) -> tuple[list[str], list[str]]:
         texts.append(" ".join(sentences))
         labels.append("pos" if positive else "neg")
     return texts, labels
+
+
+def word_pairs(kind: str, count: int, seed: int = 0) -> list[tuple[str, str, str]]:
+    """Sentences, each with a word that leans on another and that other: ``negation`` (what is negated, the negation),
+    ``agreement`` (verb, subject) or ``entities`` (last name, first name)."""
+    rng = random.Random(seed)
+
+    def one_of(words: str) -> str:
+        return rng.choice(words.split())
+
+    found = []
+    for _ in range(count):
+        thing, good = (
+            one_of("film plot ending music story cast"),
+            one_of("good funny clever great strong bad"),
+        )
+        many, one = one_of("actors stories scenes jokes songs"), one_of("film man book town king house")
+        first = rng.random() < 0.5  # of two forms
+        if kind == "negation" and first:
+            found.append((f"The {thing} is not {one_of('very really even so')} {good} .", good, "not"))
+        elif kind == "negation":
+            like = one_of("like love enjoy believe remember")
+            found.append((f"I did not {one_of('really even ever')} {like} the {thing} .", like, "not"))
+        elif kind == "agreement" and first:
+            are = one_of("are were")
+            found.append((f"The {many} of the {one} {are} {good} .", are, many))
+        elif kind == "agreement":
+            was = one_of("is was")
+            found.append((f"The {one} with the {many} {was} {good} .", was, one))
+        else:
+            name, last = (
+                one_of("John Paul Marie Anna Peter David"),
+                one_of("Carter Smith Brown Wilson Miller"),
+            )
+            text = (
+                f"We {one_of('saw met knew liked')} {name} {last} in {one_of('Paris London Rome Berlin')} ."
+            )
+            found.append((text, last.lower(), name.lower()))
+    return found

@@ -234,6 +234,48 @@ def test_a_table_says_which_attention_its_peers_had(tool):
     assert told(rows("sdpa")[1:]) == []
 
 
+def test_the_nearest_peer_of_each_work_has_a_line(tool, monkeypatch, tmp_path):
+    speed = tool("tables_speed")
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert speed.nearest_peers() == "Not measured yet: `make bench-inference`."
+
+    def rate(of: float) -> dict[str, Any]:
+        return {"tokens_per_second": {"median": of, "min": of, "max": of}, "setting": {}}
+
+    def ratio(of: float) -> dict[str, float]:
+        return {"median": of, "min": of - 1, "max": of + 1}
+
+    machine = {"cpu": "X", "load_before": [0.5], "threads": 2}
+    where = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-01-02"}
+    pre = {
+        **where, "threads": 2, "glassformer_against": {"slow": ratio(7), "quick": ratio(3)},
+        "contenders": [rate(of) | {"name": n} for n, of in (("slow", 1e3), ("quick", 2e3), ("glassformer", 6e3))],
+    }  # fmt: skip
+    (tmp_path / "pretrain.json").write_text(json.dumps(pre), encoding="utf-8")
+    words = {
+        "environment": where, "ratio": ratio(5),
+        "contenders": [rate(35) | {"name": "glassformer, 2 threads"}, rate(7) | {"name": "gensim"}],
+    }  # fmt: skip
+    (tmp_path / "word2vec-speed.json").write_text(json.dumps(words), encoding="utf-8")
+    assert speed.nearest_peers().splitlines()[2:] == [
+        "| Pre-training, real tokens | quick: 2,000 | 6,000 | 3.0 × (2.0 to 4.0) |",
+        "| Word vectors, words | gensim: 7 | 35 | 5.0 × (4.0 to 6.0) |",
+        "",
+        "Measured on X, 2 threads, load before 0.5; torch 2, 2026-01-02.",
+    ]
+
+
+def test_the_scoreboard_in_short_has_the_rows_of_the_file(tool, monkeypatch, tmp_path):
+    tables, speed = tool("tables"), tool("tables_speed")
+    assert set(tables.PROMISED) <= (tool("reliability").ROWS | tool("reliability").PEER).keys()
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    monkeypatch.setattr(tables, "read", speed.read)
+    assert tables.scoreboard() == "Not measured yet: `make soak`."
+    row = {"asked": 1213, "run": 11, "passed": 7}
+    (tmp_path / "reliability.json").write_text(json.dumps({"rows": {"kills": row}}), encoding="utf-8")
+    assert tables.scoreboard().splitlines()[2:] == [f"| {tables.PROMISED['kills']} | 1,213 | 11 | 7 |"]
+
+
 # --- nothing is left running ----------------------------------------------------------------------
 
 

@@ -144,6 +144,41 @@ def test_pages_made_from_the_code(tmp_path):
     assert all(importlib.util.find_spec(f"glassformer.{m}") for m in modules)
 
 
+PACKAGES = (
+    "nn",
+    "data",
+    "models",
+    "train",
+    "evaluate",
+    "explain",
+    "checkpoints",
+    "study",
+    "report",
+    "export",
+    "serve",
+)
+
+
+def test_the_reference_has_what_a_package_gives_to_its_users():
+    """Every public name of a package, every recipe, and the modules of whole packages that have no such names."""
+    from glassformer.recipe import recipe_classes
+
+    made = runpy.run_path(str(DOCS / "reference.py"))["MODULES"]
+    pages = {f"glassformer.{module}" for _, modules in made.values() for module in modules}
+    given = [
+        importlib.import_module("glassformer"),
+        *(importlib.import_module(f"glassformer.{p}") for p in PACKAGES),
+    ]
+    homes = {
+        getattr(getattr(package, name), "__module__", None) or ""  # a constant has none
+        for package in given
+        for name in getattr(package, "__all__", ())
+    }
+    homes |= {cls.__module__ for cls in recipe_classes().values()}
+    assert {home for home in homes if home.startswith("glassformer.")} - pages == set()
+    assert {p for p in PACKAGES if not any(page.startswith(f"glassformer.{p}.") for page in pages)} == set()
+
+
 # What looks like a path and is none of the clone: an example, a file of a run or of a checkpoint, a data set.
 NAMED_PATH = re.compile(
     r"`((?:src|docs|labs|tests|benchmarks|deploy|nn|data|models|train|evaluate|explain|checkpoints|study|report"

@@ -26,7 +26,7 @@ def on_the_small_budget(monkeypatch):
     yield
     torch.set_num_threads(threads)
     torch.set_rng_state(state)
-    for name in ("lab", "questions", "reviews", "run"):
+    for name in ("lab", "questions", "reviews", "small_cnn", "run"):
         sys.modules.pop(name, None)
 
 
