@@ -3,8 +3,8 @@
     python benchmarks/scaling.py [--rounds 3] [--reviews 640]
 
 Fine-tunes MiniLM on IMDb reviews with one thread a process, in turn: one process; two that know nothing of each other
-(what the machine has to give when both cores work); two of one training with DDP; the same with FSDP2. Tokens
-per second are read from each run's history, the first steps left out. Efficiency is the rate of two over twice the rate of one.
+(what the machine has to give when both cores work); two of one training with DDP; the same with FSDP2. Tokens per
+second are read from each run's history, the first steps left out. Efficiency is the rate of two over twice that of one.
 Writes results/scaling.json.
 """
 

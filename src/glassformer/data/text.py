@@ -236,11 +236,7 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
             raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix=WANTED)
         return token
 
-    unk, cls, sep = (
-        special("unk_token", "[UNK]"),
-        special("cls_token", "[CLS]"),
-        special("sep_token", "[SEP]"),
-    )
+    unk, cls, sep = (special(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep"))
     others = [t for t in (named("pad_token", "[PAD]"), named("mask_token", "[MASK]")) if t in vocab]
     accents = config.get("strip_accents")
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]
