@@ -219,7 +219,7 @@ class MaskedLM(SequenceEstimator):
         return self.judge(texts)["accuracy"]
 
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
-        """Loss in nats a masked token, perplexity, accuracy, how many; the next sentence's loss and accuracy if learnt."""
+        """Loss in nats a masked token, perplexity, accuracy, how many; the next sentence's loss and accuracy."""
         model = self._predictor()
         _, _, train = self._configs()
         stream = self._stream(check_texts(texts), train, next(model.parameters()).device)
