@@ -73,7 +73,7 @@ results: $(VENV)/.installed ## write docs/results.md from the run folders and re
 
 fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up requests against a server
 	@$(INSTALL) $(PIP_ARGS) schemathesis
-	GLASSFORMER_FUZZ=6500 $(PYTEST) -n 0 tests/serve/test_fuzz.py $(ARGS)
+	GLASSFORMER_FUZZ=6500 GLASSFORMER_FUZZ_RESULT=benchmarks/results/fuzz.json $(PYTEST) -n 0 tests/serve/test_fuzz.py $(ARGS)
 
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
 	$(BIN)/python docs/map.py

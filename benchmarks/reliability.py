@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import bad_files
+import bad_settings
 import borrowed
 import injections
 import kill_tests
@@ -57,6 +58,9 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                  bad_files.pictures),
     "readers": ("weights, settings, tokenizers, word vectors and recipes from outside, mutated: read, or a typed error",
                 1200, bad_files.readers),
+    "settings": ("`config.json`, `glassformer.json`, `preprocessor_config.json` and `words.json` of saved models with "
+                 "keys dropped, of another type, huge or negative: a typed error, or a model that answers", 600,
+                 bad_settings.settings),
     "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out, "
                   "configs that ask for more than the weights hold: refused, nothing executed", 0,
                   lambda count: bad_files.malicious_checkpoints()),
@@ -168,9 +172,10 @@ def page(result: dict[str, Any]) -> str:
         lines.append(
             f"| {ROWS[name][0]} | {' | '.join(f'{v:,}' if isinstance(v, int) else str(v) for v in shown)} |"
         )
-    for row in (borrowed.server()[0], borrowed.onnx()[0]):
+    for row in (*borrowed.answers(), borrowed.refusals(), borrowed.fuzz(), borrowed.onnx()[0]):
         seconds = f"{row['seconds']:.1f}" if row.get("seconds") else "–"
-        counts = " | ".join(f"{row[key]:,}" for key in ("asked", "run", "passed"))
+        cells = [row[key] for key in ("asked", "run", "passed")]
+        counts = " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells)
         lines.append(f"| {row['promise']} | {counts} | {seconds} |")
     if "kills" in found:
         kills = found["kills"]
@@ -178,7 +183,7 @@ def page(result: dict[str, Any]) -> str:
             "",
             f"Of the {kills['run']:,} kills, {kills['in_a_save']:,} left a half-written folder: they hit a save.",
         ]
-    told = [note for note in (borrowed.server()[1], borrowed.onnx()[1]) if note]
+    told = [note for note in (borrowed.onnx()[1],) if note]
     for name, words in (("round_trips", "Round trips"), ("suite", "Tests with the network shut"),
                         ("memory", "Memory against that at 10,000 steps")):  # fmt: skip
         if answers := found.get(name, {}).get("answers"):

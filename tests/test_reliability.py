@@ -107,6 +107,13 @@ def test_memory_does_not_grow_with_the_steps():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_settings_that_cannot_be_are_refused():
+    runs = run("bad_settings.settings(77)", modules="bad_settings")
+    assert [one for one in runs if not one["passed"]] == []
+    assert len(runs) == 77
+
+
 @pytest.mark.reaches_out
 def test_an_attempt_of_a_test_is_counted(tmp_path):
     reaches = ROOT / "tests" / "test_offline.py"
@@ -132,16 +139,29 @@ def test_rows_of_other_benchmarks_are_counted_from_their_files(monkeypatch, tmp_
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     rows = runpy.run_path(str(BENCHMARKS / "borrowed.py"))
     monkeypatch.setitem(rows["_file"].__globals__, "RESULTS", tmp_path)
-    load = {"statuses": {"200": 50, "429": 7}, "wrong": 0, "broken": 0, "refused_p99_ms": 221.4}
-    bad = load | {"statuses": {"200": 3, "500": 2}, "wrong": 1, "broken": 4, "refused_p99_ms": None}
+    load = {"statuses": {"200": 50}, "wrong": 0, "broken": 0, "refused_p99_ms": None}
+    bad = load | {"statuses": {"200": 3, "500": 2}, "wrong": 1, "broken": 4}
+    full = load | {"statuses": {"200": 5, "429": 7}, "refused_p99_ms": 61.4}
     served = {
-        "speed": {"rounds": [{"glassformer": {"8": load}, "FastAPI + pipeline": {"8": bad}}]},
-        "overload": bad,
+        "speed": {"rounds": [{"glassformer": {"8": bad}}]},  # judged loosely: in no row
+        "overload": full,
+        "answers": {"date": "2026", "fp32, 1 clients": load, "fp32, 8 clients": bad, "auto, 1 clients": load},
     }
     (tmp_path / "serve.json").write_text(json.dumps(served))
-    row, said = rows["server"]()
-    assert (row["run"], row["passed"]) == (57 + 5 + 4, 57 + 5 + 4 - 1 - 4 - 2)
-    assert "221 ms" in said
+    fp32, bf16 = rows["answers"]()
+    assert (fp32["run"], fp32["passed"]) == (50 + 5 + 4, 50 + 2)
+    assert (bf16["run"], bf16["passed"]) == (50, 50)
+    assert (rows["refusals"]()["run"], rows["refusals"]()["passed"]) == (12, 12)
+    assert "61 ms" in rows["refusals"]()["promise"]
+    (tmp_path / "serve.json").write_text(json.dumps(served | {"overload": full | {"refused_p99_ms": 221.4}}))
+    assert rows["refusals"]()["passed"] == 5  # too slow: none of the refusals holds
+    assert rows["fuzz"]()["passed"] == "not measured"
+    (tmp_path / "fuzz.json").write_text(
+        '{"statuses": {"2xx": 31, "4xx": 17, "5xx": 2}, "slowest_health_ms": 91.0}'
+    )
+    assert (rows["fuzz"]()["run"], rows["fuzz"]()["passed"]) == (50, 48)
+    (tmp_path / "fuzz.json").write_text('{"statuses": {"2xx": 31}, "slowest_health_ms": 1200.0}')
+    assert rows["fuzz"]()["passed"] == 0
     one = {"inputs": 1000, "labels_changed": 0, "largest_difference": 2e-6, "seconds": 3}
     models = {"a": one, "b": one | {"labels_changed": 2}, "c": one | {"largest_difference": 2e-4}}
     (tmp_path / "export.json").write_text(json.dumps({"models": models}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -74,6 +76,23 @@ def test_a_config_that_does_not_fit_is_refused_before_a_model_is_made(
     monkeypatch.setattr(Bert, "load_state_dict", None)
     with pytest.raises(CheckpointError, match=said):
         load_pretrained(folder)
+
+
+def test_comparing_shapes_loads_no_compiler():
+    """The first drawing of a number without memory makes torch import sympy and more: seconds at every start."""
+    program = (
+        "import sys\n"
+        "from glassformer.checkpoints.layout import outline\n"
+        "from glassformer.models.bert import Bert, bert\n"
+        "outline(Bert, bert(7, 6, 1, 1, 5, 11, head='mlm'), 99, 'x')\n"
+        "from glassformer.models.seq2seq import TransformerSeq2Seq, transformer\n"
+        "outline(TransformerSeq2Seq, transformer(7, 11, d_model=6, num_heads=1, num_layers=1, d_ff=5), 99, 'x')\n"
+        "from glassformer.models.vit import ViT, vit\n"
+        "outline(ViT, vit((8, 8), (4, 4), 6, 1, 1, 7), 99, 'x')\n"
+        "print('sympy' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
 
 
 def test_no_memory_is_taken_and_no_number_drawn_to_compare_shapes():

@@ -9,6 +9,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,6 +79,29 @@ class Running:
             return Answer(response.status, found, {k.lower(): v for k, v in response.headers.items()})
         finally:
             connection.close()
+
+
+@contextmanager
+def asked_for_health(server: Running) -> Iterator[list[float]]:
+    """``/health`` asked every 50 ms by another thread; gives the list of the seconds that each answer took."""
+    seconds, over = [], threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            started = time.monotonic()
+            status = server.ask("/health").status
+            seconds.append(time.monotonic() - started if status == 200 else float("inf"))
+            over.wait(0.05)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield seconds
+    finally:
+        over.set()
+        thread.join(30)
+    assert seconds
+    assert max(seconds) < float("inf")  # each was answered with 200
 
 
 def png(picture: Any) -> str:

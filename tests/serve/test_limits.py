@@ -16,7 +16,7 @@ from glassformer.errors import ConfigError
 from glassformer.serve.guard import is_local
 from glassformer.serve.limits import Limits
 
-from .conftest import TEXTS, Running
+from .conftest import TEXTS, Running, asked_for_health
 
 
 def raw(server: Running, *parts: bytes, pause: float = 0.0, wait: float = 10.0) -> bytes:
@@ -85,7 +85,8 @@ def test_idle_and_dripping_connections_are_cut(server: Running):
     assert raw(server, wait=5) == b""  # nothing sent
     assert raw(server, b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", wait=5) == b""  # headers that do not end
     assert time.monotonic() - started < 6  # twice body_seconds, and no third connection's patience
-    drip = raw(server, *[b"G", b"E", b"T"] * 6, pause=0.1, wait=5)
+    with asked_for_health(server):
+        drip = raw(server, *[b"G", b"E", b"T"] * 6, pause=0.1, wait=5)
     assert drip == b"" or b" 400 " in drip.splitlines()[0]
     assert server.ask("/health").status == 200
 
@@ -144,7 +145,8 @@ def test_many_pictures_of_few_bytes(server: Running, monkeypatch):
     whole = base64.b64encode(png_of_zeros(4000, 4000, bytes(4001 * 4000))).decode()
     served = server.app.state.server.models["pictures"]
     monkeypatch.setattr(type(served.clf.transform_), "picture", None)  # decoding anything would fail
-    refused = server.ask("/v1/predict", {"images": [whole] * 64})
+    with asked_for_health(server):
+        refused = server.ask("/v1/predict", {"images": [whole] * 64})
     assert refused.status == 413
     assert refused.body["error"]["what"] == "1,024,000,000 pixels together, 64,000,000 at most"
     assert refused.body["error"]["where"] == "images"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from glassformer.checkpoints.names import listing
 from glassformer.checkpoints.settings import shown
@@ -40,7 +41,7 @@ def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, 
         CheckpointError: tensors that do not fit, or a config of which no model can be made.
     """
     compare(outline(model_class, config, len(tensors), where).state_dict(), tensors, where)
-    model = model_class(config)
+    model = made(model_class, config, where)
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return model
 
@@ -51,19 +52,32 @@ def outline(model_class: Callable[[Any], Model], config: Any, num_tensors: int, 
     Raises:
         CheckpointError: more layers than ``num_tensors``, or a config of which no model can be made.
     """
-    where = f"{where}/config.json"
     for layers in _layers(config):
         if layers > num_tensors:
-            raise CheckpointError(
-                f"{layers:,} layers, but the weights hold {num_tensors} tensors", where=where
-            )
+            what = f"{layers:,} layers, but the weights hold {num_tensors} tensors"
+            raise CheckpointError(what, where=f"{where}/config.json")
+    with torch.device("meta"), _NothingDrawn():
+        return made(model_class, config, where)
+
+
+def made(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
+    """A new model; raises CheckpointError where none can be made of the config."""
     try:
-        with torch.device("meta"):
-            return model_class(config)
+        return model_class(config)
     except InputError:
         raise
-    except (RuntimeError, TypeError, ValueError, OverflowError, ArithmeticError) as error:
-        raise CheckpointError(f"no model can be made of it: {reason(error)}", where=where) from None
+    except (RuntimeError, TypeError, ValueError, ArithmeticError) as error:
+        what = f"no model can be made of it: {reason(error)}"
+        raise CheckpointError(what, where=f"{where}/config.json") from None
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves out what draws first weights: without memory it does nothing, but makes torch load half a compiler."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # of torch.nn.init too
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def _layers(config: Any) -> Iterator[int]:

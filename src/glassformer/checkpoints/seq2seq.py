@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.layout import compare, outline
+from glassformer.checkpoints.layout import compare, made, outline
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
@@ -52,7 +52,7 @@ def load_seq2seq(folder: str | Path) -> Any:
     compare(
         dict(outline(model_class, config, len(tensors), str(folder)).named_parameters()), tensors, str(folder)
     )
-    model = model_class(config)
+    model = made(model_class, config, str(folder))
     own = dict(model.named_parameters())
     for name, tensor in tensors.items():
         own[name].data.copy_(tensor)

@@ -22,9 +22,12 @@ def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
     Returns:
         ``[length, d_model]``, fp32, values in [-1, 1].
     """
+    if (
+        table := torch.empty(length, d_model, dtype=torch.float64)
+    ).is_meta:  # a model's outline: nothing to compute
+        return table.float()
     places = torch.arange(length, dtype=torch.float64)[:, None]
     rates = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(base) / d_model))
-    table = torch.empty(length, d_model, dtype=torch.float64)
     table[:, 0::2] = torch.sin(places * rates)
     table[:, 1::2] = torch.cos(places * rates[: d_model // 2])
     return table.float()
