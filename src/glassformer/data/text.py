@@ -220,9 +220,8 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         try:
             config = json.loads(_read_bounded(config_file))
         except (ValueError, RecursionError) as error:
-            raise CheckpointError(
-                f"not JSON ({error})", where=str(config_file), fix="Fetch it anew"
-            ) from None
+            what = f"not JSON ({error})"
+            raise CheckpointError(what, where=str(config_file), fix="Fetch it anew") from None
     if not isinstance(config, dict):
         raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
 
@@ -238,11 +237,12 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
 
     unk, cls, sep = (special(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep"))
     others = [t for t in (named("pad_token", "[PAD]"), named("mask_token", "[MASK]")) if t in vocab]
-    accents = config.get("strip_accents")
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]
     tokenizer.normalizer = normalizers.BertNormalizer(  # type: ignore[assignment]
         lowercase=bool(config.get("do_lower_case", True)),
-        strip_accents=None if accents is None else bool(accents),  # None: as lowercase
+        strip_accents=bool(a)
+        if (a := config.get("strip_accents")) is not None
+        else None,  # None: as lowercase
         handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
