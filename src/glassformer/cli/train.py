@@ -120,7 +120,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
     said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
     changes: dict[str, Any] = {key: text for key, text in said.items() if key not in asked}
     for section in ("evaluate", "judge") if shipped else ():
-        config = getattr(recipe, section, None)
+        config: Any = getattr(recipe, section, None)
         examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in asked}
         if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus go with it
             examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)

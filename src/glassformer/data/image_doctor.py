@@ -19,8 +19,8 @@ UNBALANCED = 3.0  # the largest class is this many times the smallest: said
 
 def examine_pictures(name: str, splits: Mapping[str, ImageSplit], notes: Sequence[str] = ()) -> DoctorReport:
     """Every check that needs no decoding; equal pictures are those of equal bytes."""
-    notes = dict.fromkeys([*notes, *absent_classes(splits)])
-    findings = [Finding("note", "source", note) for note in notes]
+    said = dict.fromkeys([*notes, *absent_classes(splits)])
+    findings = [Finding("note", "source", note) for note in said]
     figures: dict[str, Any] = {}
     seen: dict[str, dict[str, list[int]]] = {}
     for split, pictures in splits.items():

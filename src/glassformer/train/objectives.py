@@ -120,7 +120,7 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 raise ConfigError(
                     f"no label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
-            if not isinstance(weight, Real) or not 0.0 <= weight < float("inf"):
+            if not isinstance(weight, Real) or not 0.0 <= float(weight) < float("inf"):
                 raise ConfigError(
                     f"{weight!r} is no weight", where="class_weight", fix="Use numbers from 0 on"
                 )
