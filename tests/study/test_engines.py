@@ -15,7 +15,7 @@ import pytest
 
 from glassformer.errors import ConfigError, DataError
 from glassformer.study.compare import compare
-from glassformer.study.engines import mapped, work_on
+from glassformer.study.engines import mapped, needs, work_on
 from glassformer.study.grid import load_study
 from glassformer.study.scoring import score_file
 
@@ -46,7 +46,8 @@ folder = Path({folder!r})
 found = compare(load_study(folder / "mine.toml"), folder / "ray", engine="ray")
 assert not found["failed"], found["failed"]
 done = score_file({model!r}, folder / "many.parquet", folder / "ray.parquet", rows=90, engine="ray")
-assert done == {{"rows": 1000, "failed": 0}}, done
+assert done == {{"rows": 1000, "failed": 0, "truncated": 0}}, done
+assert list(mapped("ray", abs, [-5], cpus=10**6)) == [(-5, 5)]  # no machine has so many: it gets what there is
 
 def refuse(x):
     if x == 7:
@@ -77,6 +78,11 @@ def test_errors_come_back_as_what_they_are():
     assert failed
     assert isinstance(error, DataError)
     assert work_on(double, 4) == (False, 8)
+
+
+def test_a_task_declares_the_threads_and_the_gpu_that_it_uses():
+    assert needs(3, "cpu") == {"cpus": 3, "gpus": 0}
+    assert needs(0, "cuda:0") == {"cpus": 1, "gpus": 1}
 
 
 def without_guard() -> dict[str, str]:

@@ -26,7 +26,7 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.config import key_places, lay_over, to_dict
 from glassformer.errors import ConfigError, GlassformerError, InputError
 from glassformer.recipe import build_recipe
-from glassformer.study.engines import mapped
+from glassformer.study.engines import mapped, needs
 from glassformer.study.grid import Arm, Study, folder_name
 from glassformer.study.run_folder import read_run_recipe, what_decides
 from glassformer.study.tasks import run_task
@@ -163,7 +163,7 @@ def run_jobs(
 
     if engine == "ray":
         apart = [replace(job, folder=job.folder.resolve()) for job in todo]
-        for job, (error, seconds) in mapped("ray", _attempt, apart):
+        for job, (error, seconds) in mapped("ray", _attempt, apart, **_needs(apart)):
             settle(job, error, seconds)
         return failed
     if workers == 0:
@@ -190,6 +190,16 @@ def run_jobs(
                 raise Interrupted(STOPPED) from None
             raise
     return failed
+
+
+def _needs(jobs: Sequence[Job]) -> dict[str, int]:
+    """What the most demanding of the jobs computes with."""
+    settings = [getattr(job.recipe, "train", None) for job in jobs]  # word vectors have none, and no GPU
+    each = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
+    return {
+        name: max((one[name] for one in each), default=0 if name == "gpus" else 1)
+        for name in ("cpus", "gpus")
+    }
 
 
 @contextmanager

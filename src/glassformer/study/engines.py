@@ -28,13 +28,30 @@ def check_engine(engine: str) -> None:
         raise ConfigError(f"no engine {engine!r}", where="--engine", fix=f"Use {' or '.join(ENGINES)}")
 
 
-def mapped(engine: str, work: Work, items: Iterable[Any], *, cpus: int = 1) -> Iterator[tuple[Any, Any]]:
+def needs(threads: int, device: str) -> dict[str, int]:
+    """What one call computes with, in the words of ``mapped``: its threads, and a GPU where it is to use one.
+
+    Args:
+        threads: 0 leaves the number to torch, which under Ray takes the cores that are declared: one.
+        device: ``cpu``, ``cuda`` or ``auto``, which is a GPU if this machine has one.
+    """
+    import torch
+
+    on_gpu = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
+    return {"cpus": max(1, threads), "gpus": int(on_gpu)}
+
+
+def mapped(
+    engine: str, work: Work, items: Iterable[Any], *, cpus: int = 1, gpus: int = 0
+) -> Iterator[tuple[Any, Any]]:
     """(item, ``work(item)``) of each item, as they are done.
 
     Args:
         engine: ``serial``, or ``ray``: on the cluster that ``RAY_ADDRESS`` names, else on one begun on this machine.
         work: a function by name, or a ``partial`` of one, so that it can be sent to another process.
-        cpus: cores that one call computes with.
+        cpus: cores that one call computes with; Ray runs as many calls on a machine as it has cores for, and where none
+            has so many, one.
+        gpus: GPUs that one call computes with.
 
     Raises:
         ConfigError: no such engine, or Ray is not installed.
@@ -42,10 +59,10 @@ def mapped(engine: str, work: Work, items: Iterable[Any], *, cpus: int = 1) -> I
     check_engine(engine)
     if engine == "serial":
         return ((item, work(item)) for item in items)
-    return _on_ray(work, list(items), cpus)
+    return _on_ray(work, list(items), cpus, gpus)
 
 
-def _on_ray(work: Work, items: list[Any], cpus: int) -> Iterator[tuple[Any, Any]]:
+def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tuple[Any, Any]]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing calls home
     os.environ.setdefault(
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
@@ -61,7 +78,9 @@ def _on_ray(work: Work, items: list[Any], cpus: int) -> Iterator[tuple[Any, Any]
         address = os.environ.get("RAY_ADDRESS")
         ray.init(address=address, log_to_driver=False, configure_logging=False, **({} if address else LOCAL))
     try:
-        task = ray.remote(num_cpus=cpus, max_retries=3)(work_on)
+        largest = max(node["Resources"].get("CPU", 1) for node in ray.nodes() if node["Alive"])
+        cpus = min(cpus, int(largest))  # a task that asks for more would wait for ever
+        task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=3)(work_on)
         waiting: dict[Any, Any] = {}
         left = iter(items)
         # A few more than there are cores: a million shards are not a million objects in the cluster's memory.

@@ -23,7 +23,7 @@ from glassformer.data.checks import check_texts
 from glassformer.data.image import open_picture
 from glassformer.data.sources import TEXT_COLUMNS
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
-from glassformer.study.engines import mapped
+from glassformer.study.engines import mapped, needs
 from glassformer.study.run_folder import trained_column
 
 SHARD_ROWS = 4096
@@ -119,9 +119,9 @@ def score_file(
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows)
     if not shards:
         raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
-    total, failed = sum(shard.rows for shard in shards), 0
+    total, failed, clf = sum(shard.rows for shard in shards), 0, load_once(model)
     work = partial(score_shard, str(Path(model).resolve()))
-    for shard, without in mapped(engine, work, shards):
+    for shard, without in mapped(engine, work, shards, **needs(clf.threads, clf.device)):
         failed += without
         if progress is not None:
             progress(shard.rows, total)
