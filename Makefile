@@ -46,10 +46,11 @@ test-full: $(VENV)/.installed-test ## lint and every test, the slow ones too
 soak: $(VENV)/.installed-test $(VENV)/.installed-bench ## the reliability table at its full counts (about an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reliability.py $(ARGS)
 
-lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff and pyright
+lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff, pyright and, of the Dockerfile, hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint deploy/Dockerfile; fi
 
 format: $(VENV)/.installed-test ## lay out the code and sort the imports
 	$(BIN)/ruff format .
