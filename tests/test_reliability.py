@@ -107,13 +107,13 @@ def test_memory_does_not_grow_with_the_steps():
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_settings_that_cannot_be_are_refused():
     runs = run("bad_settings.settings(77)", modules="bad_settings")
     assert [one for one in runs if not one["passed"]] == []
     assert len(runs) == 77
 
 
+@pytest.mark.slow
 @pytest.mark.reaches_out
 def test_an_attempt_of_a_test_is_counted(tmp_path):
     reaches = ROOT / "tests" / "test_offline.py"

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.errors import DataError, ShapeError
+from glassformer.checkpoints import files
+from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.evaluate import predictions
 from glassformer.evaluate.predictions import csv_plain, csv_safe, read_predictions, write_predictions
 
@@ -77,8 +78,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(predictions.os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr(files.os, "replace", fail)
+    with pytest.raises(GlassformerError, match="disk full"):
         write_predictions(path, ["a"], [[1.0, 0.0]], ["x", "y"])
     assert [f.name for f in tmp_path.iterdir()] == ["p.csv"]
     assert path.read_text() == "old"
