@@ -77,6 +77,17 @@ def measure(name: str, home: Path, reviews: int) -> float:
     return sum(rate(out) for out in outs)
 
 
+def summary(rates: dict[str, list[float]]) -> dict[str, dict]:
+    """Median and range of each arm's rates, and of its efficiency inside each round."""
+    alone = rates["one process"]
+    arms = {}
+    for name, found in rates.items():
+        arms[name] = {"tokens_per_second": spread(found), "rounds": len(found)}
+        if name != "one process":
+            arms[name]["efficiency"] = spread([two / one / 2 for two, one in zip(found, alone, strict=True)])
+    return arms
+
+
 def main() -> None:
     """All arms in turn, and the result file."""
     parser = argparse.ArgumentParser(
@@ -90,19 +101,10 @@ def main() -> None:
         for name in ARMS:
             with tempfile.TemporaryDirectory() as home:
                 rates[name].append(measure(name, Path(home), given.reviews))
-            print(f"{name}: {rates[name][-1]:,.0f} tokens/s")
-    alone = rates["one process"]
-    arms = {
-        name: {
-            "tokens_per_second": spread(found),
-            "efficiency": spread([two / one / 2 for two, one in zip(found, alone, strict=True)]),
-        }
-        for name, found in rates.items()
-    }
-    del arms["one process"]["efficiency"]
-    write_result(RESULTS / "scaling.json", {
-        "benchmark": "a second process", **facts, "reviews": given.reviews, "rounds": given.rounds, "arms": arms,
-    })  # fmt: skip
+            print(f"{name}: {rates[name][-1]:,.0f} tokens/s", flush=True)
+        write_result(RESULTS / "scaling.json", {  # after each round, so that a stopped call leaves what it has
+            "benchmark": "a second process", **facts, "reviews": given.reviews, "arms": summary(rates),
+        })  # fmt: skip
 
 
 if __name__ == "__main__":
