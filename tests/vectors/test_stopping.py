@@ -66,6 +66,23 @@ def test_a_signal_saves_and_resuming_gives_the_same_bits(optimizer, number, tmp_
     assert [r.get("loss") for r in again.history_] == [r.get("loss") for r in whole.history_]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_several_threads_are_resumed_to_equal_quality(tmp_path: Path, seed: int):
+    """Threads write into one table without waiting, so the bits differ; what is learnt does not."""
+    sentences = [s.lower().replace(" ,", "").replace(" .", "") for s in countries_sentences()]
+    settings = dict(dim=50, negative=15, min_count=1, add_contexts=True, epochs=30, threads=2, seed=seed)
+    send = Send(signal.SIGTERM, 7)
+    with pytest.raises(Interrupted):
+        gf.Word2Vec(**settings).fit(sentences, checkpoints=tmp_path, tell=send.tell)
+    assert list_states(tmp_path)
+    vectors = gf.Word2Vec(**settings).fit(sentences, checkpoints=tmp_path, resume=True)
+    sections = vectors.judge(["countries"])["countries"]["sections"]
+    for name in ("country : capital", "country : currency"):  # as one thread without a stop reaches
+        assert sections[name]["correct"] / sections[name]["known"] >= 0.95
+    assert vectors.analogy("king", "man", "woman")[0][0] == "queen"
+
+
 def test_without_checkpoints_ctrl_c_is_what_it_was():
     with pytest.raises(KeyboardInterrupt):
         gf.Word2Vec(**SMALL).fit(SENTENCES, tell=Send(signal.SIGINT, 1).tell)
