@@ -83,6 +83,4 @@ def demo_command() -> None:
         clear(folder, name)
     for name, (folder, _) in DEMOS.items():
         show_run(*demo(folder, name=name))
-    say(
-        "open the reports in a browser: they show the curves, the mistakes, and (the sentences) where a model looks"
-    )
+    say("open the reports in a browser: they show the curves, the mistakes, and where a model looks")
