@@ -8,12 +8,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from glassformer.errors import ConfigError, DataError
+from glassformer.study.arms import Job, _needs
 from glassformer.study.compare import compare
 from glassformer.study.engines import mapped, needs, work_on
 from glassformer.study.grid import load_study
@@ -47,7 +49,7 @@ found = compare(load_study(folder / "mine.toml"), folder / "ray", engine="ray")
 assert not found["failed"], found["failed"]
 done = score_file({model!r}, folder / "many.parquet", folder / "ray.parquet", rows=90, engine="ray")
 assert done == {{"rows": 1000, "failed": 0, "truncated": 0}}, done
-assert list(mapped("ray", abs, [-5], cpus=10**6)) == [(-5, 5)]  # no machine has so many: it gets what there is
+assert list(mapped("ray", abs, [-5], cpus=10**6, gpus=7)) == [(-5, 5)]  # no machine has so many: it gets what there is
 
 def refuse(x):
     if x == 7:
@@ -83,6 +85,19 @@ def test_errors_come_back_as_what_they_are():
 def test_a_task_declares_the_threads_and_the_gpu_that_it_uses():
     assert needs(3, "cpu") == {"cpus": 3, "gpus": 0}
     assert needs(0, "cuda:0") == {"cpus": 1, "gpus": 1}
+
+
+def test_the_most_demanding_arm_decides_what_a_task_declares(tmp_path: Path):
+    def job(**train):
+        return Job("a", 0, SimpleNamespace(train=SimpleNamespace(**train)), tmp_path)
+
+    jobs = [
+        job(threads=3, device="cpu"),
+        job(threads=2, device="cuda"),
+        Job("v", 0, SimpleNamespace(), tmp_path),
+    ]
+    assert _needs(jobs) == {"cpus": 3, "gpus": 1}
+    assert _needs([]) == {}
 
 
 def without_guard() -> dict[str, str]:

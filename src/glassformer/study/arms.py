@@ -196,10 +196,7 @@ def _needs(jobs: Sequence[Job]) -> dict[str, int]:
     """What the most demanding of the jobs computes with."""
     settings = [getattr(job.recipe, "train", None) for job in jobs]  # word vectors have none, and no GPU
     each = [needs(getattr(s, "threads", 0), getattr(s, "device", "cpu")) for s in settings]
-    return {
-        name: max((one[name] for one in each), default=0 if name == "gpus" else 1)
-        for name in ("cpus", "gpus")
-    }
+    return {name: max(one[name] for one in each) for name in ("cpus", "gpus")} if each else {}
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def mapped(
         work: a function by name, or a ``partial`` of one, so that it can be sent to another process.
         cpus: cores that one call computes with; Ray runs as many calls on a machine as it has cores for, and where none
             has so many, one.
-        gpus: GPUs that one call computes with.
+        gpus: GPUs that one call computes with, where there are any.
 
     Raises:
         ConfigError: no such engine, or Ray is not installed.
@@ -78,8 +78,10 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
         address = os.environ.get("RAY_ADDRESS")
         ray.init(address=address, log_to_driver=False, configure_logging=False, **({} if address else LOCAL))
     try:
-        largest = max(node["Resources"].get("CPU", 1) for node in ray.nodes() if node["Alive"])
-        cpus = min(cpus, int(largest))  # a task that asks for more would wait for ever
+        # A task that asks for more than any machine has would wait for ever; without a GPU it says what is missing.
+        has = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        cpus = max(1, min(cpus, int(max(one.get("CPU", 0) for one in has))))
+        gpus = min(gpus, int(max(one.get("GPU", 0) for one in has)))
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=3)(work_on)
         waiting: dict[Any, Any] = {}
         left = iter(items)
