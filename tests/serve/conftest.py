@@ -6,6 +6,7 @@ import base64
 import http.client
 import io
 import json
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ uvicorn = pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 pytest.importorskip("prometheus_client")
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 TEXTS = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
 EXAMPLES = ["a warm and wise film", "dull <b>and</b> long"]
 PICTURES = np.random.default_rng(0).integers(0, 256, (20, 12, 12, 3), np.uint8)
@@ -150,3 +152,13 @@ def server(serve) -> Iterator[Running]:
     running = serve(body_seconds=1.0)
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A Chromium of this machine, driven by Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as p:
+        made = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield made
+        made.close()

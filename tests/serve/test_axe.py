@@ -19,8 +19,8 @@ import pytest
 from glassformer.cli.app import main
 from glassformer.explain.render import page as explanation_page
 
-from .conftest import PICTURES, TEXTS, Running, png
-from .test_page import CHROMIUM, caption_begins, playwright, until
+from .conftest import CHROMIUM, PICTURES, TEXTS, Running, png
+from .test_page import caption_begins, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -56,14 +56,6 @@ def axe() -> str:
         script = archive.extractfile("package/axe.min.js")
         assert script is not None
         return script.read().decode("utf-8")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as p:
-        made = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield made
-        made.close()
 
 
 @pytest.fixture(params=["light", "dark"])

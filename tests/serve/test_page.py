@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from .conftest import EXAMPLES, PICTURES, Running, png
+from .conftest import CHROMIUM, EXAMPLES, PICTURES, Running, png
 
-playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytest.importorskip("playwright.sync_api")
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
@@ -26,14 +24,6 @@ INJECTIONS = [
     "javascript:window.ran=1",
     "\u202e</textarea><iframe srcdoc='<script>parent.ran=1</script>'>",
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as p:
-        made = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield made
-        made.close()
 
 
 @pytest.fixture
