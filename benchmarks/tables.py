@@ -311,6 +311,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "studies": studies,
     "training": speed.training,
     "training-bert-base": speed.training_base,
+    "end-to-end": speed.end_to_end,
     "equal-accuracy": speed.equal_accuracy,
     "pretraining": speed.pretraining,
     "pictures-small": lambda: speed.pictures("small"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,30 @@ def training_base() -> str:
     """The same at BERT-base's size."""
     command = "benchmarks/train_imdb.py --model bert-base --contenders best glassformer"
     return training("train_imdb-bert-base", command)
+
+
+def end_to_end() -> str:
+    """The whole command before the work on speed and now, from end-to-end.json."""
+    result = read("end-to-end")
+    if result is None:
+        return "Not measured yet: `benchmarks/end_to_end.py`.\n"
+    said = {"before": f"before (commit {result['before']})", "now": "now"}
+    lines = [
+        "| | Seconds, command to report (median, range) | Training's tokens/s | Peak memory, MB | Test accuracy |",
+        "|---|---|---|---|---|",
+    ]
+    for when, runs in result["runs"].items():
+        took, first = result["seconds"][when], runs[0]
+        lines.append(
+            f"| {said[when]} | {took['median']:,.0f} ({took['min']:,.0f} to {took['max']:,.0f}) "
+            f"| {statistics.median(run['tokens_per_second'] for run in runs):,.0f} "
+            f"| {max(run['peak_memory_mb'] for run in runs):,} | {first['accuracy']:.2%} of {first['judged']:,} |"
+        )
+    told = f"Before took {times(result['before_against_now'])} as long, over {len(runs)} rounds"
+    part = (
+        f"; at most {result['limit']:,} examples of a split." if result["limit"] else "; the whole data set."
+    )
+    return "\n".join([*lines, "", told + part, "", measured(result)]) + "\n"
 
 
 def equal_accuracy() -> str:

@@ -9,7 +9,8 @@ Contenders, timed in turn on the same reviews, cut to 256 tokens:
 2. HF Trainer at its best on this work: bf16 autocast, batches of 32 of similar length, padded to the longest
    of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews), and the memory
    allocator told to keep freed blocks, as glassformer tells it.
-3. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
+3. A plain PyTorch loop over Hugging Face's model, with the settings of 2 (``plain_loop.py``).
+4. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
 
 ``--model bert-base`` takes BERT-base's size (12 layers, 768 wide) with random weights in the Hub's layout: a step costs
 the same whatever the weights are. ``--contenders best glassformer`` leaves the slow one out.
@@ -34,6 +35,7 @@ import numpy as np
 import torch
 from common import RESULTS, Contender, Window, environment, in_own_process, ratios, take_turns, write_result
 from hf_trainer import Rows, TrainerLoop, be_quiet
+from plain_loop import PlainLoop
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
@@ -64,22 +66,33 @@ def load_rounds(rounds: int, reviews: int, seed: int) -> Rounds:
     ]
 
 
-# --- Hugging Face's Trainer -----------------------------------------------------------------------
+# --- Hugging Face's model ------------------------------------------------------------------------
 
 
 def trainer_contender(
     name: str, path: Path, rounds: Rounds, *, batch: int, bf16: bool, grouped: bool, dropout: float | None
 ) -> Contender:
     """HF Trainer with one model and one optimiser, kept from window to window."""
+    sampling, width = ("group_by_length", None) if grouped else ("random", MAX_LENGTH)
+    loop = TrainerLoop(hf_model(path, dropout), lr=LR, batch=batch, bf16=bf16, sampling=sampling, width=width)
+    return looped(name, loop, path, rounds, choose=bf16)
+
+
+def hf_model(path: Path, dropout: float | None) -> torch.nn.Module:
+    """The classifier as transformers makes it; None keeps the checkpoint's own dropout."""
     from transformers import AutoModelForSequenceClassification
 
     be_quiet()
     options = (
         {} if dropout is None else {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     )
-    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
-    sampling, width = ("group_by_length", None) if grouped else ("random", MAX_LENGTH)
-    loop = TrainerLoop(model, lr=LR, batch=batch, bf16=bf16, sampling=sampling, width=width)
+    return AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
+
+
+def looped(
+    name: str, loop: TrainerLoop | PlainLoop, path: Path, rounds: Rounds, *, choose: bool
+) -> Contender:
+    """A loop over the rounds; with ``choose`` it may take either of transformers' attentions."""
     tables = tokenize(path, rounds)
 
     def rows(turn: int) -> Rows:
@@ -94,7 +107,7 @@ def trainer_contender(
         seconds, loss = loop.epoch(rows(turn), seed=max(turn, 0))
         return Window(len(tables[turn]), int(tables[turn].lengths.sum()), seconds, loss)
 
-    if bf16:
+    if choose:
         loop.choose_attention(rows(-1))
 
     return Contender(name, loop.setting(), run)
@@ -154,11 +167,17 @@ def best(path: Path, rounds: Rounds) -> Contender:
     return trainer_contender(name, path, rounds, batch=32, bf16=True, grouped=True, dropout=0.0)
 
 
+def plain(path: Path, rounds: Rounds) -> Contender:
+    keep_freed_memory()
+    loop = PlainLoop(hf_model(path, dropout=0.0), lr=LR, batch=32)
+    return looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
+
+
 def glassformer(path: Path, rounds: Rounds) -> Contender:
     return glassformer_contender(path, rounds)
 
 
-MAKERS = {"common": common, "best": best, "glassformer": glassformer}
+MAKERS = {"common": common, "best": best, "plain": plain, "glassformer": glassformer}
 
 
 def make(key: str, path: Path, rounds: Rounds) -> Contender:

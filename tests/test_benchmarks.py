@@ -75,6 +75,27 @@ def test_rows_are_padded_with_what_no_loss_counts(tool):
     assert trainer.pad([rows[1]], width=5)["input_ids"].tolist() == [[8, 0, 0, 0, 0]]
 
 
+def test_the_plain_loop_trains_on_every_row_once_in_batches_of_like_length(tool):
+    from transformers import BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(
+        BertConfig(
+            vocab_size=53, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **TINY
+        )
+    )
+    rows = tool("hf_trainer").Rows(
+        [{"input_ids": np.full(2 + i % 11, 5 + 7 * (i % 2)), "labels": i % 2} for i in range(37)]
+    )
+    loop = tool("plain_loop").PlainLoop(model, lr=1e-2, batch=4)
+    batches = loop.batches(rows, np.random.default_rng(0))
+    assert sorted(i for batch in batches for i in batch) == list(range(37))
+    widths = [{len(rows[i]["input_ids"]) for i in batch} for batch in batches]
+    assert max(max(w) - min(w) for w in widths) <= 3
+    losses = [loop.epoch(rows, seed)[1] for seed in range(6)]
+    assert losses[-1] < 0.5 * losses[0]
+
+
 def test_packed_pairs_are_the_rows_of_the_peer(tool, texts):
     pretrain = tool("pretrain")
     pairs, _ = pairs_of(pretrain, texts)

@@ -1,0 +1,68 @@
+"""A plain PyTorch loop over Hugging Face's model as a contender: what one writes by hand, at its best.
+
+bf16 autocast, batches of similar length padded to their longest row, no dropout, the faster of transformers'
+attentions, fused AdamW with a constant rate, and the gradient's norm clipped at 1.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from hf_attention import choose_attention
+from hf_trainer import Rows, be_quiet, pad
+
+POOL = 50  # batches that are sorted by length together: reviews still meet others in every epoch
+
+
+class PlainLoop:
+    """Epochs of a model, which keeps its optimiser from one to the next."""
+
+    def __init__(self, model: Any, *, lr: float, batch: int):
+        self.model, self.batch = model, batch
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
+        self.attention = model.config._attn_implementation
+        be_quiet()
+
+    def choose_attention(self, rows: Rows) -> None:
+        """Take the attention that trains faster on these rows; weights and optimiser are as new afterwards."""
+        self.attention = choose_attention(self.model, lambda: self.epoch(rows, seed=0))
+        self.optimizer.state.clear()
+
+    def setting(self) -> dict[str, Any]:
+        """What a result file says of it."""
+        return {
+            "precision": "bf16 autocast",
+            "batch_size": self.batch,
+            "padding": "to the longest of a batch of similar length",
+            "dropout": self.model.config.hidden_dropout_prob,
+            "attention": self.attention,
+            "optimiser": "AdamW, fused",
+        }
+
+    def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
+        """Seconds and mean loss of one pass over the rows."""
+        self.model.train()
+        total, started = 0.0, time.perf_counter()
+        for index in self.batches(rows, np.random.default_rng(seed)):
+            batch = pad([rows[i] for i in index])
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = self.model(**batch).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            total += loss.item() * len(index)
+        return time.perf_counter() - started, total / len(rows)
+
+    def batches(self, rows: Rows, rng: np.random.Generator) -> list[np.ndarray]:
+        """Row numbers of each batch, all rows once."""
+        lengths = np.array([len(row["input_ids"]) for row in rows.rows])
+        order, found = rng.permutation(len(rows)), []
+        for start in range(0, len(order), POOL * self.batch):
+            pool = order[start : start + POOL * self.batch]
+            pool = pool[np.argsort(lengths[pool], kind="stable")]
+            found += [pool[i : i + self.batch] for i in range(0, len(pool), self.batch)]
+        return [found[i] for i in rng.permutation(len(found))]
