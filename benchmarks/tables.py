@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import tables_speed as speed
+import tables_trust as trust
 from tables_speed import RESULTS, read, times
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md")
-CLEAREST = 3  # counter-examples that a page shows
-FAITHFUL = ("deletion", "insertion", "comprehensiveness", "sufficiency")
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -159,6 +158,23 @@ def export() -> str:
     return "\n".join(lines)
 
 
+def hf_export() -> str:
+    """Exports in the Hub's layout under each transformers that opened them."""
+    result = read("hf-export")
+    if result is None:
+        return "Not measured yet: `benchmarks/hf_exports.py --other-python PATH`."
+    lines = [
+        "| Build | transformers | Opened by | Inputs | Largest difference of a logit | Labels changed |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {e['build']} | {e['transformers']} | `{e['opened']}` | {e['inputs']:,} | {e['largest_difference']:.1e} "
+        f"| {e['labels_changed']} |"
+        for e in result["exports"]
+    ]
+    return "\n".join(lines)
+
+
 def studies() -> str:
     """Every measured study as ``glassformer compare`` tells it, under a heading of its own."""
     from glassformer.study.verdict import markdown
@@ -166,111 +182,6 @@ def studies() -> str:
     found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("study-*.json"))]
     told = ["#" + markdown(study) + f"Read from `study-{study['name']}.json`." for study in found]
     return "\n\n".join(told) or "Not measured yet: `benchmarks/studies.py NAME`."
-
-
-def verbatim(text: str) -> str:
-    """A text of the data in one line of Markdown, in which none of its signs mean anything."""
-    return re.sub(r"([\\`*_\[\]<>|$])", r"\\\1", " ".join(text.split()))
-
-
-def explained() -> str:
-    """Methods of explanation beside random orders, a table for each judged run, from explain-*.json."""
-    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("explain-*.json"))]
-    return "\n\n".join(map(_explained, found)) or "Not measured yet: `benchmarks/explain.py RUN`."
-
-
-def _explained(result: dict[str, Any]) -> str:
-    def told(summary: dict[str, Any] | None, form: str = "+.3f") -> str:
-        if summary is None:
-            return "–"
-        low, high = summary["interval"]
-        return f"{summary['mean']:{form}} ({low:{form}} to {high:{form}})"
-
-    changes = list(next(iter(result["methods"].values()))["stability"])
-    header = ["Method", "Deletion", "Insertion", "Comprehensiveness", "Sufficiency", "Notices noise"]
-    header += [f"Stays under: {change}" for change in changes] + ["Seconds", "Verdict"]
-    length = result.get("max_length")
-    cut = f", cut to {length} tokens" if length else ""
-    lines = [
-        f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}**; differences "
-        "from random orders of the same input, positive is better:",
-        "",
-        "| " + " | ".join(header) + " |",
-        "|" + "---|" * len(header),
-    ]
-    for method, row in result["methods"].items():
-        cells = [f"`{method}`", *(told(row[key]["better"]) for key in FAITHFUL)]
-        cells.append("yes" if row["randomisation_passed"] else "no")
-        cells += [told(row["stability"][change]["correlation"], ".2f") for change in changes]
-        lines.append(
-            "| " + " | ".join([*cells, f"{row['seconds']['mean']:.2f}", row["verdict"].split(":")[0]]) + " |"
-        )
-    error = result["completeness_error"]
-    lines += [
-        "",
-        f"Integrated gradients: relative error of completeness {error['median']:.1e} in the median, {error['max']:.1e} "
-        f"at most. Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` has "
-        "the heads, the agreement of the methods and the rest.",
-    ]
-    counter = result.get("counter_examples", {})
-    if counter.get("searched"):
-        lines += [
-            "",
-            f"Sentences in which the most attended word can go while another one decides: {counter['found']:,} of "
-            f"{counter['searched']:,}" + (". The clearest:" if counter["clearest"] else "."),
-            "",
-        ]
-        for one in counter["clearest"][:CLEAREST]:
-            lines.append(f"- *{verbatim(one['text'])}* {verbatim(one['in_words'])}")
-    return "\n".join(lines)
-
-
-def before_after() -> str:
-    """Where a ViT looks before and after augmentation, from before-after.json."""
-    result = read("before-after")
-    if result is None:
-        return "Not measured yet: `benchmarks/before_after.py`."
-
-    def told(summary: dict[str, Any], form: str) -> str:
-        low, high = summary["interval"]
-        return f"{summary['mean']:{form}} ({low:{form}} to {high:{form}})"
-
-    lines = [
-        "| Method | Maps before and after, rank correlation | Share in the middle quarter, before | after |",
-        "|---|---|---|---|",
-    ]
-    for method, correlation in result["correlation"].items():
-        middle = [told(result[turn][method]["middle"], ".1%") for turn in ("before", "after")]
-        lines.append(f"| {method} | {told(correlation, '.2f')} | {middle[0]} | {middle[1]} |")
-    pair = " and ".join(f"`{run}`" for run in result["runs"])
-    where = f"measured on {result['machine']['cpu']}, {result['date'][:10]}"
-    return "\n".join([*lines, "", f"{result['pictures']} pictures, {pair}; {where}."])
-
-
-def label_noise() -> str:
-    """Labels flipped on purpose that the review finds, one line a recipe, from label-noise-*.json."""
-    found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("label-noise-*.json"))]
-    if not found:
-        return "Not measured yet: `benchmarks/label_noise.py ntc-textcnn --folds 3`."
-    first = list(found[0]["found_among_first"])
-    header = ["Recipe", "Examples", "Labels flipped", "Folds"]
-    header += [f"Flipped ones among the first {int(k):,}" for k in first]
-    header += ["Looked wrong", "Training time"]
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    for r in found:
-        among = [
-            f"{a['flipped']:,} ({a['share_of_flips']:.1%} of all flips)"
-            for a in r["found_among_first"].values()
-        ]
-        cells = [f"`{r['recipe']}`", f"{r['examples']:,}", f"{r['flipped']:,}", str(r["folds"]), *among]
-        cells += [f"{r['suspicious']:,}", f"{r['seconds']['train'] / 60:.0f} min"]
-        lines.append("| " + " | ".join(cells) + " |")
-    told = {
-        f"Measured on {r['machine']['cpu']}, {r['machine']['threads']} thread{'s' * (r['machine']['threads'] > 1)}; "
-        f"torch {r['versions']['torch']}, {r['date'][:10]}; seed of the flips: {r['seed']}."
-        for r in found
-    }
-    return "\n".join([*lines, "", *sorted(told)])
 
 
 PROMISED = {  # the rows of reliability.json that README.md shows, in short; docs/reliability.md has all, in full
@@ -304,10 +215,12 @@ def scoreboard() -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "serve": serve,
     "export": export,
+    "hf-export": hf_export,
     "recipes": recipes,
-    "explain": explained,
-    "before-after": before_after,
-    "label-noise": label_noise,
+    "explain": trust.explained,
+    "before-after": trust.before_after,
+    "calibration": trust.calibration,
+    "label-noise": trust.label_noise,
     "studies": studies,
     "training": speed.training,
     "training-bert-base": speed.training_base,

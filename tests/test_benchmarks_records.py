@@ -15,6 +15,7 @@ import pytest
 from glassformer import TextClassifier
 from glassformer.errors import ConfigError
 from glassformer.recipe import load_recipe
+from glassformer.study.tasks import run_task
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SIZES = {"hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 31}
@@ -133,7 +134,7 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="0 flips of 120 examples"):
         tool.measure(recipe, tmp_path / "none", flips=0, folds=2, seed=0, say=lambda line: None)
 
-    tables = load_tool("tables", monkeypatch)
+    tables = load_tool("tables_trust", monkeypatch)
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     assert tables.label_noise().startswith("Not measured yet")
     where = {
@@ -165,6 +166,28 @@ def test_flipped_rows_are_those_of_the_file(tmp_path, monkeypatch):
     assert tool.found_among([3, 9, 5], {5, 9})["100"] == {
         "flipped": 2, "share_of_suggestions": 2 / 3, "share_of_flips": 1.0,
     }  # fmt: skip
+
+
+# --- calibration ----------------------------------------------------------------------------------
+
+
+def test_calibration_is_measured_on_a_copy_and_told(tmp_path, monkeypatch, capsys):
+    recipe = load_recipe("europe", ["limit=60", "epochs=1", "validation_size=20", "baselines=false"])
+    run_task(recipe, tmp_path / "run")
+    before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    tool = load_tool("calibration", monkeypatch)
+    assert tool.main([str(tmp_path / "run"), "--results", str(tmp_path)]) == 0
+    assert before == {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+    found = json.loads((tmp_path / "calibration-run.json").read_text(encoding="utf-8"))
+    assert found["splits"].keys() == {"validation", "test"}
+    tables = load_tool("tables_trust", monkeypatch)
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    lines = tables.calibration().splitlines()
+    after = found["splits"]["test"]["after"]
+    assert lines[3].startswith(f"| `run` | test, {after['n']} | {found['temperature']:.2f} | ")
+    assert f"| {after['ece']:.2%} (" in lines[3]
+    assert tool.main([str(tmp_path / "nothing"), "--results", str(tmp_path)]) == 2
+    assert "nothing" in capsys.readouterr().err
 
 
 # --- explanations of texts ------------------------------------------------------------------------
@@ -226,14 +249,14 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     (judged,) = (tmp_path / "work").glob("explain-model-*.jsonl")
     tokens = [json.loads(line)["tokens"] for line in judged.read_text(encoding="utf-8").splitlines()]
     assert tokens == [11] * 3
-    told = load_tool("tables", monkeypatch)._explained(result)
+    told = load_tool("tables_trust", monkeypatch)._explained(result)
     assert "3 test texts of" in told
     assert ", cut to 11 tokens**" in told
     assert "| Stays under: synonym | Stays under: typo |" in told
     assert f"another one decides: {result['counter_examples']['found']} of 5" in told
     one = {"text": "a *b*", "in_words": "“b” gets 90%"}
     result["counter_examples"] |= {"found": 4, "clearest": [one] * 4}
-    told = load_tool("tables", monkeypatch)._explained(result)
+    told = load_tool("tables_trust", monkeypatch)._explained(result)
     assert "another one decides: 4 of 5. The clearest:\n\n- *a \\*b\\** “b” gets 90%\n" in told
     assert told.count("“b” gets 90%") == 3
 
