@@ -21,6 +21,7 @@ from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.groups import Group, groups_of
+from glassformer.nn.linear import Linear
 from glassformer.nn.maps import (
     attend_with_maps,
     attention_weights,
@@ -314,8 +315,8 @@ class MultiHeadAttention(nn.Module):
         check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
         self.heads = num_heads, d_model // num_heads  # [H, K]
-        self.qkv = nn.Linear(d_model, 3 * d_model)  # queries, keys, values in one product
-        self.out = nn.Linear(d_model, d_model)
+        self.qkv = Linear(d_model, 3 * d_model)  # queries, keys, values in one product
+        self.out = Linear(d_model, d_model)
 
     def project(
         self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None

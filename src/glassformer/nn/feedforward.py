@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
+from glassformer.nn.linear import Linear
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -28,8 +29,8 @@ class FeedForward(nn.Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ConfigError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)))
-        self.up = nn.Linear(d_model, d_ff)
-        self.down = nn.Linear(d_ff, d_model)
+        self.up = Linear(d_model, d_ff)
+        self.down = Linear(d_ff, d_model)
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]

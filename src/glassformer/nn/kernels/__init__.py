@@ -1,4 +1,6 @@
-"""Attention in C for processors with AVX512-BF16 or AMX, built on the user's machine when it is first wanted.
+"""Attention and the gradient of a linear layer in C, built on the user's machine when they are first wanted.
+
+Attention wants a processor with AVX512-BF16 or AMX, the gradient one with AMX.
 
 A second or two of ``cc``, kept in the user's cache folder. Without a compiler or such a processor, or with
 ``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which. ``GLASSFORMER_KERNELS=avx512`` leaves
@@ -26,7 +28,7 @@ from glassformer.packing import Packing
 from glassformer.runtime import cpu_flags
 
 FOLDER = Path(__file__).parent
-SOURCE = FOLDER / "attention.c"
+SOURCES = (FOLDER / "attention.c", FOLDER / "linear.c")
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-lm", "-lpthread")
 WANTED = frozenset({"avx512f", "avx512_bf16", "avx512bw", "avx512dq", "avx512vl"})
 AMX = frozenset({"amx_tile", "amx_bf16"})
@@ -41,6 +43,7 @@ STRIDES = (
     "dk_stride",
     "dv_stride",
 )
+FEW_ROWS = 256  # below, torch's product is as fast
 TABLES = ("q_starts", "q_lengths", "k_starts", "k_lengths")
 SIZES = ("sequences", "heads", "dim", "longest_q", "longest_k")
 
@@ -56,6 +59,16 @@ class Job(ctypes.Structure):
         ("causal", ctypes.c_int32),
         ("threads", ctypes.c_int32),
         ("scale", ctypes.c_float),
+    ]
+
+
+class LinearJob(ctypes.Structure):
+    """``LinearJob`` of linear.c, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("grad", "x", "weight", "bias")),
+        *((name, ctypes.c_int64) for name in ("grad_stride", "x_stride", "rows", "out", "in")),
+        ("threads", ctypes.c_int32),
     ]
 
 
@@ -99,6 +112,9 @@ def _library() -> ctypes.CDLL:
         library = _open(amx)
         library.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int, ctypes.c_void_p)
         library.run.restype = library.prepare.restype = ctypes.c_int
+        if amx:
+            library.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
+            library.weight_gradient.restype = ctypes.c_int
         if library.prepare() == 0:  # the system may keep AMX from a process
             break
     return library
@@ -136,12 +152,12 @@ def _build(amx: bool) -> Path:
     made_of = (*sources, " ".join(flags).encode(), " ".join(sorted(cpu_flags())).encode())
     key = hashlib.sha256(b"\0".join((*made_of, platform.platform().encode()))).hexdigest()[:16]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
-    file = home / f"attention-{key}.so"
+    file = home / f"kernels-{key}.so"
     if not file.exists():
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=home) as folder:  # two processes may build at the same time
             fresh = Path(folder) / file.name
-            command = [*shlex.split(compiler), str(SOURCE), "-o", str(fresh), *flags]
+            command = [*shlex.split(compiler), *map(str, SOURCES), "-o", str(fresh), *flags]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
             os.replace(fresh, file)
     return file
@@ -166,6 +182,36 @@ def _run(
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
     if _library().run(ctypes.byref(job), int(backward), _torch_threads()):
         raise MemoryError("attention: no memory for a head's working set")
+
+
+def gives_gradient(x: Tensor, weight: Tensor) -> bool:
+    """Whether ``weight_gradient`` computes this: bf16 on a CPU with AMX, sides of a multiple of 16, rows enough."""
+    return (
+        x.dtype == weight.dtype == torch.bfloat16
+        and x.device.type == "cpu"
+        and x.ndim == 2
+        and len(x) >= FEW_ROWS
+        and weight.shape[0] % 16 == weight.shape[1] % 16 == 0
+        and why_not() is None
+        and has_amx()
+    )
+
+
+def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
+    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, and its rows summed up with ``bias``.
+
+    Summed up in fp32 in the order of the rows, however many threads there are; ``gives_gradient`` says where it can be.
+    """
+    grad, x = (t if t.stride(1) == 1 else t.contiguous() for t in (grad, x))
+    weight = grad.new_empty(grad.shape[1], x.shape[1])
+    summed = grad.new_empty(grad.shape[1]) if bias else None
+    job = LinearJob(
+        grad.data_ptr(), x.data_ptr(), weight.data_ptr(), summed.data_ptr() if summed is not None else None,
+        grad.stride(0), x.stride(0), len(x), *weight.shape, torch.get_num_threads(),
+    )  # fmt: skip
+    if _library().weight_gradient(ctypes.byref(job), _torch_threads()):
+        raise MemoryError("linear layer: no memory for the working set of its gradient")
+    return weight, summed
 
 
 def _rows(x: Tensor) -> Tensor:

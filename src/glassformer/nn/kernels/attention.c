@@ -7,10 +7,7 @@
  *
  * Layout: element (row n, head h, place d) of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16.
  */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include "numbers.h"
+#include "crew.h"
 #ifdef __AMX_BF16__
 #include "product_amx.h"
 #else
@@ -243,28 +240,14 @@ static void work(void *argument) {
     atomic_fetch_add(&crew->finished, 1);
 }
 
-static void *work_in_thread(void *crew) {
-    work(crew);
-    return NULL;
-}
-
 /* Once before the first run; 0: this process may compute with these instructions. */
 int prepare(void) { return product_prepare(); }
 
 int uses_amx(void) { return PAIRS > 1; }
 
-/* 0: done; 1: no memory. ``parallel`` is GOMP_parallel of the library that torch computes with, or NULL: torch's threads
- * wait for their next work by spinning, and threads of our own would have to share the cores with them. */
-int run(Job *job, int backward, void (*parallel)(void (*)(void *), void *, unsigned, unsigned)) {
+/* 0: done; 1: no memory. */
+int run(Job *job, int backward, Parallel parallel) {
     Crew crew = {.job = job, .backward = backward};
-    int threads = job->threads < 1 ? 1 : job->threads > 256 ? 256 : job->threads, started = 0;
-    pthread_t ids[256];
-    if (parallel && threads > 1) {
-        parallel(work, &crew, (unsigned)threads, 0);
-        return crew.finished == 0;
-    }
-    while (started < threads - 1 && pthread_create(&ids[started], NULL, work_in_thread, &crew) == 0) started++;
-    work(&crew); /* a thread that could not be started leaves its share to the others */
-    for (int i = 0; i < started; i++) pthread_join(ids[i], NULL);
+    together(work, &crew, job->threads, parallel);
     return crew.finished == 0;
 }

@@ -1,4 +1,4 @@
-/* Numbers for attention.c: bf16 and fp32, e^x, and rows laid out in the pairs that products take.
+/* Numbers for the kernels: bf16 and fp32, e^x, and rows laid out in the pairs that products take.
  *
  * "Pairs" are two bf16 numbers in 32 bits: neighbours of the axis that a product sums over.
  */
@@ -109,8 +109,8 @@ static void pair_rows(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int
 
 /* Rows [n][dim] -> pairs of rows, transposed: [dim][width]; rows from n on are 0. */
 static void pair_rows_transposed(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int64_t width, uint32_t *to) {
-    for (int64_t d = 0; d < dim; d += 16)
-        for (int64_t p = 0; p < width; p += 16) {
+    for (int64_t p = 0; p < width; p += 16) /* in this order a row's neighbours are read while they are near */
+        for (int64_t d = 0; d < dim; d += 16) {
             __m512i r[16];
             UNROLL16 for (int k = 0; k < 16; k++) r[k] = two_rows(x + d, stride, 2 * (p + k), n);
             transpose(r);

@@ -1,0 +1,140 @@
+"""The encoder's linear layer: torch's own in all it computes, with a gradient of ours where the processor has AMX."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from glassformer.nn import kernels
+from glassformer.nn.linear import Linear
+
+here = pytest.mark.skipif(
+    kernels.why_not() is not None or not kernels.has_amx(), reason="no AMX, or it is switched off"
+)
+SIZES = [  # rows, out, in: one block and several, one chunk of rows and several, panels that are not full
+    (257, 16, 16),
+    (521, 48, 80),
+    (512, 1152, 384),
+    (1031, 400, 784),
+    (2053, 96, 1552),
+]
+
+
+def example(rows: int, out: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(rows + out + width)
+    draw = lambda n: torch.randn(rows, n, generator=generator).bfloat16()  # noqa: E731
+    return draw(out), draw(width)
+
+
+def rounding(exact: torch.Tensor) -> torch.Tensor:
+    """What one number may be off: bf16 keeps 8 bits of it, and a sum in fp32 loses little beside the largest."""
+    return 2**-8 * exact.abs() + 1e-5 * exact.abs().max()
+
+
+@here
+@pytest.mark.parametrize(("rows", "out", "width"), SIZES)
+def test_the_gradient_is_the_exact_one_but_for_its_last_rounding(rows, out, width):
+    grad, x = example(rows, out, width)
+    weight, bias = kernels.weight_gradient(grad, x, bias=True)
+    assert bias is not None
+    exact = grad.double().T @ x.double()
+    assert ((weight.double() - exact).abs() <= rounding(exact)).all()
+    summed = grad.double().sum(0)
+    assert ((bias.double() - summed).abs() <= rounding(summed)).all()
+    assert kernels.weight_gradient(grad, x, bias=False)[1] is None
+
+
+@here
+@pytest.mark.parametrize(("rows", "out", "width"), SIZES)
+def test_its_bits_do_not_depend_on_the_threads(rows, out, width):
+    grad, x = example(rows, out, width)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 5):
+            torch.set_num_threads(threads)
+            found.append(kernels.weight_gradient(grad, x, bias=True))
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(weight, found[0][0]) for weight, _ in found)
+    assert all(torch.equal(bias, found[0][1]) for _, bias in found)
+
+
+@here
+def test_parts_of_wider_rows_and_turned_ones_are_read_where_they_lie():
+    grad, x = example(307, 160, 112)
+    want = kernels.weight_gradient(grad[:, 32:96].contiguous(), x[:, 16:64].contiguous(), bias=True)
+    found = kernels.weight_gradient(grad[:, 32:96], x[:, 16:64], bias=True)
+    turned = kernels.weight_gradient(grad[:, 32:96].T.contiguous().T, x[:, 16:64].T.contiguous().T, bias=True)
+    one = kernels.weight_gradient(grad[:1, :64].expand(307, 64), x[:, 16:64], bias=True)
+    for (weight, bias), (ours, summed) in ((want, found), (want, turned)):
+        assert torch.equal(weight, ours)
+        assert torch.equal(bias, summed)
+    exact = grad[0, :64].double()[:, None] * x[:, 16:64].double().sum(0)
+    assert ((one[0].double() - exact).abs() <= rounding(exact)).all()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "dtype"), [(300, torch.bfloat16), (300, torch.float32), (7, torch.bfloat16)]
+)
+def test_a_layer_trains_as_torchs_own(rows, dtype, bias):
+    torch.manual_seed(0)
+    ours = Linear(48, 80, bias=bias).to(dtype)
+    theirs = nn.Linear(48, 80, bias=bias).to(dtype)
+    theirs.load_state_dict(ours.state_dict())
+    x, found = torch.randn(rows, 48, dtype=dtype), []
+    for layer in (ours, theirs):
+        given = x.clone().requires_grad_()
+        out = layer(given)
+        out.square().sum().backward()
+        found.append([out, given.grad, *(p.grad for p in layer.parameters())])
+    close = dict(rtol=2**-7, atol=2**-7 * rows**0.5) if dtype == torch.bfloat16 else {}
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=0, atol=0)
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other, **close)
+
+
+def test_what_does_not_learn_gets_no_gradient():
+    layer = Linear(48, 80).bfloat16().requires_grad_(False)
+    x = torch.randn(300, 48).bfloat16().requires_grad_()
+    layer(x).sum().backward()
+    assert layer.weight.grad is None
+    torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(300, 48), rtol=2**-6, atol=2**-6)
+    half = Linear(48, 80).bfloat16()
+    half.bias.requires_grad_(False)
+    half(x.detach()).sum().backward()
+    assert half.bias.grad is None
+    assert half.weight.grad is not None
+
+
+def test_no_gradient_is_asked_for_where_none_is_wanted(monkeypatch):
+    def never(*_):
+        raise AssertionError("asked")
+
+    layer = Linear(48, 80).bfloat16()
+    monkeypatch.setattr(kernels, "gives_gradient", never)
+    with torch.no_grad():
+        layer(torch.randn(300, 48).bfloat16())
+    with pytest.raises(AssertionError, match="asked"):
+        layer(torch.randn(300, 48).bfloat16())
+
+
+@here
+def test_rows_too_few_sides_too_odd_and_other_numbers_are_torchs():
+    weight = torch.zeros(80, 48, dtype=torch.bfloat16)
+    rows = torch.zeros(kernels.FEW_ROWS, 48, dtype=torch.bfloat16)
+    assert kernels.gives_gradient(rows, weight)
+    assert not kernels.gives_gradient(rows[1:], weight)
+    assert not kernels.gives_gradient(rows[:, :40], weight[:, :40])
+    assert not kernels.gives_gradient(rows, weight[:77])
+    assert not kernels.gives_gradient(rows.float(), weight.float())
+    assert not kernels.gives_gradient(rows.expand(3, -1, -1), weight)
+    assert not kernels.gives_gradient(rows.to("meta"), weight)
+
+
+def test_a_copy_has_the_same_state(tmp_path):
+    layer = Linear(5, 7)
+    assert set(copy.deepcopy(layer).state_dict()) == {"weight", "bias"} == set(nn.Linear(5, 7).state_dict())
