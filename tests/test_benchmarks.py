@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import signal
@@ -21,6 +22,7 @@ from glassformer.data.text import word_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import DataError
 from glassformer.models.vit import ViT, vit_tiny
+from glassformer.nn import kernels
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TINY = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 40}
@@ -302,6 +304,55 @@ def test_the_scoreboard_in_short_has_the_rows_of_the_file(tool, monkeypatch, tmp
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_gradient_of_a_linear_layer_is_timed_where_there_is_a_kernel(tool, monkeypatch, tmp_path, capsys):
+    linear, out = tool("linear"), tmp_path / "linear.json"
+    monkeypatch.setattr(linear, "LAYERS", {"small": (16, 48)})
+    monkeypatch.setattr(linear, "ROWS", 257)
+    threads, code = (
+        torch.get_num_threads(),
+        linear.main(["--rounds", "1", "--threads", "1", "--out", str(out)]),
+    )
+    torch.set_num_threads(threads)
+    if kernels.why_not() or not kernels.has_amx():
+        assert code == 2
+        assert "there is no kernel here" in capsys.readouterr().err
+        return
+    assert code == 0
+    layer = json.loads(out.read_text(encoding="utf-8"))["layers"]["small"]
+    assert len(layer["milliseconds"]) == 4
+    assert min(spread["min"] for spread in layer["milliseconds"].values()) > 0
+
+
+def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path):
+    whole, speed, turns = tool("end_to_end"), tool("tables_speed"), []
+
+    def train(tree, out, options):
+        turns.append(tree.name)
+        now = tree == whole.ROOT
+        assert options.limit == 31
+        return {
+            "seconds": 10.0 if now else 30.0,
+            "accuracy": 0.75,
+            "judged": 4,
+            "peak_memory_mb": 1234,
+            "tokens_per_second": 50,
+        }
+
+    monkeypatch.setattr(whole, "train", train)
+    monkeypatch.setattr(whole, "checked_out", lambda revision, folder: contextlib.nullcontext(folder))
+    whole.main(
+        ["--limit", "31", "--rounds", "2", "--before", "abc", "--out", str(tmp_path / "end-to-end.json")]
+    )
+    assert turns == ["tree", whole.ROOT.name, whole.ROOT.name, "tree"]
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    lines = speed.end_to_end().splitlines()
+    assert lines[2] == "| before (commit abc) | 30 (30 to 30) | 50 | 1,234 | 75.00% of 4 |"
+    assert lines[3].startswith("| now | 10 (10 to 10) |")
+    assert (
+        lines[5] == "Before took 3.0 × (3.0 to 3.0) as long, over 2 rounds; at most 31 examples of a split."
+    )
+
+
 def test_a_contender_ends_with_its_benchmark(tmp_path, how):
     script = tmp_path / "lasting.py"
     script.write_text(LASTING.format(benchmarks=str(BENCHMARKS)), encoding="utf-8")

@@ -72,6 +72,8 @@ def _machine() -> list[Line]:
     device = choose_device()
     dtype = str(choose_dtype("auto", device)).removeprefix("torch.")
     bf16 = ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it"
+    amx = reason is None and kernels.has_amx()
+    built = "attention and linear layers' gradients, with AMX" if amx else "attention, with AVX512-BF16"
     slow = "the processor lacks it: everything computes in float32, which is slower"
     return [
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
@@ -79,9 +81,7 @@ def _machine() -> list[Line]:
         Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
-        Line("note", "attention kernel", f"not used: {reason}")
-        if reason
-        else Line("ok", "attention kernel", f"in C, with {'AMX' if kernels.has_amx() else 'AVX512-BF16'}"),
+        Line("note", "kernels in C", f"not used: {reason}") if reason else Line("ok", "kernels in C", built),
     ]
 
 
