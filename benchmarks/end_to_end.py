@@ -97,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **facts,
         "before": options.before,
         "limit": options.limit,
+        "threads": options.threads,
         "seconds": {when: spread([run["seconds"] for run in found]) for when, found in runs.items()},
         "before_against_now": quicker,
         "runs": runs,
