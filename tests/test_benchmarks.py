@@ -302,8 +302,6 @@ def test_the_scoreboard_in_short_has_the_rows_of_the_file(tool, monkeypatch, tmp
 # --- nothing is left running ----------------------------------------------------------------------
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_the_gradient_of_a_linear_layer_is_timed_where_there_is_a_kernel(tool, monkeypatch, tmp_path, capsys):
     linear, out = tool("linear"), tmp_path / "linear.json"
     monkeypatch.setattr(linear, "LAYERS", {"small": (16, 48)})
@@ -353,6 +351,8 @@ def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path
     )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_contender_ends_with_its_benchmark(tmp_path, how):
     script = tmp_path / "lasting.py"
     script.write_text(LASTING.format(benchmarks=str(BENCHMARKS)), encoding="utf-8")
