@@ -272,5 +272,5 @@ def test_a_length_that_the_model_does_not_read_is_refused(length, explained, cap
 
 
 def test_texts_of_the_data_mean_nothing_in_a_page(monkeypatch):
-    verbatim = load_tool("tables", monkeypatch).verbatim
+    verbatim = load_tool("tables_trust", monkeypatch).verbatim
     assert verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
