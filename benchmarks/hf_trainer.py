@@ -50,7 +50,26 @@ def pad(rows: Sequence[dict[str, torch.Tensor]], width: int | None = None) -> di
     return out
 
 
-class TrainerLoop:
+class Loop:
+    """A model and its optimiser, kept from one epoch to the next; a subclass has ``epoch(rows, seed)``."""
+
+    def __init__(self, model: Any, *, lr: float, batch: int):
+        self.model, self.lr, self.batch = model, lr, batch
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
+        self.attention = model.config._attn_implementation
+        be_quiet()
+
+    def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
+        """Seconds and mean loss of one pass over the rows."""
+        raise NotImplementedError
+
+    def choose_attention(self, rows: Rows) -> None:
+        """Take the attention that trains faster on these rows; weights and optimiser are as new afterwards."""
+        self.attention = choose_attention(self.model, lambda: self.epoch(rows, seed=0))
+        self.optimizer.state.clear()
+
+
+class TrainerLoop(Loop):
     """Epochs of a model under HF Trainer.
 
     Args:
@@ -61,16 +80,8 @@ class TrainerLoop:
     def __init__(
         self, model: Any, *, lr: float, batch: int, bf16: bool, sampling: Sampling, width: int | None = None
     ):
-        self.model, self.lr, self.batch, self.bf16 = model, lr, batch, bf16
-        self.sampling, self.width = sampling, width
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
-        self.attention = model.config._attn_implementation
-        be_quiet()
-
-    def choose_attention(self, rows: Rows) -> None:
-        """Take the attention that trains faster on these rows; weights and optimiser are as new afterwards."""
-        self.attention = choose_attention(self.model, lambda: self.epoch(rows, seed=0))
-        self.optimizer.state.clear()
+        super().__init__(model, lr=lr, batch=batch)
+        self.bf16, self.sampling, self.width = bf16, sampling, width
 
     def setting(self) -> dict[str, Any]:
         """What a result file says of it."""

@@ -11,25 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from hf_attention import choose_attention
-from hf_trainer import Rows, be_quiet, pad
+from hf_trainer import Loop, Rows, pad
 
 POOL = 50  # batches that are sorted by length together: reviews still meet others in every epoch
 
 
-class PlainLoop:
-    """Epochs of a model, which keeps its optimiser from one to the next."""
-
-    def __init__(self, model: Any, *, lr: float, batch: int):
-        self.model, self.batch = model, batch
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
-        self.attention = model.config._attn_implementation
-        be_quiet()
-
-    def choose_attention(self, rows: Rows) -> None:
-        """Take the attention that trains faster on these rows; weights and optimiser are as new afterwards."""
-        self.attention = choose_attention(self.model, lambda: self.epoch(rows, seed=0))
-        self.optimizer.state.clear()
+class PlainLoop(Loop):
+    """Epochs of a model without the Trainer."""
 
     def setting(self) -> dict[str, Any]:
         """What a result file says of it."""

@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from common import RESULTS, Contender, Window, environment, in_own_process, ratios, take_turns, write_result
-from hf_trainer import Rows, TrainerLoop, be_quiet
+from hf_trainer import Loop, Rows, TrainerLoop, be_quiet
 from plain_loop import PlainLoop
 
 from glassformer.checkpoints.hub import resolve_checkpoint
@@ -89,9 +89,7 @@ def hf_model(path: Path, dropout: float | None) -> torch.nn.Module:
     return AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
 
 
-def looped(
-    name: str, loop: TrainerLoop | PlainLoop, path: Path, rounds: Rounds, *, choose: bool
-) -> Contender:
+def looped(name: str, loop: Loop, path: Path, rounds: Rounds, *, choose: bool) -> Contender:
     """A loop over the rounds; with ``choose`` it may take either of transformers' attentions."""
     tables = tokenize(path, rounds)
 

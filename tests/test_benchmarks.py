@@ -299,9 +299,6 @@ def test_the_scoreboard_in_short_has_the_rows_of_the_file(tool, monkeypatch, tmp
     assert tables.scoreboard().splitlines()[2:] == [f"| {tables.PROMISED['kills']} | 1,213 | 11 | 7 |"]
 
 
-# --- nothing is left running ----------------------------------------------------------------------
-
-
 def test_the_gradient_of_a_linear_layer_is_timed_where_there_is_a_kernel(tool, monkeypatch, tmp_path, capsys):
     linear, out = tool("linear"), tmp_path / "linear.json"
     monkeypatch.setattr(linear, "LAYERS", {"small": (16, 48)})
@@ -349,6 +346,9 @@ def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path
     assert (
         lines[5] == "Before took 3.0 × (3.0 to 3.0) as long, over 2 rounds; at most 31 examples of a split."
     )
+
+
+# --- nothing is left running ----------------------------------------------------------------------
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
