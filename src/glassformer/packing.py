@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glassformer.errors import ShapeError
+from glassformer.runtime import send
 
 
 class kept_tensor(cached_property):
@@ -50,7 +51,7 @@ class Packing:
     @staticmethod
     def uniform(count: int, length: int, device: torch.device | str = "cpu") -> Packing:
         """``count`` sequences of the same length: the case of an image batch."""
-        return Packing((length,) * count, torch.device(device))
+        return _uniform(count, length, torch.device(device))
 
     @staticmethod
     def from_mask(mask: Tensor) -> tuple[Packing, Tensor]:
@@ -94,15 +95,15 @@ class Packing:
 
     @kept_tensor
     def length_tensor(self) -> Tensor:  # [B] int64
-        return torch.tensor(self.lengths, device=self.device)
+        return send(torch.tensor(self.lengths), self.device)
 
     @kept_tensor
     def first_rows(self) -> Tensor:  # [B] int64
-        return torch.tensor(self.starts, device=self.device)
+        return send(torch.tensor(self.starts), self.device)
 
     @kept_tensor
     def cu_seqlens(self) -> Tensor:  # [B + 1] int32, as the varlen kernels want it
-        return torch.tensor((*self.starts, self.total), dtype=torch.int32, device=self.device)
+        return send(torch.tensor((*self.starts, self.total), dtype=torch.int32), self.device)
 
     @kept_tensor
     def sequence_ids(self) -> Tensor:  # [N] int64, the sequence of each row
@@ -137,6 +138,43 @@ class Packing:
     def one_row_each(self) -> Packing:
         """The packing of one row per sequence, such as the [CLS] rows."""
         return Packing((1,) * self.count, self.device)
+
+
+@lru_cache(maxsize=64)
+def _uniform(count: int, length: int, device: torch.device) -> Packing:
+    return Packing((length,) * count, device)  # kept with its tensors: every batch of pictures asks for it
+
+
+class FixedPacking(Packing):
+    """A packing whose tensors keep their shapes and places while the lengths in them change: for CUDA graphs.
+
+    A captured graph replays the same kernels on the same memory, so nothing in it may depend on lengths that the host
+    knows; asking for them raises. ``max_length`` is the longest that may come.
+    """
+
+    REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
+    is_uniform = False  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, like: Packing, max_length: int):
+        values = {"count": like.count, "total": like.total, "max_length": max_length, "device": like.device}
+        values |= {name: getattr(like, name).clone() for name in self.REFILLED}
+        self.__dict__.update(values)
+
+    count: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def refill(self, packing: Packing) -> None:
+        """Take over the lengths of ``packing``, which has as many sequences and tokens."""
+        for name in self.REFILLED:
+            getattr(self, name).copy_(getattr(packing, name))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise ShapeError("the lengths were asked for on the host", where="a captured graph")
+
+    def __repr__(self) -> str:
+        return f"FixedPacking({self.count} sequences, {self.total} tokens)"
+
+    starts = padded_rows = lengths  # pyright: ignore[reportAssignmentType]
 
 
 def pack(sequences: Sequence[Tensor]) -> tuple[Tensor, Packing]:

@@ -61,6 +61,16 @@ def choose_device(name: str = "auto") -> torch.device:
     return device
 
 
+def send(x: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """``x`` of the host on the device. Nothing waits for the copy to a GPU but what reads it there."""
+    return x.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else x.to(device)
+
+
+def fits(device: torch.device, size: int) -> bool:
+    """Whether so many bytes of data may stay in the device's memory: at most a quarter of what is free there."""
+    return device.type == "cuda" and size <= torch.cuda.mem_get_info(device)[0] // 4
+
+
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     """The number format to compute in: ``auto`` is bf16 where the hardware has it, else fp32."""
     if precision == "auto":

@@ -20,11 +20,10 @@ class Recorder(MasterOptimizer):
         super().__init__(*args)
         self.seen = []
 
-    def step(self, lr):
+    def update(self, lr, norm):
         self.seen.append({n: p.grad.clone() for n, p in self.params.items()})
         for p in self.params.values():
             p.grad = None
-        return 0.0
 
 
 def total_gradient(rig):

@@ -212,6 +212,11 @@ def _recoloured(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
 # --- two pictures as one ---------------------------------------------------------------------------
 
 
+def one_hot(targets: Tensor, classes: int) -> Tensor:
+    """Class numbers ``[B]`` -> ``[B, C]``, fp32; torch's own looks at the values, which makes a GPU wait."""
+    return (targets[:, None] == torch.arange(classes, device=targets.device)).float()
+
+
 @dataclass(frozen=True)
 class Mixed:
     """Each picture's other half: example ``partner[i]`` of the batch has the share ``1 - share[i]`` of picture i."""
@@ -221,7 +226,7 @@ class Mixed:
 
     def soften(self, targets: Tensor, classes: int) -> Tensor:
         """Class numbers ``[B]`` -> soft labels ``[B, C]`` that sum to 1."""
-        hard = F.one_hot(targets, classes).float()
+        hard = one_hot(targets, classes)
         share = self.share.to(hard.device)[:, None]
         return share * hard + (1 - share) * hard[self.partner.to(hard.device)]
 

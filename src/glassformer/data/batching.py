@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from glassformer.errors import ConfigError
 from glassformer.packing import Packing
+from glassformer.runtime import send
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,28 @@ class TextBatch:
     segments: Tensor | None
     packing: Packing
     index: np.ndarray
+
+
+@dataclass(frozen=True)
+class ResidentTable:
+    """A ``TokenTable`` whose tokens stay in a device's memory, where batches are gathered."""
+
+    table: Any
+    ids: Tensor
+    segments: Tensor | None
+
+    @staticmethod
+    def of(table: Any, device: torch.device) -> ResidentTable:
+        parts = (None if x is None else torch.from_numpy(x).to(device) for x in (table.ids, table.segments))
+        return ResidentTable(table, *parts)  # type: ignore[arg-type]
+
+    def pack(self, index: np.ndarray) -> TextBatch:
+        """As ``pack_texts``."""
+        packing = Packing(tuple(self.table.lengths[index].tolist()), self.ids.device)
+        starts = send(torch.from_numpy(self.table.starts[index]), self.ids.device)
+        rows = starts[packing.sequence_ids] + packing.positions  # [N] places in the table
+        segments = None if self.segments is None else self.segments[rows].long()
+        return TextBatch(self.ids[rows].long(), segments, packing, index)
 
 
 def pack_texts(table, index: np.ndarray, device: torch.device | str = "cpu") -> TextBatch:

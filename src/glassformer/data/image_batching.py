@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from glassformer.data.augment import Mixed, augment, mix_pairs
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.packing import Packing
+from glassformer.runtime import fits, send
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,30 @@ class ImageStream:
             return self._pack(part)
         return self._pack(index).rows(index.rows)  # changed as in the whole batch, however many share it
 
+    def _raw(self, index: np.ndarray) -> Tensor:
+        """Pictures ``[B, H, W, C]`` as they are kept, uint8."""
+        if self.resident is not None:
+            return self.resident[send(torch.from_numpy(index), self.device)]
+        return send(torch.from_numpy(self.table.pixels[index]), self.device)
+
+    @cached_property
+    def resident(self) -> Tensor | None:
+        """All pictures in a GPU's memory, where they fit: then no picture is sent twice, and changing them costs the
+        processor nothing.
+        """
+        pixels = self.table.pixels
+        return torch.from_numpy(pixels).to(self.device) if fits(self.device, pixels.nbytes) else None
+
     def _pack(self, index: Draw, *also: int) -> ImageBatch:
         seeds = np.random.SeedSequence([self.seed, index.epoch, index.number, *also])
         generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
-        pixels = torch.from_numpy(self.table.pixels[index.index]).to(self.device)
-        pixels = augment(pixels, self.transform.size, self.changes.augment, generator, flip=self.changes.flip)
+        pixels = augment(
+            self._raw(index.index),
+            self.transform.size,
+            self.changes.augment,
+            generator,
+            flip=self.changes.flip,
+        )
         pixels = self.transform.normalise(pixels)
         c, mixed = self.changes, None
         if c.mix != "none" and len(pixels) > 1:

@@ -281,7 +281,7 @@ class Several(Ranks):
         def compute(model: nn.Module, share: Share) -> Any:
             loss, out = self._together(objective, share.batch)
             if share.idle:
-                return replace(out, loss=loss * 0.0, correct=0.0, count=0)
+                return replace(out, loss=loss * 0.0, correct=out.correct * 0, count=0)
             return replace(out, loss=loss)
 
         return compute

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ from glassformer.nn.pooling import AttentionPooling
 from glassformer.packing import Packing
 from glassformer.runtime import cache_folder
 from glassformer.train.loop import TextStream
-from glassformer.train.objectives import Classification, ImageClassification
+from glassformer.train.objectives import Classification, ImageClassification, targets_and_weights
 
 FORMAT = 1  # of a cached matrix; another one is computed anew
 MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones go first
@@ -154,8 +154,11 @@ class PictureFeatureStream(ImageStream):
 class HeadClassification(Classification):
     """``Classification`` from features: the same loss, pooling and head alone being computed."""
 
-    def logits(self, model: nn.Module, batch: FeatureBatch) -> Tensor:  # type: ignore[override]
-        return model.classify(batch.features)  # type: ignore[operator]
+    def inputs(self, batch: FeatureBatch) -> dict[str, Tensor]:  # type: ignore[override]
+        return {"features": batch.features} | targets_and_weights(self, batch.index, batch.features.device)
+
+    def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
+        return model.classify(given["features"])  # type: ignore[operator]
 
 
 def on_features(

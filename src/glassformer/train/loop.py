@@ -5,13 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from glassformer.data.batching import BatchSettings, TextBatch, divided, grouped, pack_texts, training_batches
+from glassformer.data.batching import (
+    BatchSettings,
+    ResidentTable,
+    TextBatch,
+    divided,
+    grouped,
+    pack_texts,
+    training_batches,
+)
 from glassformer.errors import GlassformerError
+from glassformer.runtime import fits
+from glassformer.train.graphs import graphs_of, plainly
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
 
@@ -79,7 +90,14 @@ class TextStream:
         return list(grouped(batches, self.accumulate))
 
     def pack(self, index: np.ndarray) -> TextBatch:
+        if self.resident is not None:
+            return self.resident.pack(index)
         return pack_texts(self.table, index, self.device)
+
+    @cached_property
+    def resident(self) -> ResidentTable | None:
+        """The tokens in a GPU's memory, where they fit."""
+        return ResidentTable.of(self.table, self.device) if fits(self.device, self.table.ids.nbytes) else None
 
     def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
         rows = divided(self.table.lengths[index], size)[rank]
@@ -102,7 +120,9 @@ def run(
     """
     config, model, optimizer, ranks = training.config, training.model, training.optimizer, training.ranks
     examples = stream.examples
+    compute = graphs_of(training, stream, objective)
     stream, objective = ranks.divide(stream, objective)
+    compute = compute or partial(plainly, objective)
     while not training.finished:
         steps = stream.steps(training.epoch)
         if not steps:  # subsampling may leave no pair of words in an epoch
@@ -114,15 +134,18 @@ def run(
         for micro_batches in steps[training.cursor :]:
             started = time.perf_counter()
             model.train()
-            sums = {"loss": 0.0, "correct": 0.0, "count": 0, "tokens": 0}
+            read, count, tokens = [], 0, 0
             for i, index in enumerate(micro_batches, 1):
                 batch = stream.pack(index)
                 with ranks.adding(now=i == len(micro_batches)):
-                    out = objective(model, batch)
-                    (out.loss / per_step).backward()
-                tokens = batch.packing.total if out.count else 0
-                _add(sums, loss=float(out.loss.detach()), correct=out.correct, count=out.count, tokens=tokens)
-            sums = ranks.sum(**sums)
+                    out = compute(model, batch, per_step)
+                read += [out.loss.detach(), out.correct]
+                count += out.count
+                tokens += batch.packing.total if out.count else 0
+            gradient_norm = optimizer.gradient_norm()
+            # Here, once a step, the host waits for a GPU.
+            *parts, norm = torch.stack([x.double() for x in (*read, gradient_norm)]).tolist()
+            sums = ranks.sum(loss=sum(parts[::2]), correct=sum(parts[1::2]), count=count, tokens=tokens)
             loss_sum, count, tokens = sums["loss"], sums["count"], sums.pop("tokens")
             _add(training.epoch_sums, **sums)
             if not np.isfinite(loss_sum):
@@ -130,7 +153,7 @@ def run(
                     f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}) or set clip"
                 )
             lr = learning_rate(training.step, training.total_steps, config)
-            norm = optimizer.step(lr)
+            optimizer.update(lr, gradient_norm)
             training.step += 1
             training.cursor += 1
             training.seconds += time.perf_counter() - started

@@ -1,7 +1,13 @@
-"""What a training step minimises, as a sum over examples; the loop divides once."""
+"""What a training step minimises, as a sum over examples; the loop divides once.
+
+Nothing here waits for a GPU: what is counted stays a tensor, and the loop reads all of a step at once. A classification
+has two halves, the tensors of a batch (``inputs``) and what is computed from them alone (``compute``), for CUDA graphs
+(``train/graphs.py``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -12,12 +18,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import label_text, nearest
+from glassformer.data.augment import Mixed, one_hot
 from glassformer.data.batching import TextBatch
 from glassformer.data.image_batching import ImageBatch
 from glassformer.data.masking import MaskedBatch
 from glassformer.data.pair_batches import PairBatch
 from glassformer.errors import ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
+from glassformer.packing import Packing
+from glassformer.runtime import send
+
+IGNORED = -100  # the target of what counts for nothing: ``ignore_index`` of torch's cross-entropy
 
 
 @dataclass
@@ -25,7 +36,7 @@ class StepLoss:
     """Sums over a batch: the weighted loss (differentiable), and plain counts for the history."""
 
     loss: Tensor
-    correct: float  # with soft labels, the share of the predicted class in each
+    correct: Tensor  # with soft labels, the share of the predicted class in each
     count: int
 
 
@@ -46,24 +57,31 @@ class Classification:
     protect_first: bool = False  # never hide the first token of a text ([CLS])
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
-        logits = self.logits(model, batch).float()  # [B, C]
-        targets = torch.from_numpy(self.targets[batch.index]).to(logits.device)
-        losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
-        if self.weights is not None:
-            losses = losses * torch.from_numpy(self.weights[batch.index]).to(losses)
-        correct = int((logits.detach().argmax(1) == targets).sum())
-        return StepLoss(losses.sum(), correct, len(targets))
+        return self.compute(model, self.inputs(batch), batch.packing)
 
-    def logits(self, model: nn.Module, batch: TextBatch) -> Tensor:
+    def inputs(self, batch: TextBatch) -> dict[str, Tensor]:
+        """The tensors of a batch, by name: ids and segments ``[N]``, targets and weights ``[B]``."""
+        given = {"ids": batch.ids} | ({} if batch.segments is None else {"segments": batch.segments})
+        return given | targets_and_weights(self, batch.index, batch.ids.device)
+
+    def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
+        """The loss of a batch from its tensors; an ``IGNORED`` target counts for nothing."""
+        logits, targets = self.logits(model, given, packing).float(), given["targets"]  # [B, C], [B]
+        losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
+        if "weights" in given:
+            losses = losses * given["weights"].to(losses)
+        return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))
+
+    def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
         """``[B, C]``, some of the words hidden where that was asked for."""
-        ids = batch.ids
+        ids = given["ids"]
         if self.hide is not None:
             share, replacement = self.hide
             hidden = torch.rand(ids.shape, device=ids.device) < share
             if self.protect_first:
-                hidden[batch.packing.first_rows] = False
+                hidden[packing.first_rows] = False
             ids = ids.masked_fill(hidden, replacement)
-        return model(ids, token_type_ids=batch.segments, packing=batch.packing).logits
+        return model(ids, token_type_ids=given.get("segments"), packing=packing).logits
 
 
 @dataclass
@@ -80,23 +98,42 @@ class ImageClassification:
     label_smoothing: float = 0.0
 
     def __call__(self, model: nn.Module, batch: ImageBatch) -> StepLoss:
-        logits = model(batch.pixels, packed=True).logits.float()  # [B, C]
-        targets = torch.from_numpy(self.targets[batch.index]).to(logits.device)
-        weights = None
-        if self.weights is not None:
-            weights = torch.from_numpy(self.weights[batch.index]).to(logits)
-        if batch.mixed is None:
-            wanted = F.one_hot(targets, logits.shape[1]).float()
+        return self.compute(model, self.inputs(batch), batch.packing)
+
+    def inputs(self, batch: ImageBatch) -> dict[str, Tensor]:
+        """The tensors of a batch, by name: pixels ``[B, C, H, W]``, the others ``[B]``."""
+        device = batch.pixels.device
+        given = {"pixels": batch.pixels} | targets_and_weights(self, batch.index, device)
+        if batch.mixed is not None:
+            given |= {"partner": send(batch.mixed.partner, device), "share": send(batch.mixed.share, device)}
+        return given
+
+    def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
+        """The loss of a batch from its tensors."""
+        logits = model(given["pixels"], packed=True).logits.float()  # [B, C]
+        targets, weights = given["targets"], given.get("weights")
+        weights = None if weights is None else weights.to(logits)
+        if "partner" not in given:
+            wanted = one_hot(targets, logits.shape[1])
         else:
-            wanted = batch.mixed.soften(targets, logits.shape[1])
+            mixed = Mixed(given["partner"], given["share"])
+            wanted = mixed.soften(targets, logits.shape[1])
             if weights is not None:
-                share = batch.mixed.share.to(weights)
-                weights = share * weights + (1 - share) * weights[batch.mixed.partner.to(weights.device)]
+                share = mixed.share.to(weights)
+                weights = share * weights + (1 - share) * weights[mixed.partner]
         losses = F.cross_entropy(logits, wanted, reduction="none", label_smoothing=self.label_smoothing)
         if weights is not None:
             losses = losses * weights
         predicted = logits.detach().argmax(1, keepdim=True)
-        return StepLoss(losses.sum(), float(wanted.gather(1, predicted).sum()), len(targets))
+        return StepLoss(losses.sum(), wanted.gather(1, predicted).sum(), len(targets))
+
+
+def targets_and_weights(
+    objective: Classification | ImageClassification, index: np.ndarray, device: torch.device
+) -> dict[str, Tensor]:
+    """The targets, and the weights where there are some, of the examples ``index``."""
+    arrays = {"targets": objective.targets, "weights": objective.weights}
+    return {name: send(torch.from_numpy(a[index]), device) for name, a in arrays.items() if a is not None}
 
 
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
@@ -142,7 +179,7 @@ class Translation:
         states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # [N, D]
         weight, bias = model.output_layer()  # type: ignore[operator]
         losses, said = linear_cross_entropy(states, weight, bias, batch.labels, self.label_smoothing)
-        return StepLoss(losses.sum(), int((said == batch.labels).sum()), len(losses))
+        return StepLoss(losses.sum(), (said == batch.labels).sum(), len(losses))
 
 
 @dataclass
@@ -158,7 +195,7 @@ class MaskedWords:
         total = losses.sum()
         if strange is not None:
             total = total + strange.mean() * len(losses)
-        return StepLoss(total, int((said == batch.labels).sum()), len(losses))
+        return StepLoss(total, (said == batch.labels).sum(), len(losses))
 
 
 def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:

@@ -89,11 +89,20 @@ class MasterOptimizer:
 
     def step(self, lr: float) -> float:
         """One update from the gradients on the model; returns the norm of the gradient before clipping."""
+        norm = self.gradient_norm()
+        self.update(lr, norm)
+        return float(norm)
+
+    def gradient_norm(self) -> Tensor:
+        """Give the masters the gradients of the model; their norm, before any clipping."""
         for name in self.apart:
             grad = self.ranks.local(self.params[name].grad)
             self.masters[name].grad = None if grad is None else grad.float()
         grads = [m.grad for m in self.masters.values() if m.grad is not None]
-        norm = self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
+        return self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
+
+    def update(self, lr: float, norm: Tensor) -> None:
+        """Clip the masters' gradients, whose norm is given, and take one step with them; a GPU is not waited for."""
         nn.utils.clip_grads_with_norm_(
             self.masters.values(), self.config.clip or math.inf, norm, foreach=True
         )
@@ -109,7 +118,6 @@ class MasterOptimizer:
                 torch.ops.aten._foreach_lerp_.Scalar(
                     list(self.average.values()), self._detached(), self._share_of_newest()
                 )
-        return float(norm)
 
     def _share_of_newest(self) -> float:
         """What the weights of this step count in the mean: 1 - average in the end, all at the first step.

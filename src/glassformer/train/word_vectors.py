@@ -267,4 +267,4 @@ def skipgram_loss(model: SkipGram, batch: SkipGramBatch) -> StepLoss:
     with torch.no_grad():
         noise = model.scores(batch.centres, batch.negatives).masked_fill(batch.negatives == NONE, -torch.inf)
         best = model.scores(batch.centres, batch.positives[:, :1])[:, 0] > noise.amax(1)
-    return StepLoss(losses.sum(), int(best.sum()), len(losses))
+    return StepLoss(losses.sum(), best.sum(), len(losses))

@@ -1,0 +1,200 @@
+"""The forward and backward pass of a step as CUDA graphs: captured once for each shape, then replayed.
+
+A small encoder keeps a GPU busy for less time than the processor needs to start its hundreds of kernels. A graph starts
+them all with one call, but on fixed shapes and memory. So a batch of texts is filled up to one of ``SIZES`` numbers of
+tokens with sequences whose target counts for nothing, so that their loss and gradient are 0. Pictures
+have one shape anyway.
+
+Used by itself on a GPU for classification in half precision; ``GLASSFORMER_GRAPHS=0`` switches it off. What cannot be
+captured is computed plainly, and a warning says why.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import GlassformerError
+from glassformer.packing import FixedPacking, Packing
+from glassformer.train.objectives import IGNORED, Classification, ImageClassification, StepLoss
+from glassformer.train.state import Training
+
+SIZES = 8  # numbers of tokens that batches are filled up to
+WARM_UP = 3  # plain passes before a capture, as torch's notes on CUDA graphs ask for
+FILLING = {"ids": 0, "segments": 0, "targets": IGNORED, "weights": 0}
+
+Compute = Callable[[nn.Module, Any, float], StepLoss]
+Capture = Callable[[Callable[[], tuple[Tensor, ...]]], tuple[Callable[[], None], tuple[Tensor, ...]]]
+
+
+def plainly(objective: Callable, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
+    """Loss and gradients of a batch, kernel by kernel."""
+    out = objective(model, batch)
+    (out.loss / per_step).backward()
+    return out
+
+
+def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None:
+    """How to compute the batches of this training with graphs; None where that is not to be."""
+    wanted = os.environ.get("GLASSFORMER_GRAPHS", "1") != "0" and type(objective) in (
+        Classification,
+        ImageClassification,
+    )
+    weights = list(training.model.parameters())
+    steady = training.ranks.size == 1 and not training.config.unfreeze_every
+    if not (wanted and steady and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
+        return None
+    texts = type(objective) is Classification
+    return Graphs(objective, Sizes.of(stream, training.config.epochs) if texts else None, on_gpu())
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Multiples of ``step`` tokens, always in ``count`` sequences of at most ``longest``."""
+
+    step: int
+    count: int
+    longest: int
+
+    @staticmethod
+    def of(stream: Any, epochs: int) -> Sizes:
+        """For every batch of so many epochs of a ``TextStream``."""
+        lengths = stream.table.lengths
+        batches = [index for epoch in range(epochs) for micro in stream.steps(epoch) for index in micro]
+        longest, most = int(lengths.max()), max(int(lengths[index].sum()) for index in batches)
+        step = -(-most // SIZES)
+        # Of the sequences that fill there is one at least, and so many that none is longer than a real one.
+        filling = 1 + -(-step // max(longest - 1, 1))
+        return Sizes(step, max(map(len, batches)) + filling, longest)
+
+    def filled(self, packing: Packing) -> Packing:
+        """The sequences of a batch and, behind them, those that fill it up: one token each and more where needed."""
+        extra = self.count - packing.count
+        total = -(-(packing.total + extra) // self.step) * self.step
+        each, more = divmod(total - packing.total, extra)
+        filling = (each + 1,) * more + (each,) * (extra - more)
+        return Packing(packing.lengths + filling, packing.device)
+
+
+class Graphs:
+    """Computes batches as ``plainly`` does, by replaying what was captured for their shape.
+
+    Args:
+        sizes: how texts are filled up; None: batches come in few shapes by themselves.
+        capture: records a function and gives back how to repeat it, and its results, which each repetition renews.
+    """
+
+    def __init__(self, objective: Any, sizes: Sizes | None, capture: Capture):
+        self.objective, self.sizes, self.capture = objective, sizes, capture
+        self.captured: dict[tuple, _Pass] = {}
+        self.weights: dict[str, Tensor] = {}  # that the loss reaches
+        self.gradients: dict[str, Tensor] = {}  # their sums over a step, where all graphs add
+        self.refused = False
+
+    def __call__(self, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
+        """Loss and counts of a batch; its gradients are added to those on the model."""
+        if self.refused:
+            return plainly(self.objective, model, batch, per_step)
+        given, packing, count = self.objective.inputs(batch), batch.packing, batch.packing.count
+        if self.sizes is not None:
+            packing = self.sizes.filled(packing)
+            given = {name: _longer(name, x, packing) for name, x in given.items()}
+        shape = tuple((name, x.shape, x.dtype) for name, x in given.items())
+        if shape not in self.captured:
+            try:
+                self.captured[shape] = self._new(model, given, packing, per_step)
+            except (RuntimeError, GlassformerError) as error:
+                self.refused = True
+                reason = str(error).strip().splitlines()[0]
+                warnings.warn(f"no CUDA graphs for this training: {reason}", stacklevel=2)
+                return plainly(self.objective, model, batch, per_step)
+        ready = self.captured[shape]
+        ready.load(given, packing, per_step)
+        for name, weight in self.weights.items():
+            if weight.grad is None:  # the first batch of a step
+                weight.grad = self.gradients[name].zero_()
+        ready.repeat()
+        loss, correct = (x.clone() for x in ready.results)
+        return StepLoss(loss, correct, count)
+
+    def _new(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing, per_step: float) -> _Pass:
+        kept = {name: x.clone() for name, x in given.items()}
+        fixed = packing if self.sizes is None else FixedPacking(packing, self.sizes.longest)
+        divisor = torch.tensor(per_step, device=packing.device)
+        if not self.weights:
+            self.weights = _reached(model, self.objective.compute(model, kept, fixed).loss)
+            self.gradients = {name: torch.zeros_like(w) for name, w in self.weights.items()}
+        weights, sums = list(self.weights.values()), list(self.gradients.values())
+
+        def function() -> tuple[Tensor, Tensor]:
+            out = self.objective.compute(model, kept, fixed)
+            torch.ops.aten._foreach_add_.List(sums, list(torch.autograd.grad(out.loss / divisor, weights)))
+            return out.loss.detach(), out.correct
+
+        before = [x.clone() for x in sums]  # of this step's earlier batches; capturing runs the function too
+        repeat, results = self.capture(function)
+        torch.ops.aten._foreach_copy_(sums, before)
+        return _Pass(kept, fixed, divisor, repeat, results)
+
+
+@dataclass
+class _Pass:
+    """What was captured for one shape, and the memory it reads."""
+
+    given: dict[str, Tensor]
+    packing: Packing
+    divisor: Tensor
+    repeat: Callable[[], None]
+    results: tuple[Tensor, ...]
+
+    def load(self, given: Mapping[str, Tensor], packing: Packing, per_step: float) -> None:
+        for name, x in given.items():
+            self.given[name].copy_(x)
+        if isinstance(self.packing, FixedPacking):
+            self.packing.refill(packing)
+        self.divisor.fill_(per_step)
+
+
+def _longer(name: str, x: Tensor, packing: Packing) -> Tensor:
+    """A tensor of a batch of texts filled up to the tokens or the sequences of ``packing``."""
+    wanted = packing.total if name in ("ids", "segments") else packing.count
+    return F.pad(x, (0, wanted - len(x)), value=FILLING[name])
+
+
+def _reached(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
+    """The weights that have a gradient: that of the others stays None, so that they do not decay."""
+    weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
+    found = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
+    return {
+        name: w for (name, w), gradient in zip(weights.items(), found, strict=True) if gradient is not None
+    }
+
+
+def on_gpu() -> Capture:
+    """Captures into CUDA graphs that share one pool of memory, since no two of them run at once."""
+    return partial(_capture, pool=torch.cuda.graph_pool_handle())
+
+
+def _capture(
+    function: Callable[[], tuple[Tensor, ...]], pool: Any
+) -> tuple[Callable[[], None], tuple[Tensor, ...]]:
+    drawn = torch.cuda.get_rng_state()  # neither warming up nor capturing counts as a step
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(WARM_UP):
+            function()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool):
+        results = function()
+    torch.cuda.set_rng_state(drawn)
+    return graph.replay, results
