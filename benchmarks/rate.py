@@ -47,8 +47,8 @@ CPU = torch.device("cpu")
 PARTS = {
     "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "_Linear"),
     "attention": ("Attention", "scaled_dot_product"),
-    "GELU": ("gelu",),
-    "layer norm": ("layer_norm",),
+    "GELU": ("gelu", "_Gelu"),
+    "layer norm": ("layer_norm", "_Norm"),
     "optimiser": ("adamw", "linalg_vector_norm", "lerp", "_foreach"),
     "embeddings": ("embedding", "index", "gather", "scatter", "sort", "unique"),
     "copies, sums, additions": ("copy_", "cat", "sum", "add", "mul", "fill_", "zero_"),

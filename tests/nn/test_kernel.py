@@ -248,7 +248,7 @@ def test_no_home_means_no_kernel_and_no_error(monkeypatch):
     monkeypatch.delenv("GLASSFORMER_KERNELS", raising=False)
     monkeypatch.setattr(kernels, "WANTED", frozenset())
     monkeypatch.setattr(kernels, "_build", homeless)
-    monkeypatch.setattr(kernels, "_library", kernels._library.__wrapped__)
+    monkeypatch.setattr(kernels, "library", kernels.library.__wrapped__)
     assert "home directory" in kernels.why_not.__wrapped__()
 
 

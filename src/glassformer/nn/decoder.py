@@ -18,6 +18,7 @@ from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.norm import LayerNorm
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
 
@@ -59,11 +60,11 @@ class DecoderLayer(nn.Module):
         c = config
         self.pre_norm = c.norm == "pre"
         self.attention = MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
-        self.norm1 = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.norm1 = LayerNorm(c.d_model, eps=c.eps)
         self.cross = MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
-        self.norm2 = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.norm2 = LayerNorm(c.d_model, eps=c.eps)
         self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
-        self.norm3 = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.norm3 = LayerNorm(c.d_model, eps=c.eps)
         self.dropout = Dropout(c.dropout)
 
     def forward(
@@ -91,7 +92,7 @@ class DecoderLayer(nn.Module):
     def _add(self, x: Tensor, norm: nn.Module, branch) -> Tensor:
         if self.pre_norm:
             return x + self.dropout(branch(norm(x)))
-        return norm(x + self.dropout(branch(x)))
+        return norm(x, self.dropout(branch(x)))
 
     def _step_self(self, x: Tensor, cache: LayerCache) -> Tensor:
         q, k, v = (part[:, :, None] for part in self.attention.project(x))  # 3 x [R, H, 1, K]
@@ -119,7 +120,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.config = config
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
-        self.final_norm = nn.LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
+        self.final_norm = LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
 
     def forward(
         self,

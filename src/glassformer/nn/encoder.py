@@ -14,6 +14,7 @@ from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.norm import LayerNorm
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
 from glassformer.types import Activation, NormOrder
@@ -59,9 +60,9 @@ class EncoderLayer(nn.Module):
         c = config
         self.pre_norm = c.norm == "pre"
         self.attention = MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
-        self.norm1 = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.norm1 = LayerNorm(c.d_model, eps=c.eps)
         self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
-        self.norm2 = nn.LayerNorm(c.d_model, eps=c.eps)
+        self.norm2 = LayerNorm(c.d_model, eps=c.eps)
         self.dropout = Dropout(c.dropout)
         self.drop_path = drop_path
 
@@ -71,11 +72,12 @@ class EncoderLayer(nn.Module):
         """``[N, D]`` -> ``[N, D]``; with ``rows`` ``[B]`` only one row per sequence is computed and returned."""
         attended = self.norm1(x) if self.pre_norm else x
         a = self._branch(self.attention(attended, packing, rows=rows, record=record), packing, rows)
-        x = (x if rows is None else x[rows]) + a
+        x = x if rows is None else x[rows]
         if self.pre_norm:
+            x = x + a
             return x + self._branch(self.feed_forward(self.norm2(x)), packing, rows)
-        x = self.norm1(x)
-        return self.norm2(x + self._branch(self.feed_forward(x), packing, rows))
+        x = self.norm1(x, a)
+        return self.norm2(x, self._branch(self.feed_forward(x), packing, rows))
 
     def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:
         packing = packing if rows is None else packing.one_row_each
@@ -92,7 +94,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(
             EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0)) for i in range(n)
         )
-        self.final_norm = nn.LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
+        self.final_norm = LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
 
     def forward(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None

@@ -184,12 +184,16 @@ class Served:
         return softmax(self.clf._table_rows(model, table, "logits", device), self.clf.temperature_)
 
     def warm_up(self) -> None:
-        """One short and one long input, so that the first client does not wait for what is made once."""
+        """A full batch and one input alone, so that the first client does not wait for what is made once, and that the
+        memory of the largest batch is asked for now rather than under load.
+        """
         if self.kind == "image":
             channels, size = self.clf.transform_.channels, self.clf.transform_.size
-            self.compute([Item((np.zeros((channels, *size), np.uint8),), 1)])
+            alone = one = Item((np.zeros((channels, *size), np.uint8),), self.estimate([""]))
         else:
-            self.compute(self.prepare(["a"]) + self.prepare(["a word " * min(200, self.clf.max_length)]))
+            alone, one = self.prepare(["a", "a word " * min(200, self.clf.max_length)])
+        self.compute([one] * max(1, self.limits.batch_tokens // one.tokens))
+        self.compute([alone])
 
     def predictions(self, items: Sequence[Item], shares: np.ndarray) -> list[dict[str, Any]]:
         """As ``Prediction`` has it."""

@@ -1,6 +1,6 @@
-"""Attention and the gradient of a linear layer in C, built on the user's machine when they are first wanted.
+"""Attention, GELU, layer norm and the gradient of a linear layer in C, built on the user's machine when first wanted.
 
-Attention wants a processor with AVX512-BF16 or AMX, the gradient one with AMX.
+The gradient wants a processor with AMX, the others one with AVX512-BF16.
 
 A second or two of ``cc``, kept in the user's cache folder. Without a compiler or such a processor, or with
 ``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which. ``GLASSFORMER_KERNELS=avx512`` leaves
@@ -28,7 +28,7 @@ from glassformer.packing import Packing
 from glassformer.runtime import cpu_flags
 
 FOLDER = Path(__file__).parent
-SOURCES = (FOLDER / "attention.c", FOLDER / "linear.c")
+SOURCES = (FOLDER / "attention.c", FOLDER / "linear.c", FOLDER / "rows.c")
 FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-lm", "-lpthread")
 WANTED = frozenset({"avx512f", "avx512_bf16", "avx512bw", "avx512dq", "avx512vl"})
 AMX = frozenset({"amx_tile", "amx_bf16"})
@@ -91,7 +91,7 @@ def why_not() -> str | None:
     if not cpu_flags() >= WANTED:
         return "the processor has no AVX512-BF16"
     try:
-        _library()
+        library()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: the user has no home
         detail = getattr(error, "stderr", None) or str(error)
         return f"could not be built: {str(detail).strip().splitlines()[0]}"
@@ -101,23 +101,27 @@ def why_not() -> str | None:
 @cache
 def has_amx() -> bool:
     """Whether products are computed with AMX: the processor has it, the system lets us, and nobody said otherwise."""
-    return bool(_library().uses_amx())
+    return bool(library().uses_amx())
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
+    """The compiled kernels."""
     for amx in (True, False):
         if amx and (os.environ.get("GLASSFORMER_KERNELS") == "avx512" or not cpu_flags() >= AMX):
             continue
-        library = _open(amx)
-        library.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int, ctypes.c_void_p)
-        library.run.restype = library.prepare.restype = ctypes.c_int
+        found = _open(amx)
+        found.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int, ctypes.c_void_p)
+        found.run.restype = found.prepare.restype = ctypes.c_int
         if amx:
-            library.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
-            library.weight_gradient.restype = ctypes.c_int
-        if library.prepare() == 0:  # the system may keep AMX from a process
+            found.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
+            found.weight_gradient.restype = ctypes.c_int
+        for name in ("gelu", "layer_norm"):
+            getattr(found, name).argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+            getattr(found, name).restype = None
+        if found.prepare() == 0:  # the system may keep AMX from a process
             break
-    return library
+    return found
 
 
 def _open(amx: bool) -> ctypes.CDLL:
@@ -130,7 +134,7 @@ def _open(amx: bool) -> ctypes.CDLL:
 
 
 @cache
-def _torch_threads() -> int | None:
+def torch_threads() -> int | None:
     """The address of ``GOMP_parallel`` in the OpenMP library that torch has loaded; None: it has another one."""
     try:
         maps = Path("/proc/self/maps").read_text().splitlines()
@@ -180,7 +184,7 @@ def _run(
     q = tensors["q"]
     job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
-    if _library().run(ctypes.byref(job), int(backward), _torch_threads()):
+    if library().run(ctypes.byref(job), int(backward), torch_threads()):
         raise MemoryError("attention: no memory for a head's working set")
 
 
@@ -209,7 +213,7 @@ def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor
         grad.data_ptr(), x.data_ptr(), weight.data_ptr(), summed.data_ptr() if summed is not None else None,
         grad.stride(0), x.stride(0), len(x), *weight.shape, torch.get_num_threads(),
     )  # fmt: skip
-    if _library().weight_gradient(ctypes.byref(job), _torch_threads()):
+    if library().weight_gradient(ctypes.byref(job), torch_threads()):
         raise MemoryError("linear layer: no memory for the working set of its gradient")
     return weight, summed
 

@@ -1,0 +1,134 @@
+"""GELU and layer norm from ``rows.c``: in fp32 inside, bf16 outside, in one pass over memory each.
+
+Torch's own GELU takes several times as long on the processors that these are for, and its sum and norm pass twice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from glassformer.nn import kernels
+
+FEW = 16_384  # numbers, below which a call of ours gains nothing
+SHARE = 128  # rows that one thread sums up at a time: ``SHARE`` of rows.c
+
+
+class GeluJob(ctypes.Structure):
+    """``GeluJob`` of rows.c, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "grad", "out")),
+        ("count", ctypes.c_int64),
+        ("threads", ctypes.c_int32),
+    ]
+
+
+class NormJob(ctypes.Structure):
+    """``NormJob`` of rows.c, field by field."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "plus", "weight", "bias", "sum", "out", "stats", "grad")),
+        *((name, ctypes.c_void_p) for name in ("dx", "dweight", "dbias", "partial")),
+        ("rows", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("threads", ctypes.c_int32),
+        ("eps", ctypes.c_float),
+    ]
+
+
+def can_gelu(x: Tensor) -> bool:
+    """Whether ``gelu`` computes this: bf16 on a CPU, as many numbers as pay, and it could be built."""
+    return _fits(x) and x.numel() % 16 == 0
+
+
+def gelu(x: Tensor) -> Tensor:
+    """``x * Phi(x)`` with the share ``Phi`` of the normal distribution below x (Hendrycks and Gimpel, 2016)."""
+    return _Gelu.apply(x)  # type: ignore[return-value]
+
+
+def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether ``layer_norm`` computes this: bf16 rows ``[N, D]`` on a CPU, D a multiple of 16, weight and bias too."""
+    fits = (
+        _fits(x)
+        and x.ndim == 2
+        and x.shape[1] % 16 == 0
+        and weight.dtype == torch.bfloat16
+        and bias is not None
+    )
+    return fits and (plus is None or (plus.shape == x.shape and plus.dtype == x.dtype))
+
+
+def layer_norm(x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """The layer norm (Ba et al., 2016) of the rows of ``x + plus`` (None: of ``x``), ``[N, D]``."""
+    return _Norm.apply(x, plus, weight, bias, eps)  # type: ignore[return-value]
+
+
+def _fits(x: Tensor) -> bool:
+    return (
+        x.dtype == torch.bfloat16
+        and x.device.type == "cpu"
+        and x.numel() >= FEW
+        and kernels.why_not() is None
+    )
+
+
+def _run(name: str, job: ctypes.Structure) -> None:
+    getattr(kernels.library(), name)(ctypes.byref(job), kernels.torch_threads())
+
+
+class _Gelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[override]
+        x = x.contiguous()
+        ctx.save_for_backward(x)
+        return _gelu(x, None)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # type: ignore[override]
+        return _gelu(ctx.saved_tensors[0], grad.contiguous())
+
+
+def _gelu(x: Tensor, grad: Tensor | None) -> Tensor:
+    out = torch.empty_like(x)
+    given = None if grad is None else grad.data_ptr()
+    _run("gelu", GeluJob(x.data_ptr(), given, out.data_ptr(), x.numel(), torch.get_num_threads()))
+    return out
+
+
+class _Norm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, plus, weight, bias, eps):  # type: ignore[override]
+        x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
+        out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
+        job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads(), eps=eps)
+        job.x, job.weight, job.bias, job.out, job.stats = _places(x, weight, bias, out, stats)
+        if plus is not None:
+            plus, total = plus.contiguous(), torch.empty_like(x)
+            job.plus, job.sum = _places(plus, total)
+        _run("layer_norm", job)
+        ctx.save_for_backward(x if plus is None else total, stats, weight)
+        ctx.added = plus is not None
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad):  # type: ignore[override]
+        x, stats, weight = ctx.saved_tensors
+        grad, dx = grad.contiguous(), torch.empty_like(x)
+        sums, partial = weight.new_empty(2, len(weight)), stats.new_empty(-(-len(x) // SHARE), 2, len(weight))
+        job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads())
+        job.x, job.weight, job.stats, job.grad, job.dx, job.partial = _places(
+            x, weight, stats, grad, dx, partial
+        )
+        job.dweight, job.dbias = _places(*sums)
+        _run("layer_norm", job)
+        return dx, dx if ctx.added else None, sums[0], sums[1], None
+
+
+def _places(*tensors: Tensor) -> list[int]:
+    return [x.data_ptr() for x in tensors]
