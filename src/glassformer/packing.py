@@ -140,9 +140,10 @@ class Packing:
         return Packing((1,) * self.count, self.device)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def _uniform(count: int, length: int, device: torch.device) -> Packing:
-    return Packing((length,) * count, device)  # kept with its tensors: every batch of pictures asks for it
+    # Kept with its tensors: every batch of pictures asks for it, and a captured CUDA graph goes on reading them.
+    return Packing((length,) * count, device)
 
 
 class FixedPacking(Packing):

@@ -376,7 +376,7 @@ def forced_judge(
         with torch.inference_mode():
             for index in batches:
                 out = objective(network, pack_pairs(source, target, index, device))
-                loss, correct, count = loss + float(out.loss), correct + out.correct, count + out.count
+                loss, correct, count = loss + float(out.loss), correct + int(out.correct), count + out.count
         return {"loss": loss / count, "accuracy": correct / count}
 
     return judge

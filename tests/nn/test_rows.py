@@ -135,6 +135,23 @@ def test_everything_else_is_torchs(shape, dtype):
 
 
 @here
+def test_scales_of_another_width_or_format_are_left_to_torch():
+    x, right = drawn(512, 64), drawn(64)
+    for weight, bias in (
+        (drawn(48), right),
+        (right, drawn(48)),
+        (right, right.float()),
+        (None, None),
+        (right, None),
+    ):
+        assert not rows.can_norm(x, None, weight, bias)
+    with pytest.raises(RuntimeError, match="normalized_shape"):
+        LayerNorm(48).bfloat16()(x)
+    plain = LayerNorm(64, elementwise_affine=False)
+    torch.testing.assert_close(plain(x), F.layer_norm(x, (64,), eps=1e-5))
+
+
+@here
 def test_the_module_takes_the_kernel_for_bf16_rows():
     norm, x, plus = LayerNorm(48).bfloat16(), drawn(400, 48), drawn(400, 48, seed=5)
     with torch.no_grad():

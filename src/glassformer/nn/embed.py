@@ -46,9 +46,10 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
     are told apart by their ids: all unknown words of a text count as copies of [UNK], and so do the words that word
     dropout hides, so that the more of them are hidden, the less each of them weighs.
     """
-    keys = packing.sequence_ids.long() * (int(ids.max()) + 1 if len(ids) else 1) + ids.long()
-    _, place, counts = torch.unique(keys, return_inverse=True, return_counts=True)
-    return counts[place].float() ** -power
+    keys = packing.sequence_ids.long() * 2**32 + ids.long()
+    ordered = keys.sort().values  # not ``unique``, whose shape is not known before
+    counts = torch.searchsorted(ordered, keys, right=True) - torch.searchsorted(ordered, keys)
+    return counts.float() ** -power
 
 
 class TextEmbedding(nn.Module):

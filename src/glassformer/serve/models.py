@@ -192,7 +192,8 @@ class Served:
             alone = one = Item((np.zeros((channels, *size), np.uint8),), self.estimate([""]))
         else:
             alone, one = self.prepare(["a", "a word " * min(200, self.clf.max_length)])
-        self.compute([one] * max(1, self.limits.batch_tokens // one.tokens))
+        most = min(self.limits.batch_tokens, self.limits.queue_tokens)
+        self.compute([one] * max(1, most // one.tokens))
         self.compute([alone])
 
     def predictions(self, items: Sequence[Item], shares: np.ndarray) -> list[dict[str, Any]]:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from glassformer.train.objectives import IGNORED, Classification, ImageClassific
 from glassformer.train.state import Training
 
 SIZES = 8  # numbers of tokens that batches are filled up to
-WARM_UP = 3  # plain passes before a capture, as torch's notes on CUDA graphs ask for
+WARM_UP = 2  # plain passes, and one more, before a capture: torch's notes on CUDA graphs ask for some
 FILLING = {"ids": 0, "segments": 0, "targets": IGNORED, "weights": 0}
 
 Compute = Callable[[nn.Module, Any, float], StepLoss]
@@ -53,7 +54,8 @@ def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None
     if not (wanted and steady and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
         return None
     texts = type(objective) is Classification
-    return Graphs(objective, Sizes.of(stream, training.config.epochs) if texts else None, on_gpu())
+    sizes = Sizes.of(stream, training.config.epochs) if texts else None
+    return Graphs(objective, sizes, on_gpu(weights[0].device))
 
 
 @dataclass(frozen=True)
@@ -110,10 +112,11 @@ class Graphs:
         shape = tuple((name, x.shape, x.dtype) for name, x in given.items())
         if shape not in self.captured:
             try:
-                self.captured[shape] = self._new(model, given, packing, per_step)
+                with same_draws(packing.device):  # neither trying nor capturing counts as a step
+                    self.captured[shape] = self._new(model, given, packing, per_step)
             except (RuntimeError, GlassformerError) as error:
                 self.refused = True
-                reason = str(error).strip().splitlines()[0]
+                reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 warnings.warn(f"no CUDA graphs for this training: {reason}", stacklevel=2)
                 return plainly(self.objective, model, batch, per_step)
         ready = self.captured[shape]
@@ -140,8 +143,10 @@ class Graphs:
             return out.loss.detach(), out.correct
 
         before = [x.clone() for x in sums]  # of this step's earlier batches; capturing runs the function too
-        repeat, results = self.capture(function)
-        torch.ops.aten._foreach_copy_(sums, before)
+        try:
+            repeat, results = self.capture(function)
+        finally:
+            torch.ops.aten._foreach_copy_(sums, before)
         return _Pass(kept, fixed, divisor, repeat, results)
 
 
@@ -178,23 +183,48 @@ def _reached(model: nn.Module, loss: Tensor) -> dict[str, Tensor]:
     }
 
 
-def on_gpu() -> Capture:
+def on_gpu(device: torch.device) -> Capture:
     """Captures into CUDA graphs that share one pool of memory, since no two of them run at once."""
-    return partial(_capture, pool=torch.cuda.graph_pool_handle())
+    return partial(_capture, device=device, pool=torch.cuda.graph_pool_handle())
 
 
 def _capture(
-    function: Callable[[], tuple[Tensor, ...]], pool: Any
+    function: Callable[[], tuple[Tensor, ...]], device: torch.device, pool: Any
 ) -> tuple[Callable[[], None], tuple[Tensor, ...]]:
-    drawn = torch.cuda.get_rng_state()  # neither warming up nor capturing counts as a step
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(WARM_UP):
-            function()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):
-        results = function()
-    torch.cuda.set_rng_state(drawn)
-    return graph.replay, results
+    with torch.cuda.device(device):
+        main, side, graph = torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        side.wait_stream(main)
+        try:
+            with torch.cuda.stream(side):
+                for _ in range(WARM_UP):
+                    function()
+                # A capture in which the host waits for the GPU cannot be undone cleanly: found out before.
+                torch.cuda.set_sync_debug_mode("error")
+                function()
+                torch.cuda.set_sync_debug_mode("default")
+            main.wait_stream(side)
+            with torch.cuda.graph(graph, pool=pool):
+                results = function()
+        except BaseException:
+            torch.cuda.set_sync_debug_mode("default")
+            torch.cuda.set_stream(main)  # which a failed capture may have left
+            main.wait_stream(side)
+            raise
+
+    def repeat() -> None:
+        with torch.cuda.device(device):
+            graph.replay()
+
+    return repeat, results
+
+
+@contextmanager
+def same_draws(device: torch.device) -> Iterator[None]:
+    """What is drawn at random inside is drawn again after it."""
+    host, gpu = torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    try:
+        yield
+    finally:
+        torch.set_rng_state(host)
+        if gpu is not None:
+            torch.cuda.set_rng_state(gpu, device)

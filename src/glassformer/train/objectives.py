@@ -79,7 +79,7 @@ class Classification:
             share, replacement = self.hide
             hidden = torch.rand(ids.shape, device=ids.device) < share
             if self.protect_first:
-                hidden[packing.first_rows] = False
+                hidden &= packing.positions > 0
             ids = ids.masked_fill(hidden, replacement)
         return model(ids, token_type_ids=given.get("segments"), packing=packing).logits
 

@@ -50,15 +50,11 @@ def gelu(x: Tensor) -> Tensor:
     return _Gelu.apply(x)  # type: ignore[return-value]
 
 
-def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor | None) -> bool:
+def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
     """Whether ``layer_norm`` computes this: bf16 rows ``[N, D]`` on a CPU, D a multiple of 16, weight and bias too."""
-    fits = (
-        _fits(x)
-        and x.ndim == 2
-        and x.shape[1] % 16 == 0
-        and weight.dtype == torch.bfloat16
-        and bias is not None
-    )
+    fits = _fits(x) and x.ndim == 2 and x.shape[1] % 16 == 0
+    for scale in (weight, bias):
+        fits = fits and scale is not None and scale.dtype == x.dtype and scale.shape == x.shape[1:]
     return fits and (plus is None or (plus.shape == x.shape and plus.dtype == x.dtype))
 
 
