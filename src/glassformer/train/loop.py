@@ -144,7 +144,9 @@ def run(
                 tokens += batch.packing.total if out.count else 0
             gradient_norm = optimizer.gradient_norm()
             # Here, once a step, the host waits for a GPU.
-            *parts, norm = torch.stack([x.double() for x in (*read, gradient_norm)]).tolist()
+            *parts, norm = torch.stack(
+                [x.to(read[0].device).double() for x in (*read, gradient_norm)]
+            ).tolist()
             sums = ranks.sum(loss=sum(parts[::2]), correct=sum(parts[1::2]), count=count, tokens=tokens)
             loss_sum, count, tokens = sums["loss"], sums["count"], sums.pop("tokens")
             _add(training.epoch_sums, **sums)

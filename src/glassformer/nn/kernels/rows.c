@@ -1,6 +1,6 @@
 /* What an encoder computes number by number and row by row: GELU, and layer norm of a sum. fp32 inside, bf16 outside.
  *
- * Both only read and write memory once, where torch's GELU computes longer than that, and its sum and norm pass twice.
+ * Each reads and writes memory once, where torch's sum and norm pass twice and its GELU computes longer backward.
  */
 #include "crew.h"
 
