@@ -66,7 +66,7 @@ bench: $(VENV)/.installed-bench ## compare speed with the peers and the machine 
 bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-pretrain, bench-train_pictures, bench-maps ...
 	$(BIN)/python benchmarks/$*.py $(ARGS)
 
-labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (an hour or more beside other work; goes on where it stopped)
+labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (about half an hour; goes on where it stopped)
 	$(BIN)/python labs/run.py $(ARGS)
 
 results: $(VENV)/.installed ## write docs/results.md from the run folders and result files

@@ -16,6 +16,7 @@ import os
 import platform
 import signal
 import statistics
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -206,7 +207,17 @@ def environment(*packages: str) -> dict[str, Any]:
         },
         "versions": versions("numpy", "tokenizers", *packages),
         "torch_build": torch.__version__,
+        "commit": commit(),
     }
+
+
+def commit() -> str | None:
+    """Of the code that was measured, with a + where files have changed since; None outside a clone."""
+    asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(asked, cwd=RESULTS, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def write_result(path: Path, result: dict[str, Any]) -> None:

@@ -189,7 +189,7 @@ def page(result: dict[str, Any]) -> str:
         if answers := found.get(name, {}).get("answers"):
             largest = found[name].get("largest")
             words += f" (largest difference {largest:.1e})" if largest else ""
-            told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name != "memory" else what
+            told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name != "memory" else ", ".join([what] * n)
                                                  for what, n in answers.items()) + ".")  # fmt: skip
     lines += [line for note in told for line in ("", note)]
     attempts = sum(row["network_attempts"] for row in found.values())

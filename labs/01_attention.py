@@ -75,8 +75,9 @@ answer(
 # %% [markdown]
 # ## Without the √d_k
 #
-# The product of two random rows of K numbers has variance K. Without the division, scores grow with the width, the softmax
-# puts all weight on one token, and its gradient vanishes. Entropy is in units of ln T: 1 is an even look, 0 one token.
+# The product of two rows of K independent numbers of mean 0 and variance 1 has variance K. Without the division, scores grow
+# with the width, the softmax puts all weight on one token, and its gradient vanishes. The entropy of the weights, -Σ w ln w,
+# says how even they are; in units of ln T, 1 is an even look, 0 one token.
 
 # %%
 widths = [4, 16, 64, 256, 1024]  # change me
@@ -114,11 +115,15 @@ answer(
 # ## Masks
 #
 # A mask takes keys away before the softmax: the rest shares the weight. *Causal* takes what comes later, a padding mask
-# what is no token. Packed sequences need no padding mask: there is no padding.
+# what is no token. Texts of unequal length are often filled up with empty tokens (*padding*), which a mask must then hide.
+# This library lays the sequences one below the other instead, in one matrix [N, D], N the sum of their lengths: they are
+# *packed*. `Packing((5, 3))` says that the first five rows are one sequence and the next three another; no row looks beyond
+# its own, and there is no padding to hide.
 #
 # A published worked example ("I am learn #ing nlp") prints a causal 5×5 map and leaves its last two rows uncomputed. They
-# are .09 .30 .54 .07 0 and .21 .26 .03 .19 .31. The scores of its other rows are not at hand here, so these two are checked
-# from the other side: scores log(p) must give them back under the causal mask, the fourth row without its fifth token.
+# are .09 .30 .54 .07 0 and .21 .26 .03 .19 .31. The scores are not at hand here, so the cell shows only that these are possible
+# rows of such a map: each sums to 1, and whatever score the fifth token has, the mask takes it from row 4. Other rows that sum
+# to 1 would pass too.
 
 # %%
 pieces = ["I", "am", "learn", "#ing", "nlp"]
@@ -146,8 +151,11 @@ answer(
 # %% [markdown]
 # ## Heads
 #
-# Several heads of a smaller width look at different things for the price of one. Two random heads give two maps; one head
-# of the double width gives one.
+# In a layer the three come from the rows by three learned matrices: q = W_Q x + b_Q, k = W_K x + b_K, v = W_V x + b_V
+# (*self-attention*: all from the same rows; *cross-attention*: keys and values from another sequence). The D numbers of each are
+# cut into H pieces of K = D / H. Each head attends with its own piece; their outputs are laid side by side again, [T, D], and
+# multiplied by one more matrix, the *output projection* W_O. That makes 4 (D² + D) parameters whatever H is, 1,088 for D = 16:
+# several heads look at different things at the price of one. Only the maps grow, to H times T×S numbers.
 
 # %%
 layer = gf.nn.MultiHeadAttention(16, num_heads=2)  # change me
@@ -162,7 +170,7 @@ print(f"{sum(p.numel() for p in layer.parameters())} parameters with 2 heads; wi
 # %% [markdown]
 # ## Three scorers
 #
-# *Dot*: q·k/√K. *Multiplicative*: qWk, so that widths may differ. *Additive*: vᵀtanh(W₁q + W₂k), a small network. Where the
+# *Dot*: q·k/√K. *Multiplicative*: qWk, so that widths may differ. *Additive*: vᵀtanh(W₁q + W₂k + b), a small network. Where the
 # library does this: [nn/scores.py](../src/glassformer/nn/scores.py).
 
 # %%
@@ -191,7 +199,7 @@ answer(
 # ## Positions, and their shift
 #
 # Attention alone does not know the order. Sinusoidal positions add to each row sines and cosines of wavelengths from 2π
-# towards 10000·2π. Each pair (sin, cos) turns by a fixed angle when the place moves by k: PE(p + k) = M(k) PE(p), with one
+# towards 10000·2π: PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos of the same. Each pair (sin, cos) turns by a fixed angle when the place moves by k: PE(p + k) = M(k) PE(p), with one
 # matrix for all p. Where the library does this: [nn/positions.py](../src/glassformer/nn/positions.py).
 
 
@@ -299,8 +307,8 @@ answer(
 # 1. Write the softmax so that scores of 1000 do not overflow. *(`stable_softmax`)*
 # 2. Attention without positions does not know the order: permute the rows of X and say what becomes of the output, then
 #    check it with `attend`. *(`permuted`)*
-# 3. Change `convolution_as_attention` so that it shifts a picture one pixel to the right. Which kernel does that?
-#    *(`shift_kernel`)*
+# 3. Which kernel shifts a picture one pixel to the right? Give it to `convolution_as_attention` and look at the picture
+#    inside the border. *(`shift_kernel`)*
 #
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py) (`attend`, `MultiHeadAttention`),
 # [nn/maps.py](../src/glassformer/nn/maps.py) (the masked softmax), [packing.py](../src/glassformer/packing.py).

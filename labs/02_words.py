@@ -189,7 +189,7 @@ half, last = curve[len(curve) // 2], curve[-1]
 answer(
     "saturation",
     f"At lr {fast} the loss goes from {curve[0]:.2f} to {half:.2f} in the first half of the steps and is {last:.2f} at the end: "
-    f"{(curve[0] - half) / (curve[0] - last):.0%} of the change is in the first half. It stays above 0: which of many contexts "
+    f"{'all' if half <= last else f'{(curve[0] - half) / (curve[0] - last):.0%}'} of the fall is in the first half. It stays above 0: which of many contexts "
     "a word will have cannot be known.",
 )
 goal = curve.min() + 0.1 * (curve[0] - curve.min())
@@ -236,7 +236,9 @@ answer(
 # ## Which metric judges the vectors
 #
 # The loss says how well contexts are predicted, and not what the vectors are for. `add_contexts` changes nothing in the
-# training, hence nothing in the loss: it adds a word's two vectors at the end.
+# training, hence nothing in the loss: it adds a word's two vectors at the end. An *analogy* asks: France is to Paris as Japan is to
+# what? The answer is the word whose vector has the largest cosine (the product of two vectors, divided by both lengths) with paris -
+# france + japan; the three words of the question do not count.
 
 # %%
 epochs = budget(6, 30)
@@ -263,7 +265,7 @@ plt.show()
 (a, la), (b, lb) = judged.values()
 answer(
     "vector-metric",
-    f"One that asks for what the vectors are for. The same training, hence the same loss ({la:.3f} and {lb:.3f}), answers "
+    f"A test on the task that they are for, here analogies. The same training, hence the same loss ({la:.3f} and {lb:.3f}), answers "
     f"{a['country : capital']:.0%} of the capitals by centre vectors and {b['country : capital']:.0%} by their sum with the "
     "context vectors.",
 )
@@ -272,11 +274,13 @@ answer(
 # ## The mini-Transformer, and the order of words
 #
 # A Transformer layer does two things. Attention ([lab 1](01_attention.md)) lets each row read the others; then a *feed-forward
-# network* (a matrix, a bend, a matrix) changes each row by itself. Each result is added to what went in (a *residual*), and a
-# *layer norm* brings a row to mean 0 and spread 1, so that many layers can be stacked.
+# network* (a matrix, a function that bends the line such as ReLU or GELU, a matrix) changes each row by itself. Each result is added to what went in (a *residual*), and a
+# *layer norm* brings a row to mean 0 and spread 1, so that many layers can be stacked. Before each sentence stands an added token
+# [CLS], after it [SEP]; what the layer has made of the row of [CLS], times one more matrix (the *head*), gives a number for each
+# label, its *logit*.
 #
-# Here: one pre-norm layer (its norms stand before attention and before the feed-forward network), 2 heads, width 64, on frozen
-# word vectors: does the sentence name a European *country*? Paris next to
+# Here: one pre-norm layer (its norms stand before attention and before the feed-forward network), 2 heads, width 64, on word
+# vectors of 50 numbers that one learned matrix brings to 64 and that are themselves *frozen*: training does not change them. Does the sentence name a European *country*? Paris next to
 # Chile is a trap. Then a task in which only the order counts: is the first country of a trade European?
 # Where the library does this: [models/bert.py](../src/glassformer/models/bert.py), `encoder_mini`;
 # [word_table.py](../src/glassformer/word_table.py).
@@ -367,8 +371,8 @@ if {"europe-frozen", "europe-trained"} <= full.keys():
 #    0.75 and 0? *(`unigram_noise`)*
 # 2. `analogy("paris", "france", "japan")` should be tokyo. Write it with numpy, the three words of the question excluded.
 #    *(`analogy`)*
-# 3. Label the sentences by whether a *city* of Europe is named, and find the sentences that the mini-Transformer gets wrong
-#    after one epoch. *(`names_city`)*
+# 3. Label the sentences by whether a *city* of Europe is named (`EUROPEAN_CITIES` of `glassformer.data.corpus`), and train the
+#    mini-Transformer on that. *(`names_city`)*
 #
 # Where the library does this: [vectors.py](../src/glassformer/vectors.py), [evaluate/vectors.py](../src/glassformer/evaluate/vectors.py),
 # [nn/positions.py](../src/glassformer/nn/positions.py).

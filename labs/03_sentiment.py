@@ -143,7 +143,7 @@ answer(
 N = budget(120, 2_000)
 length = budget(48, 128)
 base = dict(d_model=64, num_layers=1, num_heads=2, d_ff=128, max_length=length, clean="words", tokenizer="word", min_count=2,
-            epochs=budget(1, 4), lr=2e-3, batch_size=32, pooling="mean", seed=0, threads=1)  # fmt: skip
+            epochs=budget(1, 4), lr=1e-2, batch_size=32, pooling="mean", seed=0, threads=1)  # fmt: skip
 held = test_x[: budget(100, 2_000)], test_y[: budget(100, 2_000)]
 
 
@@ -159,13 +159,13 @@ figure, ax = plt.subplots(figsize=(6, 2))
 bars(ax, scores, form="{:.1%}", title=f"best validation accuracy, {N} reviews (± {width:.1%} at most)")
 plt.show()
 best = max(scores, key=scores.get)
-answer("pooling", ", ".join(f"{n} {s:.1%}" for n, s in scores.items()) + f" of {len(held[0])} reviews (± {width:.1%}): {best} is highest, "
-       "with one seed.")  # fmt: skip
+answer("pooling", ", ".join(f"{n} {s:.1%}" for n, s in scores.items()) + f" of {len(held[0])} reviews (± {width:.1%} each): {best} is highest "
+       "after as many epochs for all, with one seed.")  # fmt: skip
 
 # %%
 cut = {"words": scores["mean"], "sub-words": fit(tokenizer="wordpiece", vocab_size=budget(400, 6_000))[1]}
 answer("tokens", ", ".join(f"{n} {s:.1%}" for n, s in cut.items()) + f" with mean pooling; a difference of {abs(cut['words'] - cut['sub-words']):.1%} "
-       f"beside an interval of ± {width:.1%}.")  # fmt: skip
+       f"beside an interval of ± {width:.1%} for each, and of up to ± {1.4 * width:.1%} for their difference.")  # fmt: skip
 
 # %%
 ids, mask = (torch.nn.utils.rnn.pad_sequence([torch.as_tensor(x) for x in rows], batch_first=True) for rows in zip(*[
@@ -197,18 +197,18 @@ plt.show()
 answer(
     "accumulation",
     f"The gradient of 32 reviews and that of four parts of 8 differ by {same:.0e} of its length: accumulation is the large batch. "
-    f"Trained so (other batches, no more steps): 32 {ends['32']:.1%}, 4 × 8 {ends['4 × 8']:.1%}; batches of 8 at the same rate, "
+    f"Trained with it (batches drawn otherwise, as many steps): 32 {ends['32']:.1%}, 4 × 8 {ends['4 × 8']:.1%}; batches of 8 at the same rate, "
     f"four times the steps: {ends['8']:.1%} (± {width:.1%}).",
 )
 
 # %%
-rates = {lr: fit(lr=lr)[1] for lr in (1e-4, 5e-4, 2e-3, 1e-2)}  # change me
+rates = {lr: fit(lr=lr)[1] for lr in (5e-4, 2e-3, 1e-2, 5e-2)}  # change me
 figure, ax = plt.subplots(figsize=(5, 2.4))
 ax.plot(list(rates), list(rates.values()), "o-")
 ax.set(xscale="log", xlabel="learning rate", ylabel="validation accuracy")
 plt.show()
 top = max(rates, key=rates.get)
-answer("tuning", f"From {min(rates.values()):.1%} to {max(rates.values()):.1%} over {len(rates)} rates; {top} is best. Choose on validation data: "
+answer("tuning", f"From {min(rates.values()):.1%} to {max(rates.values()):.1%} over {len(rates)} rates; {top} is best" + (", the end of those tried: go on from there" if top in (min(rates), max(rates)) else "") + ". Choose on validation data: "
        "the best of several is too good an estimate of itself.")  # fmt: skip
 
 # %% [markdown]
@@ -334,7 +334,8 @@ print(
 # %% [markdown]
 # ## Does attention explain the prediction?
 #
-# A counter-example: the most attended word can be hidden and the answer stays, another word, hardly looked at, flips it alone.
+# A counter-example: the most attended word can be hidden and the answer stays, while another word, outside the most attended
+# third, flips it alone.
 # Where the library does this: [explain/heads.py](../src/glassformer/explain/heads.py), `counter_examples`;
 # [looking into a prediction](../docs/explanations.md).
 
@@ -355,8 +356,9 @@ if misled:
     plt.show()
 answer(
     "trust",
-    f"Not by itself: in {len(misled)} of {len(short)} beginnings of reviews (25 words) the most attended word can go while a word outside the "
-    "most attended third flips the answer." + (f" For example: {misled[0].in_words()}" if misled else ""),
+    f"Not by itself: in {len(misled)} of {len(short)} beginnings of reviews (25 words, and punctuation marks, which count as words here) the most attended "
+    "word can go while a word outside the most attended third flips the answer."
+    + (f" For example: {misled[0].in_words()}" if misled else ""),
 )
 
 # %% [markdown]
@@ -388,8 +390,10 @@ answer(
 # ## Exercises
 #
 # 1. Write `pad(rows, left)`: ids of unequal length as one matrix and its mask. *(`pad`)*
-# 2. Mean pooling over padding is a classic mistake. Show by how much it is wrong for lengths 2 and 10. *(`pooled`)*
-# 3. Find the threshold on the probability that gives the best F1 on validation data. *(`best_threshold`)*
+# 2. Mean pooling over padding is a classic mistake. Show by how much it is wrong for 2 real tokens in a row that is filled up to
+#    10 with zeros. *(`pooled`)*
+# 3. F1 of a class is 2 · (rightly named) / (named + really there): 1 when none is missed and none wrongly named. Find the
+#    threshold on the probability that gives the best F1 on validation data. *(`best_threshold`)*
 #
 # Where the library does this: [nn/pooling.py](../src/glassformer/nn/pooling.py), [packing.py](../src/glassformer/packing.py),
 # [evaluate/calibrate.py](../src/glassformer/evaluate/calibrate.py).

@@ -157,9 +157,11 @@ for ax, (name, a) in zip(axes, shown.items()):
 plt.show()
 answer(
     "alignment",
-    "The most attended source word is the right one, or that or a neighbour, for "
-    + ", ".join(f"{a:.0%} and {b:.0%} ({n})" for n, (a, b) in found.items())
-    + " of the target words. A recurrent state holds its neighbours too, so a map may point beside the word that was read.",
+    "The most attended source word is the right one for "
+    + ", ".join(f"{a:.0%} ({n})" for n, (a, _) in found.items())
+    + " of the target words; the right one or its neighbour for "
+    + ", ".join(f"{b:.0%}" for _, b in found.values())
+    + ". A recurrent state holds its neighbours too, so a map may point beside the word that was read.",
 )
 
 # %% [markdown]

@@ -20,7 +20,11 @@ def masked(words: list[str], vocabulary: list[str], rng: random.Random) -> tuple
 
 
 def false_share(words: list[str], read: list[str]) -> float:
-    """Of the words that can be read ([MASK] is none), how many are not the true ones."""
+    """Of the words that can be read ([MASK] is none), how many are not the true ones.
+
+    With 80/10/10 about 15 % x 10 % / 88 % = 1.7 %, with [MASK] for all 0: a model would then need an opinion only where
+    [MASK] stands, and what it is fine-tuned on has no [MASK] at all (Devlin et al., 2019).
+    """
     seen = [(a, b) for a, b in zip(words, read, strict=True) if b != "[MASK]"]
     return sum(a != b for a, b in seen) / len(seen)
 
@@ -38,6 +42,8 @@ def test() -> None:
     assert abs(len(asked) / len(words) - 0.15) < 0.01
     assert abs(sum(w == "[MASK]" for w in read) / len(asked) - 0.8) < 0.02
     assert 0.01 < false_share(words, read) < 0.02  # 15 % x 10 % x 9/10 of 88 %
+    all_hidden = ["[MASK]" if a != b or rng.random() < 0.15 else a for a, b in zip(words, read, strict=True)]
+    assert false_share(words, all_hidden) == 0
     accuracy, perplexity = unigram(["a", "b", "c", "d"])
     assert accuracy == 0.25
     assert abs(perplexity - 4) < 1e-9

@@ -157,7 +157,10 @@ def _baseline(preset: RnnConfig | TextCnnConfig, model: ModelConfig, num_labels:
         preset, embedding=embedding, num_labels=num_labels, head_type=model.head, head_hidden=model.head_hidden,
         head_dropout=model.head_dropout, **_given(values),
     )  # fmt: skip
-    return Rnn(config) if isinstance(config, RnnConfig) else TextCnn(config)
+    if isinstance(config, RnnConfig):
+        return Rnn(config)
+    assert isinstance(config, TextCnnConfig), f"nobody says how a {type(config).__name__} is built"
+    return TextCnn(config)
 
 
 def _with_classifier(base: Bert, model: ModelConfig, num_labels: int) -> Bert:

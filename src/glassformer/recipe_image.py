@@ -105,6 +105,7 @@ class ImageEvaluateConfig:
     baselines: bool = True  # logistic regression on small pixels beside it
     bootstrap: int = 1000  # resamples for the 95 % interval
     robustness: bool = False  # judge changed crops, lighting, blur, noise, JPEG and rotation too
+    robustness_limit: int = 0  # how many judged pictures are changed, drawn with the seed 0; 0: all
     grid: bool = True  # one picture a class with true and predicted label
 
     def __post_init__(self) -> None:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import MANIFEST, verify_folder, write_folder
+from glassformer.checkpoints.files import MANIFEST, read_json, verify_folder, write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
-from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, real, shown
+from glassformer.checkpoints.layout import other_task
+from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, real, section, shown
 from glassformer.config import plain
 from glassformer.errors import CheckpointError
 from glassformer.runtime import versions
@@ -48,11 +49,14 @@ def save_classifier(clf: Estimator, path: str | Path, overwrite: bool = False) -
 def load(path: str | Path) -> Any:
     """A saved estimator of any kind, every byte checked against its manifest.
 
+    A classifier that ``transformers`` trained and saved, BERT or ViT, is opened too: its own head answers.
+
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
 
     Raises:
-        CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format.
+        CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format; a folder of
+            ``transformers`` without a head for classes.
     """
     folder = Path(path)
     if not (folder / "glassformer.json").is_file() and (folder / "model" / "glassformer.json").is_file():
@@ -63,11 +67,7 @@ def load(path: str | Path) -> Any:
         raise CheckpointError("no such folder", where=str(path))
     ours = any((folder / name).exists() for name in (MANIFEST, "glassformer.json"))
     if not ours and (folder / "config.json").is_file():
-        raise CheckpointError(
-            "holds a model, not an estimator that was saved here",
-            where=str(path),
-            fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) or ImageClassifier(path)",
-        )
+        return _of_transformers(folder)
     verify_folder(folder)
     about = read_about(folder, FORMAT)
     kind = about["kind"]
@@ -92,6 +92,44 @@ def _kinds() -> dict[str, type[Estimator]]:
     from glassformer.image_classifier import ImageClassifier
 
     return {cls.__name__: cls for cls in (TextClassifier, ImageClassifier)}
+
+
+def _of_transformers(folder: Path) -> Any:
+    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions."""
+    from glassformer.classifier import TextClassifier
+    from glassformer.image_classifier import ImageClassifier
+    from glassformer.models.bert import Bert
+    from glassformer.models.vit import ViT
+
+    model, settings, where = (
+        load_pretrained(folder),
+        read_json(folder / "config.json"),
+        str(folder / "config.json"),
+    )
+    count = getattr(model.config, "num_labels", 0)
+    other = other_task(settings, count)
+    if getattr(model.config, "head", None) != "classification" or other or not isinstance(model, Bert | ViT):
+        raise CheckpointError(
+            f"holds a model whose head is for {other}"
+            if other
+            else "holds a model without a head for classes",
+            where=str(folder),
+            fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) or ImageClassifier(path)",
+        )
+    named = section(settings, "id2label", where) if settings.get("id2label") else {}
+    classes = [str(named.get(str(i), f"LABEL_{i}")) for i in range(count)]
+    if len(set(classes)) < count:
+        raise CheckpointError("'id2label' has a label twice", where=where)
+    clf: Any
+    if isinstance(model, Bert):
+        clf = TextClassifier(str(folder), max_length=model.config.embedding.max_positions)
+    else:
+        clf = ImageClassifier(str(folder))
+    clf.classes_, clf.model_ = np.asarray(classes), model
+    clf._read_parts(folder, {})
+    clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
+    clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0
+    return clf
 
 
 def _fitted(folder: Path, about: dict[str, Any]) -> Any:

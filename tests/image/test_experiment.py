@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.cli.app import main
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, _labels
@@ -21,7 +22,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
-from glassformer.study.image_experiment import figures
+from glassformer.study.image_experiment import figures, some_of
 
 from .conftest import SETTINGS, quarters
 
@@ -188,3 +189,31 @@ def test_figures_are_those_of_the_labels_that_are_given(fitted):
     assert figures(clf, halves, recipe)[0]["accuracy"] == pytest.approx(share)
     clf.threshold_ = 0.7
     assert figures(clf, halves, recipe)[0]["accuracy"] == pytest.approx(1 - share)
+
+
+def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(run):
+    folder = run[0]
+    sets = {
+        **SETTINGS, "epochs": 2, "lora_rank": 2, "robustness": "true", "robustness_limit": 7, "bootstrap": 0,
+        "baselines": "false",
+    }  # fmt: skip
+    arguments = [x for key, value in sets.items() for x in ("--set", f"{key}={value}")]
+    assert main(["train", "--images", str(folder / "corners"), "--out", str(folder / "low"), *arguments]) == 0
+    assert json.loads((folder / "low" / "adapter" / "adapter_config.json").read_text())["r"] == 2
+    updates, rank, _ = load_adapter(folder / "low" / "adapter", "ViT")
+    assert rank == 2
+    assert any(float(tensor.abs().max()) > 0 for tensor in updates.values())
+    assert not (folder / "run" / "adapter").exists()
+    suites = json.loads((folder / "low" / "metrics.json").read_text())["robustness"]
+    counts = [row["accuracy"] * 7 for rows in suites.values() for row in rows]
+    assert counts == pytest.approx([round(c) for c in counts], abs=1e-6)
+
+
+def test_some_of_a_split_are_the_same_for_everybody():
+    split = ImageSplit(list(range(41)), [i % 3 for i in range(41)], "here")
+    assert some_of(split, 0) is split
+    assert some_of(split, 41) is split
+    few = some_of(split, 11)
+    assert len(set(few.images)) == 11
+    assert few.images == sorted(few.images) == some_of(split, 11).images != list(range(11))
+    assert few.labels == [i % 3 for i in few.images]

@@ -105,7 +105,9 @@ def test_validation_keeps_the_best_and_is_judged_per_token():
     records = [r for r in translator.history_ if r["kind"] == "evaluation"]
     assert len(records) == 3
     assert all(0 <= r["accuracy"] <= 1 and r["loss"] > 0 for r in records)
-    assert {type(value) for r in records for value in (r["accuracy"], r["loss"], r["train_accuracy"])} == {float}
+    assert {type(value) for r in records for value in (r["accuracy"], r["loss"], r["train_accuracy"])} == {
+        float
+    }
     assert translator.best_step_ in {r["step"] for r in records}
 
 

@@ -71,7 +71,9 @@ def serve_command(
     for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
         if find_spec(package) is None:
             raise ConfigError(
-                f"{package} is not installed", where="serve", fix="pip install 'glassformer[serve]'"
+                f"{package} is not installed",
+                where="serve",
+                fix="pip install 'glassformer[serve]', or '.[serve]' in a clone",
             )
     from glassformer.serve.guard import is_local
     from glassformer.serve.limits import Limits

@@ -31,7 +31,7 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise GlassformerError(
-            "judging translations needs sacrebleu: pip install 'glassformer[translate]'"
+            "judging translations needs sacrebleu: pip install 'glassformer[translate]', or '.[translate]' in a clone"
         ) from None
     if len(hypotheses) != len(references) or not references:
         raise DataError(

@@ -166,9 +166,10 @@ class CounterExample:
         """The evidence as one sentence."""
         return (
             f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the answer stays "
-            f"{self.label} ({self.probability:.2f} to {self.without_attended:.2f}). “{self.decisive}” is number "
-            f"{self.decisive_rank} with {self.decisive_share:.1%}; without it the answer becomes {self.flips_to} "
-            f"({self.label} {self.without_decisive:.2f})."
+            f"{self.label} (probability {self.probability:.2f} before, {self.without_attended:.2f} after). "
+            f"“{self.decisive}” is number {self.decisive_rank} "
+            f"with {self.decisive_share:.1%}; without it the answer becomes {self.flips_to} "
+            f"(probability of {self.label} {self.without_decisive:.2f})."
         )
 
 

@@ -26,7 +26,9 @@ def need_onnx() -> None:
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
         raise ConfigError(
-            f"{missing[0]} is not installed", where="export", fix="pip install 'glassformer[onnx]'"
+            f"{missing[0]} is not installed",
+            where="export",
+            fix="pip install 'glassformer[onnx]', or '.[onnx]' in a clone",
         )
 
 

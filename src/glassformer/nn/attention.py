@@ -1,6 +1,6 @@
 """Attention: a function first (``attend``), a module second (``MultiHeadAttention``).
 
-    softmax(Q K^T / sqrt(K)) V                       Vaswani et al., 2017, equation 1
+    softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; in shapes K stands for d_k
 
 ``attend`` has an explicit branch, the textbook softmax that can return its weights, and faster
 ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` and nowhere else.

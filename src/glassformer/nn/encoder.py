@@ -39,7 +39,7 @@ class EncoderConfig:
     attention_dropout: float = 0.0
     stochastic_depth: float = 0.0  # of the last layer; it grows linearly from 0 at the first
     final_norm: bool = False
-    zero_init: bool = False  # residual branches start at 0, so that the encoder starts as the identity
+    zero_init: bool = False  # residual branches start at 0: a pre-norm encoder starts as the identity
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -76,7 +76,7 @@ class EncoderLayer(nn.Module):
         if self.pre_norm:
             x = x + a
             return x + self._branch(self.feed_forward(self.norm2(x)), packing, rows)
-        x = self.norm1(x, a)
+        x = self.norm1(x, a)  # norm(x + a), in one pass
         return self.norm2(x, self._branch(self.feed_forward(x), packing, rows))
 
     def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:

@@ -1,7 +1,8 @@
 """Recurrent layers over packed rows: no padding is computed on, and no sequence sees another's state.
 
-torch's recurrent kernels want rows by time: all first tokens, then all second ones ... (``PackedSequence``).
-``time_major`` says how the rows of a packed batch go there and back.
+Recurrent kernels want rows by time: all first tokens, then all second ones ... (torch's ``PackedSequence``).
+``time_major`` says how the rows of a packed batch go there and back. On a processor the loops are those of ``scan.py``,
+on a GPU torch's.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from glassformer.errors import ConfigError
+from glassformer.nn.scan import GruScan, LstmScan, Slices, slices_of
 from glassformer.packing import Packing
 
 Cell = Literal["lstm", "gru"]
@@ -71,11 +74,46 @@ class PackedRNN(nn.Module):
             state: where each sequence starts, ``[layers * directions, B, hidden]`` each; None: at 0.
         """
         order, batch_sizes, longest_first, rank = time_major(packing)
-        by_time = PackedSequence(x[order], batch_sizes, longest_first, rank)
-        start = None if state is None else (state if len(state) == 2 else state[0])
-        out, last = self.rnn(by_time, start)
-        rows = torch.empty_like(out.data).index_copy(0, order, out.data)
-        return rows, last if isinstance(last, tuple) else (last,)
+        if x.device.type == "cpu":
+            sorted_state = None if state is None else tuple(part[:, longest_first] for part in state)
+            data, last = self._scan(x[order], batch_sizes.tolist(), sorted_state)
+            last = tuple(part[:, rank] for part in last)
+        else:
+            start = None if state is None else (state if len(state) == 2 else state[0])
+            out, last = self.rnn(PackedSequence(x[order], batch_sizes, longest_first, rank), start)
+            data, last = out.data, last if isinstance(last, tuple) else (last,)
+        return torch.empty_like(data).index_copy(0, order, data), last
+
+    def _scan(self, x: Tensor, batch_sizes: list[int], state: State | None) -> tuple[Tensor, State]:
+        """All layers over rows by time ``[N, D]``; ``state`` and what is returned of it have the longest first."""
+        rnn = self.rnn
+        directions = 2 if rnn.bidirectional else 1
+        times = [slices_of(batch_sizes, backwards) for backwards in (False, True)[:directions]]
+        if state is None:
+            zeros = x.new_zeros(rnn.num_layers * directions, batch_sizes[0], rnn.hidden_size)
+            state = (zeros,) * (2 if rnn.mode == "LSTM" else 1)
+        ends = []
+        for layer in range(rnn.num_layers):
+            if layer:
+                x = F.dropout(x, rnn.dropout, self.training)
+            outs = []
+            for direction, name in enumerate(("", "_reverse")[:directions]):
+                start = tuple(part[layer * directions + direction] for part in state)
+                out, *last = self._direction(x, f"l{layer}{name}", start, times[direction])
+                outs.append(out)
+                ends.append(last)
+            x = torch.cat(outs, 1) if directions == 2 else outs[0]
+        return x, tuple(torch.stack(parts) for parts in zip(*ends, strict=True))
+
+    def _direction(self, x: Tensor, name: str, start: State, times: Slices) -> tuple[Tensor, ...]:
+        """One direction of one layer: ``[N, D]`` -> ``[N, hidden]`` and the last state of each sequence."""
+        of_input, of_state, input_bias, state_bias = (
+            getattr(self.rnn, f"{kind}_{name}") for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        if self.rnn.mode == "LSTM":
+            products = F.linear(x, of_input, input_bias + state_bias)
+            return LstmScan.apply(products, of_state, *start, times)
+        return GruScan.apply(F.linear(x, of_input, input_bias), of_state, state_bias, *start, times)
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One token of every sequence: ``[R, D]`` -> ``[R, hidden]`` and the new state."""

@@ -71,7 +71,9 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
         import ray
     except ImportError:
         raise ConfigError(
-            "Ray is not installed", where="engine", fix="pip install 'glassformer[scale]'"
+            "Ray is not installed",
+            where="engine",
+            fix="pip install 'glassformer[scale]', or '.[scale]' in a clone",
         ) from None
     begun = not ray.is_initialized()
     if begun:

@@ -114,6 +114,8 @@ def run_recipe(
     )
     one_writer()
     clf.save(folder / "model", overwrite=True)
+    if recipe.train.lora_rank:
+        clf.save_adapter(folder / "adapter")
     say("judging")
     metrics = judge(clf, recipe, splits, folder, say, counter(callbacks))
     metrics["seconds"] = {

@@ -110,6 +110,8 @@ def run_image_recipe(
     )
     one_writer()
     clf.save(folder / "model", overwrite=True)
+    if recipe.train.lora_rank:
+        clf.save_adapter(folder / "adapter")
     say("judging")
     metrics = judge(clf, recipe, splits, folder, say, counter(callbacks))
     metrics["seconds"] = {
@@ -170,7 +172,9 @@ def judge(
             out["baselines"] = baselines(clf, recipe, splits)
         if recipe.evaluate.robustness:
             say("robustness: crops, lighting, blur, noise, JPEG, rotation")
-            out["robustness"] = robustness(clf, splits.judged, count)
+            out["robustness"] = robustness(
+                clf, some_of(splits.judged, recipe.evaluate.robustness_limit), count
+            )
     out["seconds"] = {"evaluate": time.perf_counter() - started} | seconds
     out["peak_memory_mb"] = peak_memory_mb()
     return out
@@ -205,6 +209,13 @@ def baselines(clf: ImageClassifier, recipe: ImageRecipe, splits: Splits) -> dict
     meter = ClassificationMeter(classes)
     meter.update(probabilities, clf._targets(splits.judged.labels or [], splits.judged.origin))
     return {name: meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}}
+
+
+def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
+    """At most ``limit`` pictures of a split (0: all), the same ones for every model, in their order."""
+    if not limit or len(split) <= limit:
+        return split
+    return split.select(sorted(np.random.default_rng(seed).permutation(len(split))[:limit].tolist()))
 
 
 def robustness(

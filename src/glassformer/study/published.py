@@ -64,7 +64,7 @@ ROWS = (
         "occlusion before and after augmentation, the page on explanations has figures for Hotdog; "
         "`glassformer explain RUN PICTURE` does it for any run"),
     Row(12, "encoder from scratch, small", "IMDb", "left blank", ("imdb-encoder-small",), ("imdb-encoder-small-best",),
-        "15 min"),
+        "1 h"),
     Row(13, "encoder from scratch, base width", "IMDb, 15k/10k", "62.38 %; pre-trained 82.66 %",
         ("imdb-encoder-base", "imdb-bert-15k"), ("imdb-encoder-base-best",), "1 h 30 min",
         "the pre-trained half " + HUB.format("bert-base-uncased")),

@@ -17,7 +17,7 @@ has not been measured**, and says so. Where the documents differ from us on purp
 | Row | System | Data | Published | As the document sets it | Ours at best |
 |---|---|---|---|---|---|
 """
-LINES = """## Every recipe
+LINES = """## Every recipe of these rows
 
 | Row | Recipe | Reached | Seeds | Training | Machine | Date | Settings changed | Read from |
 |---|---|---|---|---|---|---|---|---|
