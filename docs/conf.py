@@ -24,6 +24,7 @@ autodoc_typehints = "signature"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
+highlight_language = "none"  # fences without a language are commands and what they print
 html_theme = "alabaster"
 html_static_path = ["_static"]
 html_css_files = ["glassformer.css"]

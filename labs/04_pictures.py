@@ -150,11 +150,12 @@ def there(line, share=0.95):
     return next(i + 1 for i, a in enumerate(line) if a >= share * max(line))
 
 
-fast = min(curves, key=lambda n: there(curves[n][0][1]))
+soon = min(there(a[1]) for a, _ in curves.values())
+fast = ", ".join(n for n, (a, _) in curves.items() if there(a[1]) == soon)
 turned = [n for n, (_, loss) in curves.items() if loss[1][-1] > 1.02 * min(loss[1])]
 answer(
     "head",
-    f"{fast} is first at 95 % of its own best; the unseen loss is past its lowest for {', '.join(turned) or 'none of the 4, so none over-fits yet'}. "
+    f"First at 95 % of its own best: {fast}. The unseen loss is past its lowest for {', '.join(turned) or 'none, so none over-fits yet'}. "
     + "; ".join(
         f"{n}: {a[1][-1]:.1%}, 95 % of its best in epoch {there(a[1])}, loss {loss[0][-1]:.2f} in training and {loss[1][-1]:.2f} unseen"
         for n, (a, loss) in curves.items()
@@ -236,8 +237,7 @@ answer(
     "ladder",
     ", ".join(f"{n} {a:.1%}" for n, a in vit.items())
     + f" (means of {len(seeds)} seeds): highest at {best}; "
-    + (f"from {falls[0]} on it" if falls else "at none of the 3 strengths it")
-    + f" is below none by more than chance over the {len(held)} digits.",
+    + f"below none by more than chance over the {len(held)} digits (the seeds' scatter apart): {', '.join(falls) or 'no strength'}.",
 )
 
 # %% [markdown]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from glassformer.checkpoints.files import MANIFEST, read_json, verify_folder, write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from glassformer.estimator import Estimator
 
 FORMAT = 1  # of glassformer.json
+THEIR_CLASSIFIERS = {"BertForSequenceClassification", "ViTForImageClassification"}
 
 
 def save_classifier(clf: Estimator, path: str | Path, overwrite: bool = False) -> Path:
@@ -65,8 +67,10 @@ def load(path: str | Path) -> Any:
         raise CheckpointError("is a file, not a folder", where=str(path), fix="Name the folder around it")
     if not folder.is_dir():
         raise CheckpointError("no such folder", where=str(path))
-    ours = any((folder / name).exists() for name in (MANIFEST, "glassformer.json"))
-    if not ours and (folder / "config.json").is_file():
+    folder = folder.resolve()  # a folder may be called as a checkpoint of the Hub is
+    if not (folder / ABOUT).exists() and (folder / "config.json").is_file():
+        if (folder / MANIFEST).exists():  # an export of ours has one; so has an estimator that lost its file
+            verify_folder(folder)
         return _of_transformers(folder)
     verify_folder(folder)
     about = read_about(folder, FORMAT)
@@ -95,20 +99,30 @@ def _kinds() -> dict[str, type[Estimator]]:
 
 
 def _of_transformers(folder: Path) -> Any:
-    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions."""
+    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions.
+
+    Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
+    """
     from glassformer.classifier import TextClassifier
     from glassformer.image_classifier import ImageClassifier
     from glassformer.models.bert import Bert
     from glassformer.models.vit import ViT
 
-    model, settings, where = (
-        load_pretrained(folder),
-        read_json(folder / "config.json"),
-        str(folder / "config.json"),
+    where, settings = str(folder / "config.json"), read_json(folder / "config.json")
+    model = load_pretrained(folder)
+    made_as, count = (
+        settings.get("architectures") or list(THEIR_CLASSIFIERS),
+        getattr(model.config, "num_labels", 0),
     )
-    count = getattr(model.config, "num_labels", 0)
     other = other_task(settings, count)
-    if getattr(model.config, "head", None) != "classification" or other or not isinstance(model, Bert | ViT):
+    if (
+        not isinstance(model, Bert | ViT)
+        or str(settings.get("model_type")).startswith("glassformer")
+        or model.config.head != "classification"
+        or not isinstance(made_as, list)
+        or not set(map(str, made_as)) <= THEIR_CLASSIFIERS
+        or other
+    ):
         raise CheckpointError(
             f"holds a model whose head is for {other}"
             if other
@@ -117,16 +131,24 @@ def _of_transformers(folder: Path) -> Any:
             fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) or ImageClassifier(path)",
         )
     named = section(settings, "id2label", where) if settings.get("id2label") else {}
-    classes = [str(named.get(str(i), f"LABEL_{i}")) for i in range(count)]
-    if len(set(classes)) < count:
-        raise CheckpointError("'id2label' has a label twice", where=where)
+    names = [named.get(str(i), None if named else f"LABEL_{i}") for i in range(count)]
+    if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
+        raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     clf: Any
     if isinstance(model, Bert):
         clf = TextClassifier(str(folder), max_length=model.config.embedding.max_positions)
     else:
         clf = ImageClassifier(str(folder))
-    clf.classes_, clf.model_ = np.asarray(classes), model
     clf._read_parts(folder, {})
+    if isinstance(model, Bert) and clf.tokenizer_.get_vocab_size() > model.config.embedding.vocab_size:
+        raise CheckpointError("the tokenizer knows more tokens than the model", where=str(folder))
+    if isinstance(model, ViT) and clf.transform_.channels != model.config.embedding.channels:
+        raise CheckpointError("the preprocessor gives other channels than the model reads", where=str(folder))
+    order = sorted(range(count), key=lambda i: names[i])
+    with torch.no_grad():
+        for part in model.head.out.parameters():  # type: ignore[union-attr]
+            part.copy_(part[order])
+    clf.classes_, clf.model_ = np.asarray([names[i] for i in order]), model
     clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
     clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0
     return clf

@@ -83,3 +83,16 @@ def test_dropout_between_layers_is_of_training_only():
 def test_times_backwards_begin_at_the_end():
     assert slices_of([3, 2, 1], False) == [(0, 3), (3, 2), (5, 1)]
     assert slices_of([3, 2, 1], True) == [(5, 1), (3, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_without_gradients_torch_answers_and_second_ones_are_refused(cell):
+    torch.manual_seed(4)
+    rnn, x = PackedRNN(cell, 7, 5, 2, True), torch.randn(LENGTHS.total, 7, requires_grad=True)
+    rows, _ = rnn(x, LENGTHS)
+    with torch.no_grad():
+        torch.testing.assert_close(rnn(x, LENGTHS)[0], rows, atol=1e-6, rtol=1e-5)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(rnn(x, LENGTHS)[0].float(), rows, atol=0.05, rtol=0.05)
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad(rows.sum(), x, create_graph=True)

@@ -1,11 +1,14 @@
 """Classifiers that transformers trained and saved: opened with their own head, they answer as its pipelines do."""
 
 import json
+import shutil
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from PIL import Image
+from pyarrow import parquet
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -18,8 +21,10 @@ from transformers import (
 )
 
 import glassformer as gf
+from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
 from glassformer.errors import CheckpointError
+from glassformer.study.scoring import _state
 
 WORDS = [
     "[PAD]",
@@ -71,7 +76,7 @@ def by_name(answers: list[list[dict]], classes: np.ndarray) -> np.ndarray:
 
 def test_texts_are_answered_as_by_their_pipeline(texts):
     clf = gf.load(texts)
-    assert clf.classes_.tolist() == ["good", "bad", "so-so"]
+    assert clf.classes_.tolist() == ["bad", "good", "so-so"]  # sorted, and the head's rows with them
     theirs = pipeline("text-classification", str(texts), top_k=None, device="cpu")
     wanted = by_name(theirs(TEXTS, truncation=True, max_length=19), clf.classes_)
     clf.set_params(precision="fp32")
@@ -111,7 +116,10 @@ def test_fitting_it_begins_a_new_head(texts):
     [
         ({"problem_type": "multi_label_classification"}, "several labels at once"),
         ({"problem_type": "regression"}, "regression"),
-        ({"id2label": {"0": "good", "1": "good", "2": "bad"}}, "has a label twice"),
+        ({"id2label": {"0": "good", "1": "good", "2": "bad"}}, "does not name each of the 3 outputs once"),
+        ({"id2label": {"1": "good", "2": "fair", "3": "bad"}}, "does not name each of the 3 outputs once"),
+        ({"id2label": {"0": "good", "1": None, "2": "bad"}}, "does not name each of the 3 outputs once"),
+        ({"architectures": ["BertForTokenClassification"]}, "without a head for classes"),
     ],
 )
 def test_what_is_no_classifier_is_refused(texts, changes, said):
@@ -128,7 +136,45 @@ def test_another_head_and_a_missing_tokenizer_are_refused(texts, tmp_path):
     BertForMaskedLM(config).save_pretrained(tmp_path / "mlm")
     with pytest.raises(CheckpointError, match=r"without a head for classes.*load_pretrained"):
         gf.load(tmp_path / "mlm")
+    grown = json.loads((texts / "tokenizer.json").read_text())
+    grown["added_tokens"].append(grown["added_tokens"][0] | {"id": 13, "content": "zorro"})
+    (texts / "tokenizer.json").write_text(json.dumps(grown))
+    with pytest.raises(CheckpointError, match="more tokens than the model"):
+        gf.load(texts)
     for name in ("tokenizer.json", "vocab.txt"):
         (texts / name).unlink(missing_ok=True)
     with pytest.raises(CheckpointError, match="no tokenizer"):
         gf.load(texts)
+
+
+def test_a_table_is_scored_and_another_model_is_noticed(texts, tmp_path):
+    rows, table, scores = ["warm film", "dull"] * 5, tmp_path / "rows.parquet", tmp_path / "scores.parquet"
+    parquet.write_table(pyarrow.table({"text": rows}), table)
+    assert main(["predict", str(texts), "--data", str(table), "--out", str(scores)]) == 0
+    said = parquet.read_table(scores).to_pydict()
+    assert said["label"] == gf.load(texts).predict(rows).tolist()
+    before = _state(texts)
+    (texts / "config.json").write_text((texts / "config.json").read_text() + "\n")
+    assert _state(texts) != before
+
+
+def test_an_export_of_ours_and_a_name_of_the_hubs_are_folders_like_others(texts, tmp_path, monkeypatch):
+    clf = gf.load(texts)
+    write_folder(tmp_path / "exported", lambda folder: _copy(texts, folder))
+    np.testing.assert_array_equal(
+        gf.load(tmp_path / "exported").predict_proba(TEXTS), clf.predict_proba(TEXTS)
+    )
+    shutil.copytree(texts, tmp_path / "here" / "all-minilm-l6-v2")
+    monkeypatch.chdir(tmp_path / "here")
+    assert gf.load("all-minilm-l6-v2").classes_.tolist() == clf.classes_.tolist()
+
+
+def _copy(source, folder):
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def test_an_estimator_that_lost_its_file_is_not_taken_for_theirs(texts, tmp_path):
+    gf.load(texts).save(tmp_path / "ours")
+    (tmp_path / "ours" / "glassformer.json").unlink()
+    with pytest.raises(CheckpointError, match="is missing"):
+        gf.load(tmp_path / "ours")

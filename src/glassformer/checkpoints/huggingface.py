@@ -230,18 +230,19 @@ def save_pretrained(
     label_names: tuple[str, ...] = (),
     max_shard_bytes: int | None = None,
 ) -> None:
-    """Write ``config.json`` and the weights into an existing folder.
+    """Write ``config.json`` and the weights into a folder, which is made where it is missing.
 
     Args:
         label_names: of a classification head, in the order of the logits (``id2label``); without them they are
             ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
     """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     if isinstance(model, PackedClassifier):
-        save_baseline(model, Path(folder), label_names)
+        save_baseline(model, folder, label_names)
         return
     if not label_names and model.config.head == "classification":
         label_names = tuple(f"LABEL_{i}" for i in range(model.config.num_labels))
-    folder = Path(folder)
     if isinstance(model, ViT):
         folder_vit.save_vit(model, folder, label_names, max_shard_bytes)
         return

@@ -150,8 +150,7 @@ def label_maps(settings: dict[str, Any], label_names: tuple[str, ...]) -> None:
 def write(
     folder: Path, settings: dict[str, Any], tensors: dict[str, Tensor], max_shard_bytes: int | None
 ) -> None:
-    """``config.json`` and the weights, in fp32, into a folder that is made where it is missing."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """``config.json`` and the weights, in fp32."""
     text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     write_tensors(folder, {k: v.float() for k, v in tensors.items()}, max_shard_bytes=max_shard_bytes)

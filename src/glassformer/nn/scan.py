@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 Slices = list[
     tuple[int, int]
@@ -28,6 +27,14 @@ def slices_of(batch_sizes: Sequence[int], backwards: bool) -> Slices:
     starts = [0, *accumulate(batch_sizes)]
     order = list(zip(starts, batch_sizes))
     return order[::-1] if backwards else order
+
+
+def _only_once() -> None:
+    """Raises RuntimeError under ``create_graph``: the gradient is written out, and has none of its own."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "LSTM and GRU have first derivatives only on a processor; use torch.nn.LSTM or GRU"
+        )
 
 
 class GruScan(torch.autograd.Function):
@@ -62,8 +69,8 @@ class GruScan(torch.autograd.Function):
         return states, state
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, to_states: Tensor, to_last: Tensor) -> tuple:
+        _only_once()
         weight, before, rz, n, products = ctx.saved_tensors
         width = weight.shape[1]
         r, z = rz.split(width, 1)
@@ -124,8 +131,8 @@ class LstmScan(torch.autograd.Function):
         return states, state, cell
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, to_states: Tensor, to_last: Tensor, to_cell: Tensor) -> tuple:
+        _only_once()
         weight, before, cells_before, gates, bent = ctx.saved_tensors
         width = weight.shape[1]
         i, f, g, o = gates.split(width, 1)

@@ -243,7 +243,8 @@ def robustness(
                 meter.update(probabilities, targets, predicted=decided(clf, probabilities))
                 result = meter.result(bootstrap=0)
                 out[kind].append(
-                    {key: result[key] for key in ("accuracy", "macro_f1")} | {"severity": severity}
+                    {key: result[key] for key in ("accuracy", "macro_f1")}
+                    | {"severity": severity, "n": len(targets)}
                 )
     return out
 

@@ -189,8 +189,7 @@ def load_once(model: str | Path) -> Any:
     Raises:
         InputError: no such folder, a damaged one, or no classifier.
     """
-    manifest = _manifest(model)  # without one, loading says what is wrong
-    return _loaded(str(Path(model).resolve()), file_sha256(manifest) if manifest else "")
+    return _loaded(str(Path(model).resolve()), _state(model))
 
 
 @lru_cache(maxsize=1)
@@ -206,19 +205,28 @@ def _loaded(model: str, checksum: str) -> Any:
 # --- one shard ------------------------------------------------------------------------------------
 
 
-def _manifest(model: str | Path) -> Path | None:
-    found = [path / MANIFEST for path in (Path(model), Path(model) / "model")]
-    return next((path for path in found if path.is_file()), None)
+def _state(model: str | Path) -> str:
+    """What tells a saved model from another: its manifest, or sizes and times of the files that others wrote.
+
+    Empty where there is no model: loading says what is wrong.
+    """
+    for folder in (Path(model), Path(model) / "model"):
+        if (folder / MANIFEST).is_file():
+            return file_sha256(folder / MANIFEST)
+    if not (Path(model) / "config.json").is_file():
+        return ""
+    files = sorted(file for file in Path(model).iterdir() if file.is_file())
+    return json.dumps([[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files])
 
 
 def _note(model: str | Path, shard: Shard) -> str:
     """What must agree for a shard's file to be taken as it is."""
-    source, manifest = os.stat(shard.source), _manifest(model)
-    if manifest is None:
+    source, state = os.stat(shard.source), _state(model)
+    if not state:
         raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
     return json.dumps(
         {
-            "model": file_sha256(manifest), "bytes": source.st_size, "modified": source.st_mtime_ns,
+            "model": state, "bytes": source.st_size, "modified": source.st_mtime_ns,
             "column": shard.column, "first": shard.first, "rows": shard.rows, "format": FORMAT,
         }
     )  # fmt: skip
