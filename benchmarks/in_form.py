@@ -94,6 +94,7 @@ BERT = Layout("bert-base-uncased", write_bert)
 VIT = Layout("vit-base-patch16-224-in21k", write_vit)
 LAYOUTS = {
     "imdb-bert": BERT, "imdb-bert-15k": BERT, "cifar10-vit-base": VIT, "hotdog-head": VIT, "flowers-pretrained": VIT,
+    **{f"hotdog-{rung}": VIT for rung in ("baseline", "light", "medium", "strong", "mix")},
 }  # fmt: skip
 
 

@@ -207,6 +207,9 @@ def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(
     suites = json.loads((folder / "low" / "metrics.json").read_text())["robustness"]
     counts = [row["accuracy"] * 7 for rows in suites.values() for row in rows]
     assert counts == pytest.approx([round(c) for c in counts], abs=1e-6)
+    assert "Accuracy on 7 of the judged pictures" in (folder / "low" / "report.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_some_of_a_split_are_the_same_for_everybody():

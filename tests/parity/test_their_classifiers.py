@@ -24,6 +24,7 @@ import glassformer as gf
 from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
 from glassformer.errors import CheckpointError
+from glassformer.export import onnx_folder
 from glassformer.study.scoring import _state
 
 WORDS = [
@@ -178,3 +179,42 @@ def test_an_estimator_that_lost_its_file_is_not_taken_for_theirs(texts, tmp_path
     (tmp_path / "ours" / "glassformer.json").unlink()
     with pytest.raises(CheckpointError, match="is missing"):
         gf.load(tmp_path / "ours")
+
+
+@pytest.mark.parametrize("kind", ["texts", "pictures"])
+def test_their_folder_becomes_onnx(kind, request, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    clf = gf.load(request.getfixturevalue(kind))
+    rng = np.random.default_rng(2)
+    shown = [Image.fromarray(rng.integers(0, 255, (17, 23, 3), dtype=np.uint8)) for _ in range(7)]
+    checked = onnx_folder.export_onnx(clf, tmp_path / "onnx", TEXTS if kind == "texts" else shown)
+    assert checked["largest_difference"] <= 1e-4
+    about = json.loads((tmp_path / "onnx" / "onnx.json").read_text(encoding="utf-8"))
+    assert about["labels"] == clf.classes_.tolist()
+
+
+def test_a_preprocessor_of_other_channels_is_refused(pictures):
+    settings = json.loads((pictures / "preprocessor_config.json").read_text())
+    settings |= {"image_mean": [0.5], "image_std": [0.5]}
+    (pictures / "preprocessor_config.json").write_text(json.dumps(settings))
+    with pytest.raises(CheckpointError, match="channels"):
+        gf.load(pictures)
+
+
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft calls it
+def test_low_rank_updates_of_a_text_model_are_what_peft_opens(texts, tmp_path):
+    peft = pytest.importorskip("peft")
+    rows, labels = ["a warm film", "dull film", "funny and warm", "dullish"] * 4, ["yes", "no"] * 8
+    settings = {"lora_rank": 3, "lora_alpha": 5.0, "lr": 0.02, "epochs": 3, "precision": "fp32"}
+    clf = gf.TextClassifier(str(texts), max_length=19, **settings)
+    clf.fit(rows, labels).save_adapter(tmp_path / "adapter")
+    base = BertForSequenceClassification.from_pretrained(texts).bert
+    tuned = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
+    ids = torch.tensor([[2, 5, 6, 9, 3]])
+    with torch.no_grad():
+        started = BertForSequenceClassification.from_pretrained(texts).bert.eval()(ids).last_hidden_state
+        wanted = tuned(input_ids=ids).last_hidden_state
+        found = clf.model_.eval()(ids).last_hidden_state
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert (wanted - started).abs().max() > 0.01  # it has learned something

@@ -254,6 +254,7 @@ def show_run(run: Run, recipe: Any) -> None:
     for kind, rows in metrics.get("robustness", {}).items():
         say(
             f"{kind}: accuracy {', '.join(format(row['accuracy'], '.1%') for row in rows)} at severity 1 to 5"
+            + (f" ({rows[0]['n']:,} pictures)" if rows and "n" in rows[0] else "")
         )
     if metrics.get("sentences"):
         rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]

@@ -177,7 +177,7 @@ def robustness(found: dict[str, Any]) -> list[dict[str, Any]]:
         f1 = [row["macro_f1"] for row in rows]
         if accuracy:
             means = {"accuracy": sum(accuracy) / len(accuracy), "macro_f1": sum(f1) / len(f1)}
-            out.append({"kind": kind, "each": accuracy, **means})
+            out.append({"kind": kind, "each": accuracy, "n": rows[0].get("n"), **means})
     return out
 
 
