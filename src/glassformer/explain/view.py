@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,59 @@ class View:
     size: tuple[int, int] = (0, 0)  # width and height of the picture
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """What is known of one input of T tokens. For a picture these are [CLS] and the like, then the patches.
+
+    Args:
+        rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
+        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, where they are given.
+        flow: ``[T, T]`` rollout of every row.
+        reads: ``[T]``, the share of each token's state in what the head reads.
+        maps: ``[L, H, T, T]``, every row.
+        scores: ``[T]`` of a method, shown first; None: the rollout, or the last layer.
+        signed: whether scores below 0 have a meaning.
+        method: of the scores.
+        max_pairs: characters of encoded maps; larger ones are averaged over heads, or left out.
+    """
+
+    rows: np.ndarray
+    rollout_row: np.ndarray | None = None
+    flow: np.ndarray | None = None
+    reads: np.ndarray | None = None
+    maps: np.ndarray | None = None
+    scores: np.ndarray | None = None
+    signed: bool = False
+    method: str = ""
+    max_pairs: int = MAX_PAIRS
+
+    def through(self) -> np.ndarray | None:
+        """``[T]``: what the head reads through all layers; None: not known."""
+        if self.rollout_row is None and self.flow is not None and self.reads is not None:
+            return self.reads @ self.flow
+        return self.rollout_row
+
+    def check(self, tokens: int) -> None:
+        """
+        Raises:
+            ValueError: shapes that do not fit each other.
+        """
+        if self.maps is not None and self.maps.shape != (*self.rows.shape[:2], tokens, tokens):
+            raise ValueError(f"{tokens} tokens, maps {self.maps.shape}")
+        row = self.through()
+        if row is not None and row.shape != (tokens,):
+            raise ValueError(f"{tokens} tokens, rollout {row.shape}")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model said of the input, and what is true, where that is known."""
+
+    predicted: str = ""
+    probability: float = 0.0
+    label: str = ""
+
+
 def view_of(explanation: Explanation, *, max_pairs: int = MAX_PAIRS) -> View:
     """An explanation with its scores as the first view, and its maps, where it has them, behind it."""
     e = explanation
@@ -68,64 +121,36 @@ def view_of(explanation: Explanation, *, max_pairs: int = MAX_PAIRS) -> View:
     if maps is not None:
         reads = np.eye(maps.shape[-1])[0] if reads is None else reads
         rows, flow = np.einsum("t,lhts->lhs", reads, maps), rollout(maps)
-    numbers: dict[str, Any] = dict(rows=rows, flow=flow, reads=reads, maps=maps, max_pairs=max_pairs)
-    common: dict[str, Any] = dict(predicted=str(e.label), probability=e.probability, method=e.method)
+    known = Numbers(
+        rows, flow=flow, reads=reads, maps=maps, scores=e.scores, signed=e.target is not None, method=e.method,
+        max_pairs=max_pairs,
+    )  # fmt: skip
+    answer = Answer(str(e.label), e.probability)
     if e.image is None:
-        signed = e.target is not None
-        return text_view(e.text, e.tokens, e.offsets, scores=e.scores, signed=signed, **common, **numbers)
-    fixed = np.zeros(
-        (e.scores.size if maps is None else maps.shape[-1]) - e.scores.size
-    )  # [CLS] and the like
-    scores = np.concatenate([fixed, e.scores.ravel()])
+        return text_view(e.text, e.tokens, e.offsets, known, answer)
+    others = (e.scores.size if maps is None else maps.shape[-1]) - e.scores.size  # [CLS] and the like
+    known = replace(known, scores=np.concatenate([np.zeros(others), e.scores.ravel()]))
     height, width = e.image.shape[:2]
     grid = (e.scores.shape[0], e.scores.shape[1])
-    return picture_view(
-        picture_url(e.image),
-        (width, height),
-        grid,
-        scores=scores,
-        signed=e.target is not None,
-        **common,
-        **numbers,
-    )
+    return picture_view(picture_url(e.image), (width, height), grid, known, answer)
 
 
 def text_view(
     text: str,
     tokens: Sequence[str],
     offsets: Sequence[Sequence[int]],
-    *,
-    rows: np.ndarray,
-    rollout_row: np.ndarray | None = None,
-    flow: np.ndarray | None = None,
-    reads: np.ndarray | None = None,
-    maps: np.ndarray | None = None,
-    scores: np.ndarray | None = None,
-    signed: bool = False,
-    label: str = "",
-    predicted: str = "",
-    probability: float = 0.0,
-    method: str = "",
-    max_pairs: int = MAX_PAIRS,
+    known: Numbers,
+    answer: Answer,
 ) -> View:
     """The view of one text.
-
-    Args:
-        rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
-        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, where they are given.
-        flow: ``[T, T]`` rollout of every row.
-        maps: ``[L, H, T, T]``, every row.
-        scores: ``[T]`` of a method, shown first; None: the rollout, or the last layer.
-        signed: whether scores below 0 have a meaning.
 
     Raises:
         ValueError: shapes that do not fit each other.
     """
     t = len(tokens)
-    if rows.ndim != 3 or rows.shape[2] != t or len(offsets) != t:
-        raise ValueError(f"{t} tokens, {len(offsets)} offsets, rows {rows.shape}")
-    if maps is not None and maps.shape != (*rows.shape[:2], t, t):
-        raise ValueError(f"{t} tokens, maps {maps.shape}")
+    if known.rows.ndim != 3 or known.rows.shape[2] != t or len(offsets) != t:
+        raise ValueError(f"{t} tokens, {len(offsets)} offsets, rows {known.rows.shape}")
+    known.check(t)
     for start, end in offsets:
         if not 0 <= start <= end <= len(text):
             raise ValueError(f"offset {start}..{end} in a text of {len(text)} characters")
@@ -133,11 +158,7 @@ def text_view(
     spans = word_spans(words, offsets)
     unit = _units(words)
     special = {int(unit[i]): str(tokens[i]) for i in np.flatnonzero(words < 0).tolist()}
-    if rollout_row is None and flow is not None and reads is not None:
-        rollout_row = reads @ flow
-    if rollout_row is not None and rollout_row.shape != (t,):
-        raise ValueError(f"{t} tokens, rollout {rollout_row.shape}")
-    data, first = _data(unit, rows, rollout_row, flow, maps, scores, signed, method, max_pairs)
+    data, first = _data(unit, known)
     data["special"], data["parts"] = sorted(special), "words"
     shades = _shades(first)
     text = inert(text)
@@ -153,36 +174,18 @@ def text_view(
             )
         )
         end = stop
-    return View(
-        label,
-        predicted,
-        probability,
-        pieces,
-        text[end:].strip(),
-        _caption(first, special, data["scores"]),
-        data,
-    )
+    caption = _caption(first, special, data["scores"])
+    return View(answer.label, answer.predicted, answer.probability, pieces, text[end:].strip(), caption, data)
 
 
 def picture_view(
     url: str,
     size: tuple[int, int],
     grid: tuple[int, int],
-    *,
-    rows: np.ndarray,
-    rollout_row: np.ndarray | None = None,
-    flow: np.ndarray | None = None,
-    reads: np.ndarray | None = None,
-    maps: np.ndarray | None = None,
-    scores: np.ndarray | None = None,
-    signed: bool = False,
-    label: str = "",
-    predicted: str = "",
-    probability: float = 0.0,
-    method: str = "",
-    max_pairs: int = MAX_PAIRS,
+    known: Numbers,
+    answer: Answer,
 ) -> View:
-    """The view of one picture; arguments as in ``text_view``, T being [CLS] and the like, then the patches.
+    """The view of one picture.
 
     Args:
         url: the picture, as ``data:``.
@@ -193,17 +196,12 @@ def picture_view(
         ValueError: shapes that do not fit each other.
     """
     gh, gw = grid
-    t, (width, height) = rows.shape[-1], size
+    t, (width, height) = known.rows.shape[-1], size
     fixed = t - gh * gw
-    if rows.ndim != 3 or min(gh, gw, width, height) < 1 or not 0 <= fixed < t:
-        raise ValueError(f"{gh} by {gw} patches on {width} by {height}, rows {rows.shape}")
-    if maps is not None and maps.shape != (*rows.shape[:2], t, t):
-        raise ValueError(f"{t} tokens, maps {maps.shape}")
-    if rollout_row is None and flow is not None and reads is not None:
-        rollout_row = reads @ flow
-    if rollout_row is not None and rollout_row.shape != (t,):
-        raise ValueError(f"{t} tokens, rollout {rollout_row.shape}")
-    data, first = _data(np.arange(t), rows, rollout_row, flow, maps, scores, signed, method, max_pairs)
+    if known.rows.ndim != 3 or min(gh, gw, width, height) < 1 or not 0 <= fixed < t:
+        raise ValueError(f"{gh} by {gw} patches on {width} by {height}, rows {known.rows.shape}")
+    known.check(t)
+    data, first = _data(np.arange(t), known)
     special = {i: "[CLS]" if i == 0 else f"[{i}]" for i in range(fixed)}
     data["special"], data["parts"] = sorted(special), "patches"
     shades = _shades(first)
@@ -211,7 +209,9 @@ def picture_view(
     patches = [Patch(j * w, i * h, w, h, shades[fixed + i * gw + j]) for i in range(gh) for j in range(gw)]
     pieces = [Piece("", name, shades[i], True) for i, name in special.items()]
     caption = _caption(first, special, data["scores"], "patches")
-    return View(label, predicted, probability, pieces, "", caption, data, patches, url, size)
+    return View(
+        answer.label, answer.predicted, answer.probability, pieces, "", caption, data, patches, url, size
+    )
 
 
 def picture_url(image: np.ndarray) -> str:
@@ -223,18 +223,16 @@ def picture_url(image: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def _data(
-    unit: np.ndarray, rows: np.ndarray, rollout_row: np.ndarray | None, flow: np.ndarray | None,
-    maps: np.ndarray | None, scores: np.ndarray | None, signed: bool, method: str, max_pairs: int,
-) -> tuple[dict[str, Any], np.ndarray]:  # fmt: skip
+def _data(unit: np.ndarray, known: Numbers) -> tuple[dict[str, Any], np.ndarray]:
     """The numbers for the script, and the values of the first view ``[U]``."""
+    rows, flow, maps, row = known.rows, known.flow, known.maps, known.through()
     count = int(unit.max()) + 1
     layers, heads = rows.shape[:2]
     joined = _columns(rows, unit, count)  # [L, H, U]
-    through = None if rollout_row is None else _columns(rollout_row, unit, count)
+    through = None if row is None else _columns(row, unit, count)
     pairs, kept = np.zeros(0), 0
     for kept in (heads, 1, 0):  # all heads, their mean, or nothing
-        if maps is None or layers * kept * count * count * 4 / 3 > max_pairs:
+        if maps is None or layers * kept * count * count * 4 / 3 > known.max_pairs:
             continue
         pairs = _pairs(maps if kept == heads else maps.mean(1, keepdims=True), unit, count)
         break
@@ -242,15 +240,15 @@ def _data(
     if through is not None:
         first = through
     shown = None
-    if scores is not None:
-        shown = first = _columns(np.asarray(scores, np.float64), unit, count)
+    if known.scores is not None:
+        shown = first = _columns(np.asarray(known.scores, np.float64), unit, count)
     data = {
         "shape": [layers, heads, count], "rows": _encode(joined),
         "rollout": _encode(np.zeros(0) if through is None else through),
         "flow": _encode(np.zeros(0) if flow is None else _pairs(flow, unit, count)),
         "pairs": _encode(pairs), "pairHeads": kept if pairs.size else 0,
         "scores": None if shown is None else [float(f"{value:.5g}") for value in shown],
-        "method": method.replace("_", " "), "signed": signed,
+        "method": known.method.replace("_", " "), "signed": known.signed,
     }  # fmt: skip
     return data, first
 

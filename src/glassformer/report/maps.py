@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.errors import DataError
 from glassformer.explain.attention import rollout
-from glassformer.explain.view import View, picture_view, text_view
+from glassformer.explain.view import Answer, Numbers, View, picture_view, text_view
 from glassformer.report.pictures import data_uri
 
 MAX_PAYLOAD = 2_000_000  # characters of encoded maps in one page
@@ -46,17 +46,18 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     rows = np.asarray(example["cls_rows"], np.float64)  # [L, H, T]
     rollout_row = np.asarray(example.get("rollout") or [], np.float64)
     maps = _decode(example.get("maps"), rows.shape)
-    common: dict[str, Any] = dict(
-        rows=rows, rollout_row=rollout_row if rollout_row.size else None, maps=maps,
-        flow=None if maps is None else rollout(maps), label=str(example.get("label", "")),
-        predicted=str(example.get("predicted", "")), probability=float(example["probability"]),
+    known = Numbers(
+        rows, rollout_row if rollout_row.size else None, flow=None if maps is None else rollout(maps), maps=maps,
         max_pairs=max_pairs * 3 // 4,
     )  # fmt: skip
+    answer = Answer(
+        str(example.get("predicted", "")), float(example["probability"]), str(example.get("label", ""))
+    )
     if "png" in example:
         (width, height), (gh, gw) = example["size"], example["grid"]
         url = data_uri(example["png"], "maps.json")
-        return picture_view(url, (int(width), int(height)), (int(gh), int(gw)), **common)
-    return text_view(example["text"], example["tokens"], example["offsets"], **common)
+        return picture_view(url, (int(width), int(height)), (int(gh), int(gw)), known, answer)
+    return text_view(example["text"], example["tokens"], example["offsets"], known, answer)
 
 
 def _decode(text: str | None, shape: tuple[int, ...]) -> np.ndarray | None:
