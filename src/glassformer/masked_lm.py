@@ -22,6 +22,7 @@ from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, ma
 from glassformer.data.text import clean_text, encode, load_tokenizer, word_tokenizer, wordpiece_tokenizer
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.bert import Bert, bert
+from glassformer.models.neighbours import look_beside
 from glassformer.pipeline import save_tokenizer
 from glassformer.recipe_pretraining import (
     MaskTextConfig,
@@ -81,6 +82,7 @@ class MaskedLM(SequenceEstimator):
         dropout: float = 0.0,
         attention_dropout: float = 0.0,
         max_positions: int = 512,
+        neighbours: bool = True,
         epochs: int = 5,
         lr: float = 1e-3,
         optimizer: str = "adamw",
@@ -300,6 +302,8 @@ def build_bert(model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Toke
         encoder = replace(config.encoder, attention_dropout=model.attention_dropout)
         built = Bert(replace(config, encoder=encoder))
         built.weights_source = "random (bert, from scratch)"
+        if model.neighbours:
+            look_beside(built)
     else:
         built = load_pretrained(
             model.model, head, revision=model.revision, dropout=model.dropout,

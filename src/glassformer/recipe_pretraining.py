@@ -72,6 +72,7 @@ class PretrainModelConfig:
     dropout: float = 0.0  # on embeddings and on each sub-layer's output
     attention_dropout: float = 0.0  # on attention weights (needs the explicit branch)
     max_positions: int = 512  # of learned positions
+    neighbours: bool = True  # heads begin by looking at the tokens beside them, and learn sooner
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -9,6 +9,7 @@ import torch
 
 from glassformer.errors import ShapeError
 from glassformer.nn import LearnedPositions, SinusoidalPositions, sinusoidal
+from glassformer.nn.positions import shift_matrix
 from glassformer.packing import Packing
 
 
@@ -48,17 +49,14 @@ def test_wavelengths_run_geometrically_from_2_pi(d_model):
     assert float(wavelengths[-1] * ratios[-1]) == pytest.approx(10_000 * 2 * math.pi, rel=1e-3)
 
 
+@pytest.mark.parametrize("base", [10_000.0, 61.0])
 @pytest.mark.parametrize("shift", [1, 5, 41])
-def test_a_shift_is_one_linear_map(shift):
+def test_a_shift_is_one_linear_map(shift, base):
     d_model = 10
-    table = sinusoidal(101, d_model).double()
-    turn = torch.zeros(d_model, d_model, dtype=torch.float64)
-    for i in range(d_model // 2):
-        angle = shift / 10_000 ** (2 * i / d_model)
-        cos, sin = math.cos(angle), math.sin(angle)
-        turn[2 * i, 2 * i : 2 * i + 2] = torch.tensor([cos, sin])
-        turn[2 * i + 1, 2 * i : 2 * i + 2] = torch.tensor([-sin, cos])
+    table, turn = sinusoidal(101, d_model, base), shift_matrix(shift, d_model, base)
     torch.testing.assert_close(table[:-shift] @ turn.T, table[shift:], atol=1e-6, rtol=0)
+    back = shift_matrix(-shift, d_model, base)
+    torch.testing.assert_close(table[shift:] @ back.T, table[:-shift], atol=1e-6, rtol=0)
 
 
 def test_every_sequence_counts_from_its_own_start():

@@ -33,6 +33,19 @@ def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
     return table.float()
 
 
+def shift_matrix(steps: int, d_model: int, base: float = 10_000.0) -> Tensor:
+    """The map that moves sinusoidal positions on: ``shift_matrix(k, d) @ PE(p)`` is PE(p + k), for every p.
+
+    Rotations of the pairs (sin, cos), from the addition theorems; ``steps`` may be negative, ``d_model`` is even.
+
+    Returns:
+        ``[d_model, d_model]``, fp32.
+    """
+    angles = steps * base ** (-torch.arange(0, d_model, 2, dtype=torch.float64) / d_model)
+    turns = torch.stack([angles.cos(), angles.sin(), -angles.sin(), angles.cos()], 1).view(-1, 2, 2)
+    return torch.block_diag(*turns).float()
+
+
 class SinusoidalPositions(nn.Module):
     """``sinusoidal`` as a module; the table grows with the longest text seen, so no length is too long."""
 

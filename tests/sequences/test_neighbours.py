@@ -1,0 +1,72 @@
+"""A new BERT whose heads begin by looking beside them: where they look, what stays as it was, what it is worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.models.bert import Bert, bert
+from glassformer.models.neighbours import OFFSETS, look_beside
+
+LENGTH = 41
+
+
+def new(d: int, heads: int, layers: int, **options) -> Bert:
+    torch.manual_seed(7)
+    return Bert(bert(211, d, layers, heads, 31, 61, 0.0, head="mlm", pooling=None, **options)).eval()
+
+
+def maps_of(model: Bert) -> torch.Tensor:
+    """``[L, H, T, T]`` on random tokens."""
+    ids = torch.randint(5, 211, (1, LENGTH), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        found = model(ids, trace=gf.Trace(attentions=True)).trace.attentions
+    return torch.stack([layer[0] for layer in found])
+
+
+@pytest.mark.parametrize(("d", "heads"), [(256, 4), (88, 2), (77, 7)])
+def test_each_head_looks_at_its_own_place(d, heads):
+    model = new(d, heads, 2)
+    before = maps_of(model)
+    look_beside(model)
+    after = maps_of(model)[0]
+    middle = torch.arange(5, LENGTH - 5)
+    for head, offset in zip(range(heads), OFFSETS, strict=False):
+        share = float(after[head, middle, middle + offset].mean())
+        assert share > 5 * float(before[0, head, middle, middle + offset].mean())
+        assert int((after[head].argmax(-1)[middle] - middle).float().median()) == offset
+
+
+def test_heads_without_a_place_and_narrow_models_stay_random():
+    model = new(88, 4, 2)
+    look_beside(model)
+    second = maps_of(model)[1]
+    middle = torch.arange(7, LENGTH - 7)
+    for head in (2, 3):  # OFFSETS has six
+        assert all(float(second[head, middle, middle + k].mean()) < 0.1 for k in OFFSETS)
+    narrow, same = new(7, 1, 1), new(7, 1, 1)
+    look_beside(narrow)
+    for name, weight in narrow.state_dict().items():
+        assert torch.equal(weight, same.state_dict()[name]), name
+
+
+def test_a_masked_word_is_learnt_from_its_neighbours_sooner():
+    """Sentences in which each word follows from the one before it, and the model has 60 steps."""
+    rng = np.random.default_rng(5)
+    follower = rng.permutation(97)
+    texts = []
+    for _ in range(400):
+        words = [int(rng.integers(97))]
+        for _ in range(12):
+            words.append(int(follower[words[-1]]))
+        texts.append(" ".join(f"w{w}" for w in words))
+    settings = dict(
+        d_model=64, num_layers=1, num_heads=2, d_ff=67, vocab_size=200, min_count=1, tokenizer="word", max_length=17,
+        max_positions=17, epochs=4, lr=3e-3, batch_tokens=300, precision="fp32", threads=1, seed=1,
+    )  # fmt: skip
+    beside = gf.MaskedLM(**settings).fit(texts)
+    anywhere = gf.MaskedLM(**settings, neighbours=False).fit(texts)
+    assert beside.score(texts) > 2 * anywhere.score(texts)
+    assert beside.get_params()["neighbours"] is True
