@@ -39,6 +39,20 @@ def test_each_head_looks_at_its_own_place(d, heads):
         assert int((after[head].argmax(-1)[middle] - middle).float().median()) == offset
 
 
+def test_the_second_layer_goes_on_with_the_list():
+    """About: its rows are what the first has mixed, so a head leans to its side."""
+    model = new(256, 4, 2)
+    look_beside(model)
+    second = maps_of(model)[1]
+    middle = torch.arange(5, LENGTH - 5)
+    for head, side in ((0, -1), (1, 1)):
+        looks = [
+            [float(second[head, middle, middle + s * k].mean()) for k in range(1, 6)] for s in (side, -side)
+        ]
+        assert sum(looks[0]) > 5 * sum(looks[1])
+        assert max(looks[0]) == looks[0][2]  # three places on
+
+
 def test_heads_without_a_place_and_narrow_models_stay_random():
     model = new(88, 4, 2)
     look_beside(model)

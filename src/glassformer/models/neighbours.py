@@ -16,14 +16,8 @@ from torch import nn
 from glassformer.models.bert import Bert
 from glassformer.nn.positions import LearnedPositions, shift_matrix, sinusoidal
 
-OFFSETS = (
-    -1,
-    1,
-    -2,
-    2,
-    -3,
-    3,
-)  # tokens from its own that a head looks at first, head by head; the others are random
+# How many tokens from its own a head looks at first, head by head and layer by layer; the heads after these are random.
+OFFSETS = (-1, 1, -2, 2, -3, 3)
 SHARPNESS = 3.0  # by how much the score of the place beside the wanted one is lower
 LOUDNESS = 2.0  # the waves' amplitude over the tokens' standard deviation
 
@@ -37,6 +31,8 @@ def look_beside(model: Bert) -> None:
     linear map (``shift_matrix``), so that a score is highest k places on:
 
         q_t . k_s  ~  sum_i cos(w_i (t + k - s))
+
+    Heads of the second layer read rows that the first has mixed, and so begin where they should only about.
 
     The wavelengths run from 2 pi to 2 pi times the number of positions. Everything learns on as ever, and what is saved
     is a BERT like any other. A model too narrow for one wave stays as it is, and so does one without learned positions
