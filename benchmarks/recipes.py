@@ -20,6 +20,7 @@ from typing import Any
 from common import RESULTS, write_result
 from rich.console import Console
 
+from glassformer.data.corpus import hard_negatives
 from glassformer.recipe import load_recipe
 from glassformer.saving import load
 from glassformer.study.experiment import baselines, load_splits
@@ -35,8 +36,8 @@ def figures(folder: Path) -> dict[str, Any]:
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
-        "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "judged",
-        "scores",
+        "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
+        "excluded", "judged", "scores",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
@@ -44,6 +45,7 @@ def figures(folder: Path) -> dict[str, Any]:
     return {
         **{key: metrics[key] for key in keys if key in metrics},
         **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
+        **misleading(folder),
         "baselines": {
             name: {key: b[key] for key in ("accuracy", "accuracy_interval", "seconds")}
             for name, b in metrics.get("baselines", {}).items()
@@ -55,6 +57,16 @@ def figures(folder: Path) -> dict[str, Any]:
 def kept(scores: dict[str, Any]) -> dict[str, Any]:
     """The figures of a split that stay."""
     return {key: scores[key] for key in KEPT if key in scores}
+
+
+def misleading(folder: Path) -> dict[str, Any]:
+    """Of a classifier of the generated sentences: the share right of those whose cities and languages mislead."""
+    recipe = read_run_recipe(folder)
+    if recipe.task != "text-classification" or recipe.data.source != "europe":
+        return {}
+    texts = hard_negatives()
+    right = sum(answer == "other" for answer in load(folder / "model").predict(texts))
+    return {"misleading": {"n": len(texts), "accuracy": right / len(texts)}}
 
 
 def settings_digest(recipe: Any) -> str:

@@ -14,12 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tables_language as language
 import tables_speed as speed
 import tables_trust as trust
 from tables_speed import RESULTS, read, times
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md")
+PAGES = (
+    "README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md",
+    "docs/sequences.md", "docs/word-vectors.md",
+)  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -236,6 +240,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "rate": speed.rate,
     "maps": speed.maps,
     "word-vectors": speed.word_vectors,
+    "word-vectors-quality": language.quality,
+    "translations": language.translations,
+    "masked": language.masked,
+    "traps": language.traps,
     "cost": speed.cost,
     "texts": speed.texts,
 }

@@ -197,7 +197,8 @@ goal = curve.min() + 0.1 * (curve[0] - curve.min())
 
 def reached(line: np.ndarray) -> str:
     there = np.flatnonzero(line <= goal)
-    return f"after {there[0]} of {len(line)} steps" if len(there) else f"not within {len(line)} steps"
+    steps = len(line) + width - 1  # the line is a running mean over `width` steps
+    return f"after {there[0] + width} of {steps} steps" if len(there) else f"not within {steps} steps"
 
 
 answer(
@@ -209,11 +210,13 @@ answer(
 # ## Over-fitting, and a simple regulariser
 #
 # Word vectors over-fit when sentences are few: the loss on pairs of unseen sentences turns up while that of training
-# falls. The penalty is λ(|v|² + |u|²) of each pair's vectors.
+# falls. Unseen is the sentence; most of its pairs of words stand in other sentences too. The penalty is λ(|v|² + |u|²) of each pair's vectors.
 
 # %%
 few = numbered(pairs_of(sentences[:200], 5))  # change me
-unseen = numbered(pairs_of(sentences[-500:], 5))
+known = set(map(tuple, sentences[:200]))  # the corpus repeats sentences
+others = [list(s) for s in dict.fromkeys(map(tuple, sentences[200:])) if s not in known]
+unseen = numbered(pairs_of(others[-500:], 5))
 epochs = budget(8, 60)
 figure, ax = plt.subplots(figsize=(6, 3))
 ends = {}

@@ -109,8 +109,8 @@ clf = gf.TextClassifier(
     "encoder-mini", max_length=64, tokenizer="word", min_count=1, epochs=1, lr=2e-3, seed=0, threads=1
 )
 clf.fit(train_x[:300], train_y[:300])
-model = clf.model_.eval()
-table = encode(clf.tokenizer_, ["a good film", "a dull and very long story without an end"], max_length=64)
+model, words = clf.model_.eval(), clf.tokenizer_
+table = encode(words, ["a good film", "a dull and very long story without an end"], max_length=64)
 width = int(table.lengths.max()) + 6
 right, left = torch.zeros(2, 2, width, dtype=torch.long)  # ids; 0 is [PAD]
 mask_right, mask_left = torch.zeros(2, 2, width, dtype=torch.long)
@@ -169,7 +169,7 @@ answer("tokens", ", ".join(f"{n} {s:.1%}" for n, s in cut.items()) + f" with mea
 
 # %%
 ids, mask = (torch.nn.utils.rnn.pad_sequence([torch.as_tensor(x) for x in rows], batch_first=True) for rows in zip(*[
-    (clf.tokenizer_.encode(t).ids[:64], [1] * min(64, len(clf.tokenizer_.encode(t).ids))) for t in train_x[:32]
+    (words.encode(t).ids[:64], [1] * min(64, len(words.encode(t).ids))) for t in train_x[:32]
 ]))  # fmt: skip
 targets = torch.tensor([int(label == train_y[0]) for label in train_y[:32]])
 
@@ -187,10 +187,10 @@ same = float((whole - parts).norm() / whole.norm())
 runs = {"32": fit()[0], "4 × 8": fit(batch_size=8, accumulate=4)[0], "8": fit(batch_size=8)[0]}
 figure, ax = plt.subplots(figsize=(6, 2.6))
 ends = {}
-for (name, clf), colour in zip(runs.items(), (BLUE, GREY, RED)):
-    loss = np.array([r["loss"] for r in clf.history_ if r["kind"] == "step"])
+for (name, run), colour in zip(runs.items(), (BLUE, GREY, RED)):
+    loss = np.array([r["loss"] for r in run.history_ if r["kind"] == "step"])
     ax.plot(np.linspace(0, base["epochs"], len(loss)), loss, color=colour, label=f"batch {name}", linewidth=1)
-    ends[name] = max(accuracy_curve(clf)[1])
+    ends[name] = max(accuracy_curve(run)[1])
 ax.set(xlabel="epoch", ylabel="training loss")
 ax.legend(frameon=False)
 plt.show()
@@ -235,7 +235,12 @@ small = gf.TextClassifier("encoder-small", **(base | dict(max_length=max(reached
 scratch = small.score(test_x[:n], test_y[:n])
 long_share = {t: float(np.mean([len(x.split()) > t * 0.75 for x in train_x[:2000]])) for t in reached}
 figure, ax = plt.subplots(figsize=(5, 2.6))
-ax.plot(list(reached), list(reached.values()), "o-", label="frozen MiniLM, a head learned")
+ax.plot(
+    list(reached),
+    list(reached.values()),
+    "o-",
+    label=f"{'frozen MiniLM' if PRETRAINED else 'no MiniLM here: a small encoder'}, a head learned",
+)
 ax.axhline(scratch, color=GREY, label="from scratch, as many reviews")
 ax.set(xlabel="tokens read", ylabel="test accuracy")
 ax.legend(frameon=False)
@@ -247,10 +252,13 @@ figure, axes = plt.subplots(1, 2, figsize=(9, 2.2))
 bars(axes[0], full, form="{:.1%}", title="IMDb, test accuracy (result files)")
 bars(axes[1], foreign, form="{:.1%}", colour=RED, title="NTC-SCV, test accuracy (result files)")
 plt.show()
+longest, spread = max(reached), 1.96 * (0.25 / n) ** 0.5
 answer(
     "scratch",
-    f"On {n} reviews: {scratch:.1%} from scratch, {max(reached.values()):.1%} with a head on frozen pre-trained features. Trained on 15,000 to 25,000 "
-    "reviews (result files): "
+    f"On {n} reviews, {longest} tokens of each: {scratch:.1%} from scratch, {reached[longest]:.1%} "
+    f"{'with a head on frozen pre-trained features' if PRETRAINED else 'from scratch too, for MiniLM is not installed'} "
+    f"(one seed, {n} test reviews, ± {spread:.1%} at most for each). Trained on 15,000 to 25,000 "
+    "reviews (result files, some of one seed): "
     + ", ".join(f"{name} {a:.2%}" for name, a in full.items())
     + "."
     + (
@@ -263,7 +271,7 @@ answer(
     "truncation",
     f"Test accuracy of the frozen model on {n} reviews by tokens read: "
     + ", ".join(f"{t}: {a:.1%}" for t, a in reached.items())
-    + f". About {long_share[max(reached)]:.0%} of the reviews are longer than the longest of these.",
+    + f" (± {spread:.1%} at most for each). About {long_share[longest]:.0%} of the reviews are longer than the longest of these.",
 )
 
 # %% [markdown]
@@ -343,7 +351,7 @@ print(
 short = [" ".join(text.split()[:25]) for text in test_x[: budget(8, 250)]]  # their beginnings
 misled = counter_examples(frozen, short)
 for one in misled[:3]:
-    print("-", one.in_words())
+    print(f"- {one.text}\n  {one.in_words()}")
 if misled:
     one = misled[0]
     shown = (
@@ -358,7 +366,7 @@ answer(
     "trust",
     f"Not by itself: in {len(misled)} of {len(short)} beginnings of reviews (25 words, and punctuation marks, which count as words here) the most attended "
     "word can go while a word outside the most attended third flips the answer."
-    + (f" For example: {misled[0].in_words()}" if misled else ""),
+    + (f" For example, in “{misled[0].text}”: {misled[0].in_words()}" if misled else ""),
 )
 
 # %% [markdown]

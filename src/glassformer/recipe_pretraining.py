@@ -42,7 +42,9 @@ class MaskTextConfig:
     tokenizer: str = (
         "wordpiece"  # wordpiece | word: learnt here; or a tokenizer.json; auto: the checkpoint's own
     )
-    clean: Literal["none", "html", "words"] = "none"  # html: tags out; words: also all but letters, digits
+    clean: Literal["none", "html", "words", "syllables"] = (
+        "none"  # html: tags out; words: also all but letters, digits; syllables: underscores too
+    )
     lowercase: bool = True  # for tokenizers trained here
     strip_accents: bool = False  # for tokenizers trained here; True destroys Vietnamese
     vocab_size: int = 16_000  # for tokenizers trained here
@@ -52,11 +54,11 @@ class MaskTextConfig:
     next_sentence: bool = False  # two segments, and whether the second follows the first in its text
 
     def __post_init__(self) -> None:
-        check_ranges(self)
-        if not 0.0 < self.mask_share < 1.0:
+        if not 0.0 < self.mask_share < 1.0:  # also what is no number
             raise ConfigError(
                 f"mask_share = {self.mask_share} is out of range", where="mask_share", fix="Use 0.15"
             )
+        check_ranges(self)
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class PretrainModelConfig:
     dropout: float = 0.0  # on embeddings and on each sub-layer's output
     attention_dropout: float = 0.0  # on attention weights (needs the explicit branch)
     max_positions: int = 512  # of learned positions
-    neighbours: bool = True  # heads begin by looking at the tokens beside them, and learn sooner
+    neighbours: bool = True  # heads begin by looking at the tokens beside them, meant to learn sooner
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -91,6 +93,9 @@ class PretrainTrainConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_foreign(self)
+        if self.label_smoothing:
+            fix = "Leave it out: the words that are hidden are drawn anew in each pass"
+            raise ConfigError("the masked-word loss has no smoothing", where="label_smoothing", fix=fix)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,11 @@ FOREIGN = {
     "lora_rank": 0,
 }  # fmt: skip
 
+OTHER_MODEL = {  # model -> keys that belong to the other one
+    "transformer": ("attention", "cell"),
+    "rnn": ("num_heads", "d_ff", "norm", "activation"),
+}
+
 
 def refuse_foreign(config: TrainConfig) -> None:
     """Raises ConfigError for a key of every fit that means nothing for sequences."""
@@ -77,6 +82,9 @@ class Seq2SeqModelConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        for key in OTHER_MODEL[self.model]:
+            if getattr(self, key) != type(self).__dataclass_fields__[key].default:
+                raise ConfigError(f"{self.model!r} has no {key}", where=key, fix="Leave it out")
 
 
 @dataclass(frozen=True)

@@ -206,10 +206,8 @@ class Word2Vec(BaseEstimator):
             UnknownWord: it has none; the nearest words are named.
         """
         self._check_fitted()
-        if word in self.numbers_:
-            return self.numbers_[word]
-        if (composed := normalize("NFC", str(word))) in self.numbers_:  # as recipes number them
-            return self.numbers_[composed]
+        if (found := self._find(word)) is not None:
+            return found
         same = [w for w in self.words_ if w.casefold() == str(word).casefold()]
         near = same or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
         fix = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -218,7 +216,12 @@ class Word2Vec(BaseEstimator):
 
     def __contains__(self, word: object) -> bool:
         self._check_fitted()
-        return word in self.numbers_
+        return self._find(word) is not None
+
+    def _find(self, word: object) -> int | None:
+        """The row of a word, its accents joined to their letters or apart: ours are joined, a file's may be either."""
+        forms = (word, normalize("NFC", word), normalize("NFD", word)) if isinstance(word, str) else ()
+        return next((self.numbers_[form] for form in forms if form in self.numbers_), None)
 
     def __len__(self) -> int:
         self._check_fitted()

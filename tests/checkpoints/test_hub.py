@@ -197,8 +197,12 @@ def test_a_local_folder_is_taken_as_it_is(tmp_path, monkeypatch):
         resolve_checkpoint("run/model", "main")
 
 
-def test_paths_that_are_no_checkpoint_are_refused(tmp_path):
+def test_paths_that_are_no_checkpoint_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(b"")
+    a_run = tmp_path / "run"
+    (a_run / "model").mkdir(parents=True)
+    (a_run / "model" / "config.json").write_text("{}")
     for name, message in [
         (tmp_path / "weights.safetensors", "is a file, not a checkpoint folder"),
         (tmp_path, r"has no config\.json"),
@@ -206,6 +210,9 @@ def test_paths_that_are_no_checkpoint_are_refused(tmp_path):
         ("bert-bas-uncased", "neither a known checkpoint.*bert-base-uncased"),
         ("../up/and/away", "neither a known checkpoint"),
         ("", "neither a known checkpoint"),
+        ("runs/imdb-mlm/model", "no such folder. Run 'glassformer train imdb-mlm' first"),
+        ("runs/mine", "no such folder. Run 'glassformer train mine' first"),
+        (a_run, r"has no config\.json. It is a run: name .*model"),
     ]:
         with pytest.raises(CheckpointError, match=message):
             resolve_checkpoint(name)

@@ -85,7 +85,11 @@ def test_limit_draws_pairs_that_belong_together(tmp_path):
     [
         ([("a", "b"), ("c", "")], "source,target", r"row 3: column 'target': the text is empty"),
         ([("a", "b", "c")], "x,y,z", "two columns are wanted.*source_column"),
-        ([("a",)], "source", "a side is missing"),
+        (
+            [("a",)],
+            "source",
+            "a side is missing: 'source' is the only column. Put text and translation into two",
+        ),
         ([("a", "b")], "source,target", "no column 'targt'. Did you mean 'target'"),
     ],
 )
@@ -94,6 +98,22 @@ def test_bad_tables_are_refused_with_their_place(tmp_path, rows, header, said):
     options = {"target_column": "targt"} if "targt" in said else {}
     with pytest.raises(DataError, match=said):
         load_pairs(path, **options)
+
+
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        ("fr,en", ("fr", "en")),
+        ("german,french", ("german", "french")),
+        ("de,en", ("de", "en")),
+        ("a,b", ("a", "b")),
+        ("target,source", ("source", "target")),
+        ("Translation,text", ("text", "Translation")),
+    ],
+)
+def test_the_first_of_two_columns_is_translated_unless_their_names_say_otherwise(tmp_path, header, columns):
+    split = load_pairs(table(tmp_path / "x.csv", [("one", "two")], header))
+    assert split.columns == columns
 
 
 def test_plain_files_that_do_not_match_are_refused(tmp_path):

@@ -127,6 +127,10 @@ def test_bad_input_is_one_clear_line(learner):
         gf.MaskedLM(**TINY).fit(["a", ""])
     with pytest.raises(ConfigError, match=r"mask_share = 1\.5"):
         gf.MaskedLM(mask_share=1.5).fit(TEXTS)
+    with pytest.raises(ConfigError, match=r"mask_share = nan.*Use 0\.15"):
+        gf.MaskedLM(mask_share=float("nan")).fit(TEXTS)
+    with pytest.raises(ConfigError, match="label_smoothing: the masked-word loss has no smoothing"):
+        gf.MaskedLM(label_smoothing=0.1).fit(TEXTS)
     with pytest.raises(ConfigError, match="'wordpeice' is no tokenizer"):
         gf.MaskedLM(tokenizer="wordpeice").fit(TEXTS)
 

@@ -27,7 +27,13 @@ TINY = dict(
 
 
 def fitted(**options):
-    return gf.Translator(**(TINY | options)).fit(SOURCE, TARGET)
+    return gf.Translator(**tiny(**options)).fit(SOURCE, TARGET)
+
+
+def tiny(**options):
+    """Without what a recurrent network has not."""
+    both = TINY | options
+    return {k: v for k, v in both.items() if both.get("model") != "rnn" or k not in ("num_heads", "d_ff")}
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +136,7 @@ class StopAt(Callback):
 
 @pytest.mark.parametrize("options", [{}, {"model": "rnn", "attention": "dot"}])
 def test_resume_gives_the_same_bits(options, tmp_path):
-    settings = TINY | {"epochs": 4, "dropout": 0.3, "checkpoint_every": 3, "average": 0.9} | options
+    settings = tiny(epochs=4, dropout=0.3, checkpoint_every=3, average=0.9, **options)
     whole = gf.Translator(**settings).fit(SOURCE, TARGET)
     with pytest.raises(Interrupted):
         gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path, callbacks=[StopAt(5)])
@@ -158,6 +164,10 @@ def test_bad_input_is_one_clear_line(translator, tmp_path):
         gf.Translator("transformr").fit(SOURCE, TARGET)
     with pytest.raises(ConfigError, match="class_weight belongs to classification"):
         gf.Translator(class_weight="balanced").fit(SOURCE, TARGET)
+    with pytest.raises(ConfigError, match="num_heads: 'rnn' has no num_heads"):
+        gf.Translator("rnn", num_heads=3).fit(SOURCE, TARGET)
+    with pytest.raises(ConfigError, match="'transformer' has no attention"):
+        load_recipe("multi30k-transformer", ["attention=additive"])
     with pytest.raises(ConfigError, match="not a multiple of num_heads"):
         gf.Translator(**(TINY | {"num_heads": 3})).fit(SOURCE, TARGET)
     assert translator.translate(SOURCE) == TARGET  # what failed left it as it was

@@ -243,7 +243,38 @@ def test_what_cannot_be_asked(vectors, ask, message):
 
 def test_a_decomposed_word_is_found():
     vectors = gf.Word2Vec(**SMALL).fit(["món ăn ngon", "món ăn rẻ"] * 5)
-    assert vectors.number(unicodedata.normalize("NFD", "món")) == vectors.number("món")
+    apart = unicodedata.normalize("NFD", "món")
+    assert vectors.number(apart) == vectors.number("món")
+    assert apart in vectors
+    assert 3 not in vectors
+
+
+@pytest.mark.parametrize("as_words", [False, True])
+def test_accents_are_joined_to_their_letters(as_words):
+    texts = ["món ăn ngon", unicodedata.normalize("NFD", "món ăn ngon")]
+    corpus = read_corpus([text.split() for text in texts] if as_words else texts, min_count=2)
+    assert set(corpus.words) == {"món", "ăn", "ngon"}
+
+
+def test_a_file_with_accents_apart_is_asked_with_joined_ones(tmp_path):
+    word = unicodedata.normalize("NFD", "quán")
+    (tmp_path / "v.txt").write_text(f"2 2\n{word} 1 2\nb 3 4\n", encoding="utf-8")
+    assert gf.Word2Vec.load(tmp_path / "v.txt")["quán"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_count": "2"}, "min_count: '2' is no number of words"),
+        ({"max_words": -1}, "max_words: -1 is no number of words"),
+        ({"folder": "file"}, "file: a file stands there. Name a folder"),
+    ],
+)
+def test_counts_and_a_place_that_cannot_be(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(ConfigError, match=message):
+        read_corpus(SENTENCES, **options)
 
 
 def test_an_epoch_that_subsampling_empties_is_passed_over():

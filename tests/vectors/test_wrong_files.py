@@ -22,6 +22,17 @@ WORDS = tuple(f"w{i}" for i in range(13))
 VECTORS = np.random.default_rng(3).normal(0, 1, (13, 5)).astype(np.float32)
 
 
+def test_a_line_without_a_word_is_named(tmp_path):
+    (tmp_path / "v.txt").write_text("2 2\nb 3 4\n 1 2\n")
+    with pytest.raises(CheckpointError, match="line 3: no word before the numbers"):
+        read_word2vec_format(tmp_path / "v.txt")
+
+
+def test_a_byte_order_mark_is_passed_over(whole):
+    whole.write_bytes(b"\xef\xbb\xbf" + whole.read_bytes())
+    assert read_word2vec_format(whole)[0] == WORDS
+
+
 @pytest.fixture
 def whole(tmp_path):
     """A text file that is as it should be."""

@@ -119,6 +119,12 @@ def restore_folder(path: str | Path) -> None:
             os.rename(_aside(path), path)
 
 
+def missing_run(path: Path) -> str:
+    """What to do about a file or folder that is not there: ``runs/NAME`` is where a recipe leaves its run."""
+    name = path.parts[1] if len(path.parts) > 1 and path.parts[0] == "runs" else None
+    return f"Run 'glassformer train {name}' first, in this folder" if name else "Check the path"
+
+
 def temporary_name(path: Path) -> Path:
     """A hidden name beside ``path`` that :func:`sweep` knows."""
     return path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"

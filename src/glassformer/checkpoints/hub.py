@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from glassformer.checkpoints.files import file_sha256
+from glassformer.checkpoints.files import file_sha256, missing_run
 from glassformer.errors import CheckpointError
 
 ALLOWED_FILES = [
@@ -95,6 +95,8 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
             what = f"is a local path, which has no revision {revision!r}"
             raise CheckpointError(what, where=name, fix="Leave the revision out")
         return Resolved(_checked_folder(path, name), f"local folder {path}", False)
+    if path.parts[:1] == ("runs",):  # where training leaves its runs, never an organisation of the Hub
+        raise CheckpointError("no such folder", where=name, fix=missing_run(path))
     if _HUB_ID.fullmatch(name):
         pinned = {known.repo.lower(): known.revision for known in CATALOGUE.values()}
         return _from_hub(name, revision or pinned.get(name.lower()))
@@ -147,7 +149,9 @@ def _checked_folder(folder: Path, shown: str) -> Path:
         fix = "Name the folder that holds config.json"
         raise CheckpointError("is a file, not a checkpoint folder", where=shown, fix=fix)
     if not (folder / "config.json").is_file():
-        raise CheckpointError("has no config.json", where=shown, fix="Name the folder of one model")
+        run = (folder / "model" / "config.json").is_file()
+        fix = f"It is a run: name {folder / 'model'}" if run else "Name the folder of one model"
+        raise CheckpointError("has no config.json", where=shown, fix=fix)
     return folder
 
 

@@ -15,7 +15,7 @@ from shlex import quote
 
 import numpy as np
 
-from glassformer.checkpoints.files import disk_errors, temporary_name
+from glassformer.checkpoints.files import disk_errors, missing_run, temporary_name
 from glassformer.errors import CheckpointError
 
 LONGEST = 1_000_000  # bytes of a word or of the first line: more is another kind of file
@@ -78,7 +78,8 @@ def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[
     except OSError as error:
         raise CheckpointError(f"cannot be read ({error})", where=str(path)) from None
     if data is None:
-        raise CheckpointError("no such file", where=str(path), fix="Check the path")
+        raise CheckpointError("no such file", where=str(path), fix=missing_run(path))
+    data = data.removeprefix(codecs.BOM_UTF8)
     _refuse_packed(data, path)
     head, _, _ = data[:LONGEST].partition(b"\n")
     count, dim = _first_line(head, data, path)
@@ -196,6 +197,10 @@ def _read_text(data: bytes, body: int, count: int, dim: int, path: Path) -> tupl
             vectors[i] = numbers
         except ValueError:
             raise wrong(i, "something that is no number") from None
+        if not word:
+            raise CheckpointError(
+                "no word before the numbers", where=f"{path}, line {i + 2}", fix="Write it there"
+            )
         words.append(word)
     return words, vectors
 

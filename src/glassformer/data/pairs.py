@@ -21,8 +21,9 @@ from glassformer.data.sources import data_folders, split_files
 from glassformer.data.tables import READERS, Table, read_table, read_utf8
 from glassformer.errors import DataError
 
-SOURCE_COLUMNS = ("source", "src", "en", "english")
-TARGET_COLUMNS = ("target", "tgt", "translation", "de", "german")
+SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # they say which side it is
+SOURCE_COLUMNS = (*SOURCE_NAMES, "en", "english")
+TARGET_COLUMNS = (*TARGET_NAMES, "de", "german")
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,10 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
             raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
     if source is not None and source == target:
         raise DataError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
+    if len(table.names) == 2 and source is None and target is None:
+        first, second = table.names  # as they stand, unless the names say which is which: a language does not
+        turned = first.lower() in TARGET_NAMES or second.lower() in SOURCE_NAMES
+        return (second, first) if turned else (first, second)
     free = [name for name in table.names if name not in (source, target)]
     found = []
     for wanted, usual in ((source, SOURCE_COLUMNS), (target, TARGET_COLUMNS)):
@@ -257,14 +262,14 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
         rest = [name for name in rest if _holds_texts(table, name)] if None in found else []
     if len(rest) == found.count(None):  # the only ones that it can be, in their order
         found = [name or rest.pop(0) for name in found]
+    if len(table.names) == 1:
+        what = f"a side is missing: {table.names[0]!r} is the only column"
+        raise DataError(what, where=table.origin, fix="Put text and translation into two columns")
     if found[0] is None or found[1] is None:
         raise DataError(
-            "two columns are wanted, a text and its translation"
-            if len(table.names) > 1
-            else "a side is missing: the table has one column",
-            where=table.origin,
+            "two columns are wanted, a text and its translation", where=table.origin,
             fix=f"Name them with source_column and target_column: {', '.join(table.names)}",
-        )
+        )  # fmt: skip
     return found[0], found[1]
 
 

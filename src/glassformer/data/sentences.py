@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 
 CHUNK = 10_000  # sentences turned into numbers at a time
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
@@ -81,14 +82,20 @@ def read_corpus(
     Args:
         sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of words.
             They are gone through twice, so a generator will not do.
-        min_count: a word seen less often is left out.
+        min_count: a word seen less often is left out; an accent that stands by itself is joined to its letter (NFC).
         max_words: words kept at most, the most frequent ones; 0: all.
         folder: write the ids there and map them from the disk, for a corpus larger than memory.
 
     Raises:
+        ConfigError: a count that is none, or ``folder`` is a file.
         DataError: no sentence, fewer than two words frequent enough, something that is no text, or a file that
             cannot be read.
     """
+    for name, value in (("min_count", min_count), ("max_words", max_words)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+            raise ConfigError(f"{value!r} is no number of words", where=name, fix="Use 0 or more")
+    if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
+        raise ConfigError("a file stands there", where=str(folder), fix="Name a folder")
     if hasattr(sentences, "columns"):  # a data frame would give the names of its columns
         raise DataError("a table of sentences", where="sentences", fix="Give one column of it")
     if not isinstance(sentences, Iterable | str | Path):
@@ -164,9 +171,9 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
     lines = _lines(Path(sentences)) if isinstance(sentences, str | Path) else sentences
     for i, sentence in enumerate(lines, 1):
         if isinstance(sentence, str):
-            yield sentence.split()
+            yield normalize("NFC", sentence).split()
         elif isinstance(sentence, Sequence) and all(isinstance(w, str) for w in sentence):
-            yield sentence
+            yield [w if w.isascii() else normalize("NFC", w) for w in sentence]
         else:
             raise DataError(
                 f"sentence {i} is neither a text nor a list of words", where="sentences",

@@ -1,0 +1,97 @@
+"""The tables of translation, masked words and word vectors, each from its result files; see tables.py."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tables_speed import RESULTS, read
+
+
+def _recipes(*prefixes: str) -> list[dict[str, Any]]:
+    found = [p for prefix in prefixes for p in sorted(RESULTS.glob(f"recipe-{prefix}*.json"))]
+    return [json.loads(p.read_text(encoding="utf-8")) for p in found]
+
+
+def translations() -> str:
+    """BLEU and chrF of the test part, of every translation recipe and both searches, a line a seed."""
+    lines = [
+        "| Recipe, seed | Search | BLEU | chrF | BLEU, lower-cased and tokenised | Said / reference, tokens |",
+        "|---|---|---|---|---|---|",
+    ]
+    signatures: dict[str, None] = {}
+    for result in _recipes("multi30k"):
+        for run in result["runs"]:
+            for name, s in run["scores"]["test"].items():
+                search = f"beam {s['width']}" if name == "beam" else name
+                lines.append(
+                    f"| `{result['recipe']}`, {run['seed']} | {search} | {s['bleu']:.1f} | {s['chrf']:.1f} "
+                    f"| {s['bleu_tokenised']:.1f} | {s['length_ratio']:.3f} |"
+                )
+                signatures |= dict.fromkeys(f"{key}: `{value}`" for key, value in s["signatures"].items())
+    told = [f"{s['n']:,} test sentences. sacrebleu's signatures: {'; '.join(signatures)}."]
+    return "\n".join([*lines, "", *told])
+
+
+def masked() -> str:
+    """How many words were chosen, and what became of them, of every masked-word recipe."""
+    lines = [
+        "| Recipe, seed | Tokens judged | Chosen | Became [MASK] | Another token | Stayed | Guessed right | Left out |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for result in _recipes("europe-mlm", "imdb-mlm", "ntc-mlm"):
+        for run in result["runs"]:
+            m = run.get("masks")
+            if m is None:
+                continue
+            n = m["chosen"]
+            shares = " | ".join(f"{m[key] / n:.1%}" for key in ("masked", "random", "kept"))
+            left = ", ".join(f"{count:,} of {split}" for split, count in run.get("excluded", {}).items())
+            lines.append(
+                f"| `{result['recipe']}`, {run['seed']} | {m['tokens']:,} | {n:,} ({n / m['tokens']:.1%}) | {shares} "
+                f"| {run['masked']['accuracy']:.1%} | {left or 'none'} |"
+            )
+    return "\n".join(lines)
+
+
+def traps() -> str:
+    """The mini-Transformers on the generated sentences and on those that mislead."""
+    lines = ["| Recipe | Seeds | Test sentences | Misleading sentences |", "|---|---|---|---|"]
+    for result in _recipes("europe.", "europe-frozen", "europe-trained"):
+        runs = [run for run in result["runs"] if "misleading" in run]
+        if runs:
+            test, hard = ([r[key]["accuracy"] for r in runs] for key in ("test", "misleading"))
+            lines.append(
+                f"| `{result['recipe']}` | {len(runs)} | {min(test):.2%} to {max(test):.2%} "
+                f"| {min(hard):.2%} to {max(hard):.2%} |"
+            )
+    return "\n".join(lines)
+
+
+def quality() -> str:
+    """Word vectors beside gensim's over seeds, from word2vec-quality.json."""
+    result = read("word2vec-quality")
+    if result is None or "difference" not in result:
+        return "Not measured yet: `benchmarks/word2vec.py quality`.\n"
+    names = {
+        "wordsim353": "WordSim-353, Spearman",
+        "simlex999": "SimLex-999, Spearman",
+        "google": "Google analogies",
+    }
+    lines = [
+        "| Test (points of 100) | glassformer | gensim | Difference (95 % interval) |",
+        "|---|---|---|---|",
+    ]
+    for test, d in result["difference"].items():
+        means = [
+            sum(s[kind][test] for s in result["seeds"].values()) / len(result["seeds"])
+            for kind in ("glassformer", "gensim")
+        ]
+        found = f"{d['mean']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})"
+        lines.append(f"| {names[test]} | {means[0]:.1f} | {means[1]:.1f} | {found} |")
+    setting = result["setting"]
+    told = (
+        f"{len(result['seeds'])} seeds and {setting['epochs']} epochs each, threads: {setting['threads']}, "
+    )
+    told += f"vectors of {setting['dim']} numbers."
+    return "\n".join([*lines, "", told])
