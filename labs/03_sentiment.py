@@ -4,8 +4,7 @@
 # What you will see: what cleaning, vocabulary, padding, pooling, batches and rates do to a sentiment classifier; what
 # pre-training is worth; what its heads look at, and how far a map of attention can be believed.
 #
-# With IMDb at hand (`GLASSFORMER_DATA`) and the full budget, its reviews are used; otherwise short made-up ones. Trainings on
-# all 25,000 reviews are read from result files.
+# With IMDb at hand (`GLASSFORMER_DATA`) and the full budget its reviews are used, else made-up ones; full trainings come from result files.
 #
 # Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/classifier.py),
 # [models/bert.py](../src/glassformer/models/bert.py).
@@ -101,8 +100,7 @@ answer(
 # %% [markdown]
 # ## Padding
 #
-# A batch of unequal texts is often filled up with [PAD], which must be masked. Inside this library there is none: a model's
-# `forward` packs what the mask calls real, so that left and right padding meet the same rows.
+# A batch of unequal texts is often filled up with [PAD], which must be masked. Here none is computed: `forward` packs what the mask calls real.
 
 # %%
 clf = gf.TextClassifier(
@@ -214,8 +212,7 @@ answer("tuning", f"From {min(rates.values()):.1%} to {max(rates.values()):.1%} o
 # %% [markdown]
 # ## From scratch or pre-trained, and what cutting costs
 #
-# MiniLM's weights come in an installed package. Its encoder stays frozen here, a head is learned on its features: seconds
-# instead of an hour. The figures of full trainings on IMDb, and on the Vietnamese reviews of NTC-SCV, come from their result files.
+# MiniLM's encoder stays frozen here, a head is learned on its features in seconds. Figures of full trainings come from their result files.
 
 # %%
 n = budget(40, 500)
@@ -277,8 +274,7 @@ answer(
 # %% [markdown]
 # ## Do heads specialise?
 #
-# *Head* has two meanings. A classification head is the small layer on top that gives the labels; an attention head
-# ([lab 1](01_attention.md)) is one of several maps inside a layer. Here it is the second.
+# A classification *head* is the small layer on top; an attention head ([lab 1](01_attention.md)) is one of several maps in a layer: here the second.
 #
 # Three kinds of pairs: a negation and the word it negates, a verb and its subject, the two words of a name, with words between
 # them where the language allows; a hundred made-up sentences of each. Many heads look at the neighbour whatever it is, so a head is
@@ -342,10 +338,8 @@ print(
 # %% [markdown]
 # ## Does attention explain the prediction?
 #
-# A counter-example: the most attended word can be hidden and the answer stays, while another word, outside the most attended
-# third, flips it alone.
-# Where the library does this: [explain/heads.py](../src/glassformer/explain/heads.py), `counter_examples`;
-# [looking into a prediction](../docs/explanations.md).
+# A counter-example: the most attended word can be hidden and the answer stays, while another, outside the most attended third, flips it alone.
+# Where the library does this: [explain/heads.py](../src/glassformer/explain/heads.py), `counter_examples`; [explanations](../docs/explanations.md).
 
 # %%
 short = [" ".join(text.split()[:25]) for text in test_x[: budget(8, 250)]]  # their beginnings
@@ -398,8 +392,7 @@ answer(
 # ## Exercises
 #
 # 1. Write `pad(rows, left)`: ids of unequal length as one matrix and its mask. *(`pad`)*
-# 2. Mean pooling over padding is a classic mistake. Show by how much it is wrong for 2 real tokens in a row that is filled up to
-#    10 with zeros. *(`pooled`)*
+# 2. Mean pooling over padding is a classic mistake. By how much is it wrong for 2 real tokens filled up to 10 with zeros? *(`pooled`)*
 # 3. F1 of a class is 2 · (rightly named) / (named + really there): 1 when none is missed and none wrongly named. Find the
 #    threshold on the probability that gives the best F1 on validation data. *(`best_threshold`)*
 #

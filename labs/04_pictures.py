@@ -62,8 +62,7 @@ def fit(rows=few, judged=held, **changes):
 # %% [markdown]
 # ## Where 197 comes from
 #
-# A patch of P×P pixels is flattened and multiplied by one matrix: a convolution with kernel = stride = P. ⌊H/P⌋·⌊W/P⌋ patches
-# and one [CLS] are the sequence.
+# A patch of P×P pixels is flattened and multiplied by one matrix: a convolution with kernel = stride = P. ⌊H/P⌋·⌊W/P⌋ patches and one [CLS].
 
 # %%
 config = PatchConfig(768, (224, 224), (16, 16))  # change me
@@ -188,8 +187,7 @@ answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {a:.1%}" for d, a in
 # %% [markdown]
 # ## When over-fitting begins
 #
-# The loss on unseen digits turns while that of training goes on falling. A flat line has a lowest point too, so the lowest alone is no
-# turn: here it counts where the loss ends at least a twentieth higher.
+# The loss on unseen digits turns while that of training falls. A flat line has a lowest point too: a turn ends at least a twentieth higher.
 
 # %%
 handful = budget(40, 100)  # change me: digits
@@ -219,9 +217,8 @@ answer(
 # %% [markdown]
 # ## The augmentation ladder
 #
-# none; light: a random part of the picture, scaled to its size; medium: also brightness and contrast changed, and a rectangle erased
-# in some; strong: as medium, with two random operations of RandAugment (Cubuk et al., 2020: rotate, shear, contrast ...) in place of
-# the colours. Nothing is mirrored: a mirrored 2 is no 2.
+# none; light: a random part of the picture, scaled; medium: also brightness, contrast and, in some, an erased rectangle; strong: as medium, with two
+# random operations of RandAugment (Cubuk et al., 2020: rotate, shear ...) in place of the colours. Nothing is mirrored: a mirrored 2 is no 2.
 
 # %%
 levels = ("none", "light", "medium", "strong")  # change me
@@ -252,10 +249,9 @@ answer(
 # %% [markdown]
 # ## The same on photographs
 #
-# Hot dog or not: 200 photographs to learn from, 50 to judge, 96 x 96 pixels, from the weights of our own CIFAR-10 ViT, three seeds an
-# arm. These trainings take an hour and are read from their result files. A line is the 95 % interval of one arm, wide with 50
-# pictures. Whether two arms differ is read from a test on their *difference* over the same pictures, corrected for the number of
-# comparisons: it stands, with the same ladder on five kinds of flowers, in [the studies](../docs/studies.md).
+# Hot dog or not: 200 photographs to learn from, 50 to judge, 96 x 96 pixels, from our own CIFAR-10 ViT, three seeds: an hour, and so read from
+# result files. A line is the 95 % interval of one arm, wide with 50 pictures. Whether two differ is read from a test on their *difference*, corrected
+# for the number of comparisons: it stands, with the same ladder on five kinds of flowers, in [the studies](../docs/studies.md).
 
 # %%
 studies = {name: studied(name) for name in ("hotdog-ladder-cifar", "hotdog-heads-cifar")}
@@ -335,9 +331,8 @@ answer(
 # %% [markdown]
 # ## A small CNN under the same changes
 #
-# Locality and shared weights are built into a CNN; a ViT must learn them, and so it is said to gain more from changed pictures. Both
-# get the same six treatments and the same seeds here ([small_cnn.py](../labs/small_cnn.py) is the CNN). Which treatment is best for
-# each is chosen on other digits than those that judge.
+# Locality and shared weights are built into a CNN; a ViT must learn them, and so it is said to gain more from changed pictures. Both get the same
+# six treatments and seeds here ([small_cnn.py](../labs/small_cnn.py) is the CNN). The best treatment of each is chosen on other digits than those that judge.
 
 # %%
 choosing = order[SMALL_DATA : SMALL_DATA + budget(80, 400)]  # neither learned from nor judged on
@@ -400,8 +395,6 @@ plt.show()
 #
 # 1. Cut a picture into patches with `reshape` and `permute` alone. *(`patches`)*
 # 2. Show that patch embedding is a convolution with kernel = stride. *(`as_convolution`)*
-# 3. CutMix's label says how much of each picture is left. Compute it from the rectangle; what hangs over the edge does
-#    not count. *(`share_left`)*
+# 3. CutMix's label says how much of each picture is left. Compute it from the rectangle, without what hangs over the edge. *(`share_left`)*
 #
-# Where the library does this: [data/robustness.py](../src/glassformer/data/robustness.py) (crops and lighting that training did not
-# see), [explain/attention.py](../src/glassformer/explain/attention.py), [explain/occlusion.py](../src/glassformer/explain/occlusion.py).
+# Where the library does this: [data/robustness.py](../src/glassformer/data/robustness.py), [explain/attention.py](../src/glassformer/explain/attention.py), [explain/occlusion.py](../src/glassformer/explain/occlusion.py).
