@@ -74,6 +74,7 @@ def stand_ins(gf, tmp_path: Path):
     short = ["--set", "epochs=1", "--set", "threads=1", *NARROW]
     for words in (
         ["train", "--text", "reviews.csv", "--out", "runs/imdb-minilm", *settings()],
+        ["train", "--text", "reviews.csv", "--out", "runs/imdb-minilm-best", *settings()],
         ["train", "europe-mlm", "--out", "runs/imdb-mlm", *short, "--set", "limit=60"],
         [
             "train",
