@@ -57,7 +57,7 @@ def masked() -> str:
 def traps() -> str:
     """The mini-Transformers on the generated sentences and on those that mislead."""
     lines = ["| Recipe | Seeds | Test sentences | Misleading sentences |", "|---|---|---|---|"]
-    for result in _recipes("europe.", "europe-frozen", "europe-trained"):
+    for result in _recipes("europe-frozen", "europe-trained"):
         runs = [run for run in result["runs"] if "misleading" in run]
         if runs:
             test, hard = ([r[key]["accuracy"] for r in runs] for key in ("test", "misleading"))

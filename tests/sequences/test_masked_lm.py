@@ -135,6 +135,14 @@ def test_bad_input_is_one_clear_line(learner):
         gf.MaskedLM(tokenizer="wordpeice").fit(TEXTS)
 
 
+def test_joined_and_plain_syllables_are_one_text():
+    plain, joined = ["món ăn ngon quá", "quán này rẻ"], ["món_ăn ngon_quá", "quán này rẻ"]
+    small = TINY | {"clean": "syllables", "tokenizer": "word", "min_count": 1, "epochs": 1}
+    learner = gf.MaskedLM(**small).fit(plain * 9)
+    assert learner.judge(joined) == learner.judge(plain)
+    assert "món" in learner.tokenizer_.get_vocab()
+
+
 def test_a_step_with_nothing_to_guess_is_a_step():
     texts = ["a b a b", "zzz"] * 2  # the last word is unknown, and what is unknown is not asked for
     learner = gf.MaskedLM(**(TINY | {"min_count": 3, "batch_size": 1, "epochs": 2, "batch_tokens": 0})).fit(

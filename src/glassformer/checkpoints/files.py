@@ -121,8 +121,10 @@ def restore_folder(path: str | Path) -> None:
 
 def missing_run(path: Path) -> str:
     """What to do about a file or folder that is not there: ``runs/NAME`` is where a recipe leaves its run."""
-    name = path.parts[1] if len(path.parts) > 1 and path.parts[0] == "runs" else None
-    return f"Run 'glassformer train {name}' first, in this folder" if name else "Check the path"
+    if len(path.parts) < 2 or path.parts[0] != "runs":
+        return "Check the path"
+    name = path.parts[1]
+    return f"Check the path; if {name} is a recipe, run 'glassformer train {name}' first, in this folder"
 
 
 def temporary_name(path: Path) -> Path:
