@@ -36,7 +36,8 @@ def translations() -> str:
 def masked() -> str:
     """How many words were chosen, and what became of them, of every masked-word recipe."""
     lines = [
-        "| Recipe, seed | Tokens | Chosen | Became [MASK] | Another token | Stayed | Held-out words guessed right | Texts left out |",
+        "| Recipe, seed | Tokens | Chosen | Became [MASK] | Another token | Stayed "
+        "| Held-out words guessed right | Texts left out |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for result in _recipes("europe-mlm", "imdb-mlm", "ntc-mlm"):
