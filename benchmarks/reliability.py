@@ -184,7 +184,8 @@ def page(result: dict[str, Any]) -> str:
             f"Of the {kills['run']:,} kills, {kills['in_a_save']:,} left a half-written folder: they hit a save.",
         ]
     told = [note for note in (borrowed.onnx()[1],) if note]
-    for name, words in (("round_trips", "Round trips"), ("suite", "Tests with the network shut"),
+    for name, words in (("round_trips", "Round trips"),
+                        ("suite", "Tests with the network shut (the other folders have not been run so)"),
                         ("memory", "Memory against that at 10,000 steps")):  # fmt: skip
         if answers := found.get(name, {}).get("answers"):
             largest = found[name].get("largest")

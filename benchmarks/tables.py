@@ -37,9 +37,10 @@ def recipes() -> str:
     """One line a recipe: test accuracy over seeds, beside the baselines of the same split."""
     lines = [
         "| Recipe | Test accuracy (seeds) | Range | TF-IDF + logistic regression | Mean bag of embeddings "
-        "| Training time | Peak memory |",
-        "|---|---|---|---|---|---|---|",
+        "| Training time | Peak memory | Machine |",
+        "|---|---|---|---|---|---|---|---|",
     ]
+    letters = machines(recipe_rows())
     for r in recipe_rows():
         first, seeds = r["runs"][0], len(r["seeds"])
         spread = f"{r['accuracy']['min']:.2%} to {r['accuracy']['max']:.2%}" if seeds > 1 else "one seed"
@@ -51,24 +52,26 @@ def recipes() -> str:
         memory = max(x["peak_memory_mb"] for x in r["runs"]) / 1000
         lines.append(
             f"| `{r['recipe']}` | {r['accuracy']['mean']:.2%} ({seeds}) | {spread} | {base[0]} | {base[1]} "
-            f"| {time} on {threads} thread{'s' * (threads > 1)} | {memory:.1f} GB |"
+            f"| {time} on {threads} thread{'s' * (threads > 1)} | {memory:.1f} GB "
+            f"| {', '.join(sorted({letters[machine_told(run)] for run in r['runs']}))} |"
         )
-    return "\n".join([*lines, "", *machines(recipe_rows())])
+    told = "; ".join(f"{letter}: {name}" for name, letter in letters.items())
+    about = [f"Machine {told}. The intervals of single runs, the curves, the settings, versions and dates are in "
+             "`benchmarks/results/recipe-*.json`."]  # fmt: skip
+    return "\n".join([*lines, "", *about])
 
 
-def machines(results: list[dict[str, Any]]) -> list[str]:
-    """The machines that the figures come from, once each."""
-    seen = {}
-    for result in results:
-        for run in result["runs"]:
-            m = run["machine"]
-            bf16 = ", ".join(m["bf16"]) or "no bf16"
-            seen[f"{m['cpu']}, {m['cores']} cores ({bf16}), {m['memory_gib']:.0f} GiB"] = run
-    return [
-        f"Measured on {name}; torch {run['versions']['torch']}, {run['date'][:10]}. The intervals of single runs, the "
-        "curves and the settings are in `benchmarks/results/recipe-*.json`."
-        for name, run in seen.items()
-    ]
+def machine_told(run: dict[str, Any]) -> str:
+    """The machine of a run in words, with the version of torch."""
+    m = run["machine"]
+    bf16 = ", ".join(m["bf16"]) or "no bf16"
+    return f"{m['cpu']}, {m['cores']} cores ({bf16}), {m['memory_gib']:.0f} GiB, torch {run['versions']['torch']}"
+
+
+def machines(results: list[dict[str, Any]]) -> dict[str, str]:
+    """The machines that the figures come from, each with its letter: A, B."""
+    names = sorted({machine_told(run) for result in results for run in result["runs"]})
+    return {name: chr(ord("A") + i) for i, name in enumerate(names)}
 
 
 def serve() -> str:

@@ -276,7 +276,7 @@ answer(
 # %% [markdown]
 # ## The mini-Transformer, and the order of words
 #
-# A Transformer layer does two things. Attention ([lab 1](01_attention.md)) lets each row read the others; then a *feed-forward
+# A Transformer layer does two things. Attention ([lab 1](01_attention.py)) lets each row read the others; then a *feed-forward
 # network* (a matrix, a function that bends the line such as ReLU or GELU, a matrix) changes each row by itself. Each result is added to what went in (a *residual*), and a
 # *layer norm* brings a row to mean 0 and spread 1, so that many layers can be stacked. Before each sentence stands an added token
 # [CLS], after it [SEP]; what the layer has made of the row of [CLS], times one more matrix (the *head*), gives a number for each

@@ -274,7 +274,7 @@ answer(
 # %% [markdown]
 # ## Do heads specialise?
 #
-# A classification *head* is the small layer on top; an attention head ([lab 1](01_attention.md)) is one of several maps in a layer: here the second.
+# A classification *head* is the small layer on top; an attention head ([lab 1](01_attention.py)) is one of several maps in a layer: here the second.
 #
 # Three kinds of pairs: a negation and the word it negates, a verb and its subject, the two words of a name, with words between
 # them where the language allows; a hundred made-up sentences of each. Many heads look at the neighbour whatever it is, so a head is

@@ -148,13 +148,13 @@ axes[1].set(xlabel="epoch", ylabel="loss (dotted: training)")
 axes[0].legend(frameon=False)
 plt.show()
 
-
 goal = 0.95 * min(max(a[1]) for a, _ in curves.values())  # all of them come there
 turned = [n for n, (_, loss) in curves.items() if loss[1][-1] > 1.02 * min(loss[1])]
 sure = 1.96 * (0.25 / len(judged)) ** 0.5
+soonest = min(curves, key=lambda n: np.argmax(curves[n][0][1] >= goal)).replace(",", "")
 answer(
     "head",
-    f"Epoch in which {goal:.0%} are right, accuracy and losses at the end: "
+    f"{soonest} is the first to have {goal:.0%} right. The epoch of that, accuracy and losses at the end: "
     + "; ".join(
         f"{n.replace(',', '')}: epoch {int(np.argmax(a[1] >= goal)) + 1}, {a[1][-1]:.1%}, {loss[0][-1]:.2f} in training and {loss[1][-1]:.2f} unseen"
         for n, (a, loss) in curves.items()

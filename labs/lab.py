@@ -5,6 +5,7 @@ GLASSFORMER_LAB_BUDGET=small shrinks every training to seconds: everything runs,
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -15,6 +16,7 @@ from matplotlib import pyplot as plt
 from questions import QUESTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 SMALL = os.environ.get("GLASSFORMER_LAB_BUDGET", "full") == "small"
 INK, BLUE, RED, GREEN, GREY = "#23303d", "#2f6db5", "#c8553d", "#4f8a5b", "#9aa5b1"
 ANSWERS: dict[str, str] = {}  # question -> the answer, of the lab that runs
@@ -50,15 +52,22 @@ def answer(question: str, text: str) -> None:
 
 def recorded(name: str) -> dict[str, Any] | None:
     """A result file of a long training, which is read here and not repeated; None where it has not been made."""
-    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    print(source_of(name))
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def source_of(name: str) -> str:
+    """Which result file a lab reads, in words; another content gives other words, so a page shows when it is stale."""
+    path = RESULTS / f"{name}.json"
     if not path.is_file():
-        print(f"{name}: not measured yet; its file would be benchmarks/results/{name}.json")
-        return None
-    found = json.loads(path.read_text(encoding="utf-8"))
+        return f"{name}: not measured yet; its file would be benchmarks/results/{name}.json"
+    content = path.read_bytes()
+    found = json.loads(content)
     run = (found.get("runs") or [found])[0]
-    machine = run.get("machine", {}).get("cpu", "")
-    print(f"{name}: read from benchmarks/results/{name}.json ({machine}, {str(run.get('date', ''))[:10]})")
-    return found
+    told = [run.get("machine", {}).get("cpu", ""), str(run.get("date", ""))[:10]]
+    told.append(f"sha256 {hashlib.sha256(content).hexdigest()[:8]}")
+    return f"{name}: read from benchmarks/results/{name}.json ({', '.join(filter(None, told))})"
 
 
 def measured(*recipes: str) -> dict[str, float]:

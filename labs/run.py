@@ -2,9 +2,9 @@
 
     python labs/run.py [1 2 ...] [--again]      pages go to docs/labs/, the table of answers to labs/README.md
 
-A lab is a Python file in percent format: ``# %% [markdown]`` opens text, ``# %%`` opens code. A lab whose code has
-not changed since its page was written is not run again, so a run that was stopped goes on where it was; its text is
-brought up to date.
+A lab is a Python file in percent format: ``# %% [markdown]`` opens text, ``# %%`` opens code. A lab whose code and
+result files have not changed since its page was written is not run again, so a run that was stopped goes on where it
+was; its text is brought up to date.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import matplotlib as mpl
 
 HERE = Path(__file__).resolve().parent
 PAGES = HERE.parent / "docs" / "labs"
+OTHER_LAB = re.compile(r"\]\((\d\d_\w+)\.py\)")  # a link that a notebook can follow; pages link to pages
 START, END = "<!-- answers: written by labs/run.py -->", "<!-- end of answers -->"
 sys.path.insert(0, str(HERE))
 
@@ -110,6 +111,16 @@ def digest(path: Path) -> str:
     return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
+def stale_results(page: str) -> list[str]:
+    """The result files that a page was made from and that are others now."""
+    import lab
+
+    lines = re.findall(
+        r"^([\w.-]+): (?:read from|not measured yet; its file would be) .*$", page, re.MULTILINE
+    )
+    return [name for name in dict.fromkeys(lines) if lab.source_of(name) not in page]
+
+
 def shown_on(page: str, path: Path) -> list[tuple[Cell, str, list[str]]]:
     """What a page of the same code shows of each cell: printed text and names of figures, as ``execute`` gives them.
 
@@ -147,7 +158,7 @@ def page(path: Path, shown: list[tuple[Cell, str, list[str]]], how: str) -> str:
     parts = [f"<!-- {path.name} {digest(path)}: written by labs/run.py -->"]
     for cell, printed, names in shown:
         if cell.kind == "markdown":
-            parts.append(cell.source.replace("](../", "](../../"))
+            parts.append(OTHER_LAB.sub(r"](\1.md)", cell.source).replace("](../", "](../../"))
             continue
         parts.append(f"```python\n{cell.source}\n```")
         if printed.strip():
@@ -205,10 +216,13 @@ def main() -> None:
         target = PAGES / f"{path.stem}.md"
         if args.numbers and int(path.name.split("_")[0]) not in args.numbers:
             continue
-        fresh = target.is_file() and digest(path) in target.read_text(encoding="utf-8")[:200]
+        old = target.read_text(encoding="utf-8") if target.is_file() else ""
+        fresh = digest(path) in old[:200] and not stale_results(old)
         if fresh and not args.again:
-            target.write_text(reworded(target.read_text(encoding="utf-8"), path), encoding="utf-8")
-            print(f"{path.name}: not run, its code is that of the page", flush=True)
+            target.write_text(reworded(old, path), encoding="utf-8")
+            print(
+                f"{path.name}: not run, its code and the results it reads are those of the page", flush=True
+            )
             continue
         started = time.perf_counter()
         shown, answers = execute(path, PAGES / "figures")

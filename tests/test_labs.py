@@ -66,6 +66,30 @@ def test_page_shows_the_lab_of_now(run, path: Path):
     page = (run.PAGES / f"{path.stem}.md").read_text(encoding="utf-8")
     assert run.digest(path) in page.splitlines()[0], f"{path.name} changed: run `make labs`"
     assert run.reworded(page, path) == page, f"the text of {path.name} changed: run `make labs`"
+    assert not run.stale_results(page), f"results that {path.name} reads changed: run `make labs`"
+
+
+def test_a_page_of_other_results_is_stale(run, tmp_path: Path, monkeypatch):
+    import lab
+
+    monkeypatch.setattr(lab, "RESULTS", tmp_path)
+    none = lab.source_of("recipe-x")
+    assert "not measured yet" in none
+    assert run.stale_results(none) == []
+    file = tmp_path / "recipe-x.json"
+    file.write_text('{"runs": [{"date": "2026-01-02T03", "machine": {"cpu": "X"}}]}', encoding="utf-8")
+    told = lab.source_of("recipe-x")
+    assert told.startswith("recipe-x: read from benchmarks/results/recipe-x.json (X, 2026-01-02, sha256 ")
+    assert run.stale_results(f"{none}\nmore") == ["recipe-x"]
+    assert run.stale_results(told) == []
+    file.write_text('{"runs": [{"date": "2026-01-02T03", "machine": {"cpu": "X"}}, {}]}', encoding="utf-8")
+    assert run.stale_results(told) == ["recipe-x"]
+
+
+def test_a_link_to_another_lab_leads_to_its_page(run, tmp_path: Path):
+    path = tmp_path / "02_other.py"
+    path.write_text("# %% [markdown]\n# See [lab 1](01_attention.py).\n", encoding="utf-8")
+    assert "[lab 1](01_attention.md)" in run.page(path, [(c, "", []) for c in run.cells(path)], "in 1 s.")
 
 
 def test_a_page_takes_other_words_around_its_outputs(run, tmp_path: Path):

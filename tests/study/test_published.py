@@ -182,8 +182,9 @@ def test_each_task_has_its_figure(metrics, told):
 def test_nothing_measured_is_said_plainly():
     text = page(lambda name: None)
     rows = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
-    assert len([line for line in rows if line.count("|") == 7]) == len(ROWS) == 13
-    assert text.count("not measured") == sum(2 * len(row.recipes) + len(row.studies) for row in ROWS)
+    assert len([line for line in rows if line.count("|") == 8]) == len(ROWS) == 13
+    cells = sum(len(row.given) + bool(row.best) + len(row.studies or row.others) for row in ROWS)
+    assert text.count("not measured") == cells + sum(len(row.recipes) for row in ROWS)
     assert "0 of 35 recipes" in text.replace(str(sum(len(r.recipes) for r in ROWS)), "35")
     assert headline({}) is None
 
@@ -199,11 +200,23 @@ def test_a_study_stands_in_its_row(tmp_path):
     assert measured_study("hotdog-ladder-cifar", tmp_path) is None
     assert "study `hotdog-ladder-cifar` not measured" in page(lambda name: None)
     arms = [{"accuracy": {"mean": a}} for a in (0.625, 0.5, 0.75)]
-    found = {"arms": arms, "seeds": [0, 1], "n": 50, "judged": "validation"}
+    found = {"arms": arms, "seeds": [0, 1], "n": 50, "judged": "validation", "verdict": "No difference."}
     (tmp_path / "study-hotdog-ladder-cifar.json").write_text(json.dumps(found), encoding="utf-8")
     text = page(lambda name: None, lambda name: measured_study(name, tmp_path))
-    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples; [](studies.md))"
+    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples). No difference ([](studies.md))"
     assert f"study `hotdog-ladder-cifar` {told}" in text
+
+
+def test_the_best_and_the_others_stand_in_columns_of_their_own(tmp_path):
+    for name, accuracy in (("imdb-minilm-best", 0.93), ("imdb-minilm", 0.91)):
+        write_result(tmp_path, name, [accuracy])
+    text = page(lambda name: measured(name, tmp_path, tmp_path))
+    row = next(line for line in text.splitlines() if line.startswith("| 1 |")).split(" | ")
+    assert row[5] == "`imdb-minilm-best` **93.00%** (1 seed, 60 s)"
+    assert row[6].startswith("`imdb-minilm` **91.00%** (1 seed, 60 s)<br>")
+    for row in ROWS:
+        assert len(set(row.recipes)) == len(row.recipes)
+        assert not set(row.others) & {*row.given, row.best}
 
 
 def test_a_row_that_is_figures_says_where_they_are():

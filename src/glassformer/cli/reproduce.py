@@ -36,16 +36,16 @@ def measure(name: str) -> Measured | None:
 
 def show_rows() -> None:
     """Every row with its published result and what our recipes reach."""
-    lines = []
+    lines: list[list[object]] = []
     for row in ROWS:
-        for i, name in enumerate(recipes_of(row) or [""]):
-            found = measure(name) if name else None
-            known = found.score if found else load_recipe(name).expect if name else row.missing
-            told = [row.number, row.system, row.data, row.published, row.hours] if i == 0 else [""] * 5
-            lines.append([*told, name, known])
-    show_table(
-        "published systems", ("row", "system", "data", "published", "time", "recipe", "reached"), lines
-    )
+        about = ", ".join(filter(None, (row.data, row.hours)))
+        lines.append([row.number, f"{row.system} ({about})", f"published: {row.published}"])
+        for name in recipes_of(row):
+            found = measure(name)
+            lines.append(["", name, found.score if found else load_recipe(name).expect])
+        if not row.recipes:
+            lines.append(["", "", row.missing])
+    show_table("published systems", ("row", "system and recipes", "reached"), lines)
 
 
 def write_page(path: Path) -> None:

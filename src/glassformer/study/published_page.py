@@ -14,8 +14,8 @@ HEAD = """# Published results, and ours
 Figures are means over seeds with the range, on the test set, which each run looks at once. **A line without a figure
 has not been measured**, and says so. Where the documents differ from us on purpose: [](differences.md).
 
-| Row | System | Data | Published | As the document sets it | Ours at best |
-|---|---|---|---|---|---|
+| Row | System | Data | Published | As the document sets it | Ours at its best | Others of ours |
+|---|---|---|---|---|---|---|
 """
 LINES = """## Every recipe of these rows
 
@@ -72,17 +72,16 @@ def _line(
     row: Row, found: dict[str, Measured | None], studies: dict[str, str | None], form: Mapping[str, InForm]
 ) -> str:
     compared = [f"study `{name}` {studies[name] or 'not measured'}" for name in row.studies]
-    best = "<br>".join(compared) if compared and not row.best else _told(row, row.best, found, form)
-    told = _told(row, row.given, found, form), best
-    cells = [row.number, row.system, row.data, row.published, *told]
+    best = _told((row.best,) if row.best else (), found, form)
+    others = "<br>".join(compared) or _told(row.others, found, form)
+    given = _told(row.given, found, form) if row.recipes else "figures, see below"
+    cells = [row.number, row.system, row.data, row.published, given, best, others]
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _told(
-    row: Row, names: tuple[str, ...], found: dict[str, Measured | None], form: Mapping[str, InForm]
-) -> str:
+def _told(names: tuple[str, ...], found: dict[str, Measured | None], form: Mapping[str, InForm]) -> str:
     if not names:
-        return "figures, see below" if not row.recipes else "none"
+        return "–"
     told = []
     for name in names:
         m = found[name]
