@@ -246,6 +246,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "word-vectors-quality": language.quality,
     "translations": language.translations,
     "masked": language.masked,
+    "starts": language.starts,
     "traps": language.traps,
     "cost": speed.cost,
     "texts": speed.texts,

@@ -33,6 +33,34 @@ def translations() -> str:
     return "\n".join([*lines, "", *told])
 
 
+def starts() -> str:
+    """How a masked-word model begins: the loss as it reads, and the words guessed right in the end."""
+    result = read("starts")
+    if result is None:
+        return "Not measured yet: `benchmarks/starts.py`."
+    runs = [(name, seed, run) for name, seeds in result["starts"].items() for seed, run in seeds.items()]
+    shortest, per = min(len(run["losses"]) for *_, run in runs), 1_000_000 // result["window"]
+    at = list(range(1, shortest // per + 1))  # millions of tokens
+    head = [
+        *(f"Loss at {m} million tokens" for m in at),
+        "Held-out loss",
+        "Held-out words guessed right",
+        "Time",
+    ]
+    lines = ["| Start, seed | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    for name, seed, run in runs:
+        losses = [f"{run['losses'][m * per - 1]:.2f}" for m in at]
+        right = f"{run['accuracy']:.1%} of {run['masked_tokens']:,}"
+        cells = [f"{name}, {seed}", *losses, f"{run['loss']:.2f}", right, f"{run['seconds'] / 60:.0f} min"]
+        lines.append("| " + " | ".join(cells) + " |")
+    m = result["machine"]
+    about = (
+        f"The recipe `{result['recipe']}` on {result['limit']:,} reviews of each split, one pass; each loss is the "
+        f"mean over {result['window']:,} tokens. {m['cpu']}, threads: {m['threads']}; {result['date'][:10]}."
+    )
+    return "\n".join([*lines, "", about])
+
+
 def masked() -> str:
     """How many words were chosen, and what became of them, of every masked-word recipe."""
     lines = [

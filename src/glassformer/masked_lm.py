@@ -19,7 +19,14 @@ from glassformer.contract import check_is_fitted
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
-from glassformer.data.text import clean_text, encode, load_tokenizer, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import (
+    TokenTable,
+    clean_text,
+    encode,
+    load_tokenizer,
+    word_tokenizer,
+    wordpiece_tokenizer,
+)
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.bert import Bert, bert
 from glassformer.models.neighbours import look_beside
@@ -34,6 +41,7 @@ from glassformer.runtime import choose_device, set_seed, set_threads, versions
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import MaskedWords, masked_losses
 from glassformer.trained import SequenceEstimator
+from glassformer.word_table import begin_with_vectors
 
 FORMAT = 1  # of glassformer.json
 SCRATCH = "bert"  # the model that is not a checkpoint
@@ -83,6 +91,7 @@ class MaskedLM(SequenceEstimator):
         attention_dropout: float = 0.0,
         max_positions: int = 512,
         neighbours: bool = True,
+        vectors: str | None = None,
         epochs: int = 5,
         lr: float = 1e-3,
         optimizer: str = "adamw",
@@ -155,7 +164,7 @@ class MaskedLM(SequenceEstimator):
         stream = self._stream(texts, train, device)
         self.chunks_ = len(stream.table)
         set_seed(train.seed)
-        network = build_bert(model, text, self.tokenizer_).to(device)
+        network = build_bert(model, text, self.tokenizer_, stream.table, train.seed).to(device)
         arrays = [stream.table.ids, stream.table.starts]
         judge = None
         if held is not None:
@@ -287,12 +296,20 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
     )
 
 
-def build_bert(model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Tokenizer) -> Bert:
+def build_bert(
+    model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Tokenizer, table: TokenTable, seed: int
+) -> Bert:
     """A new BERT of these sizes, or a checkpoint's, with the heads that the tasks need.
 
+    Args:
+        table, seed: the training texts and the seed of word vectors that are trained on them.
+
     Raises:
-        ConfigError: ``max_length`` is more than the model's positions.
+        ConfigError: ``max_length`` is more than the model's positions; word vectors for a checkpoint, or too wide.
+        CheckpointError: weights or vectors that cannot be loaded.
     """
+    if model.vectors is not None and model.model != SCRATCH:
+        raise ConfigError("a checkpoint has its own token table", where="vectors", fix="Leave it out")
     head = "pretraining" if text.next_sentence else "mlm"
     if model.model == SCRATCH:
         config = bert(
@@ -302,8 +319,9 @@ def build_bert(model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Toke
         encoder = replace(config.encoder, attention_dropout=model.attention_dropout)
         built = Bert(replace(config, encoder=encoder))
         built.weights_source = "random (bert, from scratch)"
-        if model.neighbours:
-            look_beside(built)
+        first = look_beside(built) if model.neighbours else 0
+        if model.vectors is not None:
+            begin_with_vectors(built, model.vectors, tokenizer, table, seed, first)
     else:
         built = load_pretrained(
             model.model, head, revision=model.revision, dropout=model.dropout,

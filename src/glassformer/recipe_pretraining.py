@@ -75,6 +75,9 @@ class PretrainModelConfig:
     attention_dropout: float = 0.0  # on attention weights (needs the explicit branch)
     max_positions: int = 512  # of learned positions
     neighbours: bool = True  # heads begin by looking at the tokens beside them, meant to learn sooner
+    vectors: str | None = (
+        None  # word2vec: the token table begins as word vectors of these texts; or a run, or a file of vectors
+    )
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -23,7 +23,7 @@ LOUDNESS = 2.0  # the waves' amplitude over the tokens' standard deviation
 
 
 @torch.no_grad()
-def look_beside(model: Bert) -> None:
+def look_beside(model: Bert) -> int:
     """Begin a new BERT so that its first heads look at the token before, the one after, and so on.
 
     The first P numbers of a row (P even, at most a quarter of them and no more than a head has) hold waves that say
@@ -37,13 +37,16 @@ def look_beside(model: Bert) -> None:
     The wavelengths run from 2 pi to 2 pi times the number of positions. Everything learns on as ever, and what is saved
     is a BERT like any other. A model too narrow for one wave stays as it is, and so does one without learned positions
     or without the norm after the embeddings.
+
+    Returns:
+        P, how many of the tokens' first numbers are 0 now, as the waves stand there; 0: the model stays as it is.
     """
     c, e = model.config, model.embeddings
     d, heads = c.encoder.d_model, c.encoder.num_heads
     width, positions = d // heads, e.positions
     waves = min(d // 4, width) // 2
     if not waves or not isinstance(positions, LearnedPositions) or e.norm is None or e.project is not None:
-        return
+        return 0
     part, base = 2 * waves, float(positions.num_embeddings)
     for table in (e.tokens, e.segments):
         if table is not None:
@@ -65,8 +68,9 @@ def look_beside(model: Bert) -> None:
         for head in range(heads):
             offset = next(offsets)
             if offset is None:
-                return
+                return part
             for first, seen in ((0, shift_matrix(offset, part, base)), (d, torch.eye(part))):
                 rows = weight[first + head * width : first + (head + 1) * width]
                 nn.init.normal_(rows, std=c.init_std)
                 rows[:part, :part] += gain * seen
+    return part
