@@ -122,7 +122,7 @@ class FitConfig:
     )
     lora_rank: int = 0  # of low-rank updates of queries and values, the encoder staying as it is; 0: none
     lora_alpha: float = 16.0  # the updates are scaled by lora_alpha / lora_rank
-    average: float = 0.0  # decay of the running mean of the weights (EMA); 0: none
+    average: float = 0.0  # decay of the running mean of the weights (EMA), at most 1 - 3 / steps; 0: none
     validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
     early_stopping: int = 0  # evaluations without improvement before the end; 0: off
     monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"  # what decides which weights are best

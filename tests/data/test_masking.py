@@ -149,6 +149,34 @@ def test_half_of_the_second_segments_follow_the_first(tokenizer):
     assert follows > 100
 
 
+def test_lengths_do_not_tell_strangers_from_what_follows():
+    """Reviews of many lengths, chunks of at most 40: a pair's length is that of a chunk either way."""
+    rng = np.random.default_rng(7)
+    words = ["the", "dog", "ran", "over", "hill", "red"]
+    texts = [
+        " ".join(
+            " ".join(rng.choice(words, int(rng.integers(3, 9)))) + " ." for _ in range(rng.integers(1, 23))
+        )
+        for _ in range(300)
+    ]
+    own = wordpiece_tokenizer(texts, vocab_size=101, min_count=1)
+    table = chunk_texts(own, texts, 37)
+    stream = masked_stream(
+        table, own, MaskSettings.of(own), 40, BatchSettings(0, 400), 1, 0, torch.device("cpu"), True
+    )
+    lengths: dict[int, list[int]] = {0: [], 1: []}
+    for epoch in range(3):
+        for step in stream.steps(epoch):
+            for micro in step:
+                batch = stream.pack(micro)
+                for length, strange in zip(batch.packing.lengths, batch.strangers.tolist(), strict=True):
+                    lengths[strange].append(length)
+    whole = {kind: np.mean(np.array(found) == 40) for kind, found in lengths.items()}
+    assert min(map(len, lengths.values())) > 300
+    assert whole[0] > 0.4
+    assert abs(whole[0] - whole[1]) < 0.2  # where the other chunk is too short the pair is shorter
+
+
 def test_a_vocabulary_without_mask_is_refused(tokenizer):
     from tokenizers import Tokenizer, models
 

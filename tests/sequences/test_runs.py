@@ -86,6 +86,8 @@ def test_a_translation_run_has_its_files_and_both_searches(translated):
     assert page.count('role="img" aria-label="Alignment') == 2
     assert sum(block["parameters"] for block in metrics["architecture"]) == metrics["parameters"]
     assert "source tokens [M]" in page
+    assert "The training loss has label smoothing in it, the validation loss has not." in page
+    assert "training pairs" not in page
     assert page.count('aria-label="From input to output') == 2
     assert (translated / "history.jsonl").read_text().count("\n") > 1
 
@@ -145,6 +147,10 @@ def test_what_is_wrong_is_one_line(translated, masked, capsys, tmp_path):
     assert "holds a MaskedLM, which cannot translate" in refused(capsys, "translate", masked, "a")
     assert "holds a Translator, which cannot fill" in refused(capsys, "fill", translated, "a [MASK]")
     assert "Use glassformer translate" in refused(capsys, "predict", translated, "a")
+    for data in ("q.csv", "q.parquet"):  # before it says what a file must be
+        said = refused(capsys, "predict", translated, "--data", data, "--out", data)
+        assert "holds a Translator, which gives no labels. Use glassformer translate" in said
+    assert "Use glassformer fill" in refused(capsys, "predict", masked, "--data", "q.csv")
     assert "no [MASK]" in refused(capsys, "fill", masked, "paris")
     assert "no such run folder" in refused(capsys, "fill", tmp_path / "nowhere", "[MASK]")
     bad = tmp_path / "bad.csv"
@@ -335,7 +341,9 @@ def test_line_n_of_the_translations_belongs_to_line_n_of_the_file(translated, ca
 def test_a_translator_that_nothing_judges_says_so(capsys, tmp_path):
     run = tmp_path / "run"
     argv = ["train", "multi30k-transformer", "--data", str(pairs(tmp_path / "p.csv")), "--out", str(run)]
-    assert main([*argv, *settings("vocab_size=300", "maps=0")]) == 0
+    assert main([*argv, *settings("vocab_size=300", "maps=1")]) == 0
     assert "no held-out pairs: nothing will judge the translations" in capsys.readouterr().out
-    assert "No pairs were held out" in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert "No pairs were held out" in page
+    assert "The sentences are training pairs: none were held out." in page
     assert "sentences" not in json.loads((run / "metrics.json").read_text())  # those speak of Multi30k

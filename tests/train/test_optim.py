@@ -12,6 +12,7 @@ from glassformer.models.bert import Bert, bert
 from glassformer.packing import Packing
 from glassformer.recipe import TrainConfig
 from glassformer.train.optim import MasterOptimizer, decays, learning_rate
+from glassformer.train.state import Training
 
 V = 31
 PACKING = Packing((5, 2, 7))
@@ -243,6 +244,18 @@ def test_running_mean_in_closed_form(dtype):
     torch.testing.assert_close(optimizer.average[name], wanted)
     torch.testing.assert_close(optimizer.weights()[name], wanted)
     assert not torch.allclose(wanted, seen[-1])
+
+
+@pytest.mark.parametrize(
+    ("steps", "wanted"), [(10_000, 0.998), (1500, 0.998), (200, 0.985), (3, 0.0), (1, 0.0)]
+)
+def test_the_mean_reaches_over_a_third_of_the_run_at_most(steps, wanted):
+    config = TrainConfig(average=0.998, lr=0.1)
+    optimizer = MasterOptimizer(build(), config, torch.float32)
+    Training(build(), optimizer, config, steps)
+    assert optimizer.decay == pytest.approx(wanted)
+    assert optimizer._share_of_newest() == pytest.approx(1.0)  # the first step is all of it
+    assert optimizer._share_of_newest() == pytest.approx((1 - wanted) / (1 - wanted**2))
 
 
 def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():

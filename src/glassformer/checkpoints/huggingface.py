@@ -110,10 +110,12 @@ def load_pretrained(
         changes: dict[str, Any] = {"head": wanted, "pooling": pooling}
         if wanted == "classification":
             changes["num_labels"] = num_labels or _labels(settings, f"{where}/config.json")
-        had_pooling = model.pooling is not None
+        had_pooling, had = model.pooling is not None, model.config.head
         model = model.with_head(**changes)
         new = ["pooler"] if pooling == "pooler" and not had_pooling else []
-        source = f"{source}; new (random): {', '.join([*new, f'{wanted} head'])}"
+        if not (had == "pretraining" and wanted == "mlm"):  # one of its two heads is asked for
+            new.append("next-sentence head" if (had, wanted) == ("mlm", "pretraining") else f"{wanted} head")
+        source += f"; new (random): {', '.join(new)}" if new else ""
     if dropout is not None or attention_dropout is not None:
         model = with_dropout(model, dropout, attention_dropout)
     model.weights_source = source

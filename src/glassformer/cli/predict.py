@@ -53,19 +53,27 @@ def predict(
         raise ConfigError(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
+    refuse_other(Path(folder))
     clf = load(folder)
-    if verb := OTHER_VERBS.get(type(clf).__name__):
-        raise ConfigError(
-            f"holds a {type(clf).__name__}, which gives no labels",
-            where=str(folder),
-            fix=f"Use glassformer {verb}",
-        )
     if clf.NOUN == "pictures":
         found = pictures(given)
     else:
         found = gather(given, text_column, [trained_column(folder)])
     with Progress().count(clf.NOUN, len(found.texts)) as told:
         return clf, found, clf.predict_proba(found.texts, progress=told)
+
+
+def refuse_other(folder: Path) -> None:
+    """Raises ConfigError where what is saved gives no labels; it names the command that does."""
+    from glassformer.checkpoints.files import read_json
+    from glassformer.checkpoints.settings import ABOUT
+
+    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
+    kind = read_json(about).get("kind") if about else None
+    if verb := OTHER_VERBS.get(str(kind)):
+        raise ConfigError(
+            f"holds a {kind}, which gives no labels", where=str(folder), fix=f"Use glassformer {verb}"
+        )
 
 
 def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:
@@ -181,6 +189,9 @@ def predict_table(
     """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
     from glassformer.study.scoring import SHARD_ROWS, score_file
 
+    if not run.is_dir():
+        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
+    refuse_other(run)
     for path, name in ((data, "--data"), (out, "--out")):
         if path is None or path.suffix.lower() != ".parquet":
             raise ConfigError(
@@ -189,8 +200,6 @@ def predict_table(
                 fix="Give --data FILE.parquet --out FILE.parquet; other files go without --data",
             )
     assert out is not None
-    if not run.is_dir():
-        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
     with progress_bar("rows") as progress:
         done = score_file(
             run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine, progress=progress

@@ -201,22 +201,33 @@ class MaskedStream:
         )
 
     def _pair(self, ids: np.ndarray, i: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """A chunk in two, at the end of a sentence where it has one; half of the seconds come from another chunk."""
+        """A chunk in two, at the end of a sentence where it has one; half of the seconds come from another chunk.
+
+        A stranger is as long as what it replaces, where its chunk has so many tokens: else lengths alone would tell.
+        """
         place = self._break(ids, rng)
         first, second = ids[:place], ids[place:]
         if len(self.table) > 1 and (rng.random() < 0.5 or not len(second)):
             other = int(rng.integers(0, len(self.table) - 1))
             stranger = self.table[other + (other >= i)]
-            second = stranger[self._break(stranger, rng) :] if len(stranger) > 1 else stranger
+            wanted = len(second) or max(1, len(stranger) // 2)
+            ends = self._ends(stranger)
+            ends = ends[ends <= len(stranger) - wanted]
+            start = int(rng.choice(ends)) if len(ends) else 0  # like a true second, it begins with a sentence
+            second = stranger[start : start + wanted]
             return first, second[: self.max_length - 3 - len(first)], 1
         return first, second, 0
 
     def _break(self, ids: np.ndarray, rng: np.random.Generator) -> int:
         """After which token a chunk is cut: both sides keep one where there are two."""
-        ends = np.flatnonzero(np.isin(ids[:-1], self.ends)) + 1
+        ends = self._ends(ids)
         if len(ends):
             return int(rng.choice(ends))
         return max(1, len(ids) // 2)
+
+    def _ends(self, ids: np.ndarray) -> np.ndarray:
+        """Behind which tokens a sentence ends, and another begins in the same chunk."""
+        return np.flatnonzero(np.isin(ids[:-1], self.ends)) + 1
 
 
 def masked_stream(

@@ -53,9 +53,6 @@ def look_beside(model: Bert) -> int:
             table.weight[:, :part] = 0
     positions.weight.zero_()
     positions.weight[:, :part] = LOUDNESS * c.init_std * sinusoidal(positions.num_embeddings, part, base)
-    for module in model.encoder.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, std=module.in_features**-0.5)
     # The norm brings a row's numbers to variance 1: the tokens' (and the segments') and half of the amplitude squared.
     tokens = (1 + (e.segments is not None)) * (d - part) / d
     amplitude = LOUDNESS / math.sqrt(tokens + LOUDNESS**2 / 2 * part / d)

@@ -41,12 +41,16 @@ def render(folder: Path) -> str:
     examples = read_json(folder / "alignments.json", dict).get("examples", [])
     css = asset("page.css")
     settings = tables.settings(config)
+    parts = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
+    parts += ["the loss of the next sentence"] * bool((config.get("text") or {}).get("next_sentence"))
+    held = any(e.get("accuracy") is not None for e in evaluations)
+    apart = f" The training loss has {' and '.join(parts)} in it, the validation loss has not."
     return _environment().get_template("sequences.html.j2").render(
         css=Markup(css), policy=policy(css, ""), metrics=metrics, config=config,
         title=config.get("name") or folder.resolve().name,
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
-        held=any(e.get("accuracy") is not None for e in evaluations),
+        held=held, apart=apart if parts and held else "",
         examples=[e | {"picture": Markup(drawn(e))} for e in examples],
         settings=settings, expectation=tables.expectation(config), facts=tables.facts(metrics),
         times=tables.times(metrics.get("seconds") or {}),

@@ -212,8 +212,9 @@ class Progress(Callback):
 
 
 def _recent(training: Training) -> tuple[float, float]:
-    """Mean loss and tokens a second of the last steps."""
+    """Mean loss of the last ten steps, and tokens a second over some more."""
     steps = [r for r in training.history[-50:] if r["kind"] == "step"]
+    last = [r["loss"] for r in steps[-10:]]
     spent = steps[-1]["seconds"] - steps[0]["seconds"]
     speed = sum(r["tokens"] for r in steps[1:]) / spent if spent > 0 else 0.0
-    return sum(r["loss"] for r in steps) / len(steps), speed
+    return sum(last) / len(last), speed

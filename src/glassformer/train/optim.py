@@ -57,6 +57,7 @@ class MasterOptimizer:
         self.copied = [name for name in self.apart if self.params[name].dtype != torch.float32]
         self.optimizers = self._make(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
+        self.decay = config.average  # of that mean; see bound_average
         self.averaged = torch.zeros(
             ()
         )  # steps whose weights the mean has seen; a tensor, as all that is kept
@@ -126,7 +127,15 @@ class MasterOptimizer:
         random weights before the first step have no part in the mean, however short the training.
         """
         self.averaged += 1
-        return (1.0 - self.config.average) / (1.0 - self.config.average ** self.averaged.item())
+        return (1.0 - self.decay) / (1.0 - self.decay ** self.averaged.item())
+
+    def bound_average(self, total_steps: int) -> None:
+        """Let the mean reach over at most a third of the run: 1 / (1 - decay) steps count in it.
+
+        A decay that suits thousands of steps would make the mean of a short run one over all of it, the first weights
+        as much as the last.
+        """
+        self.decay = min(self.config.average, max(0.0, 1.0 - 3.0 / max(total_steps, 1)))
 
     @torch.no_grad()
     def publish(self) -> None:

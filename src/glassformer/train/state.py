@@ -46,6 +46,9 @@ class Training:
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
     _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
 
+    def __post_init__(self) -> None:
+        self.optimizer.bound_average(self.total_steps)
+
     KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations", "stopped_early",
             "seconds", "total_steps", "fingerprint")  # fmt: skip
 
