@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -156,6 +157,12 @@ class MaskedStream:
         """Of the framed chunks."""
         return self.table.lengths + (3 if self.next_sentence else 2)
 
+    @cached_property
+    def kinds(self) -> tuple[np.ndarray, np.ndarray]:
+        """The chunks that end their text, and those that were cut at ``max_length``."""
+        cut_off = self.table.lengths >= self.max_length - 3
+        return np.flatnonzero(~cut_off), np.flatnonzero(cut_off)
+
     def steps(self, epoch: int) -> list:
         """The optimiser steps of an epoch, each a list of (epoch, chunk numbers)."""
         batches = training_batches(self.lengths, self.settings, self.seed, epoch)
@@ -203,20 +210,30 @@ class MaskedStream:
     def _pair(self, ids: np.ndarray, i: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
         """A chunk in two, at the end of a sentence where it has one; half of the seconds come from another chunk.
 
-        A stranger is as long as what it replaces, where its chunk has so many tokens: else lengths alone would tell.
+        Neither lengths nor beginnings and ends should tell: a stranger comes from a chunk of the same kind, one that
+        was cut at ``max_length`` or one that ends its text, begins with a sentence where it can, and is as long as
+        what it replaces (a cut one) or as near to that as its sentences allow.
         """
         place = self._break(ids, rng)
         first, second = ids[:place], ids[place:]
         if len(self.table) > 1 and (rng.random() < 0.5 or not len(second)):
-            other = int(rng.integers(0, len(self.table) - 1))
-            stranger = self.table[other + (other >= i)]
-            wanted = len(second) or max(1, len(stranger) // 2)
-            ends = self._ends(stranger)
-            ends = ends[ends <= len(stranger) - wanted]
-            start = int(rng.choice(ends)) if len(ends) else 0  # like a true second, it begins with a sentence
-            second = stranger[start : start + wanted]
+            second = self._stranger(i, max(1, len(second)), rng)
             return first, second[: self.max_length - 3 - len(first)], 1
         return first, second, 0
+
+    def _stranger(self, i: int, wanted: int, rng: np.random.Generator) -> np.ndarray:
+        """The end of another chunk, of about ``wanted`` tokens."""
+        same = self.kinds[int(self.table.lengths[i] >= self.max_length - 3)]
+        if len(same) < 2:
+            same = np.arange(len(self.table))
+        pick = int(rng.integers(0, len(same) - 1))
+        ids = self.table[int(same[pick + (pick >= np.searchsorted(same, i))])]
+        ends, rest = self._ends(ids), len(ids) - wanted
+        if len(ids) >= self.max_length - 3:  # cut in the middle of a sentence, as the second that it replaces
+            ends = ends[ends <= rest]
+            start = int(rng.choice(ends)) if len(ends) else max(0, rest)
+            return ids[start : start + wanted]
+        return ids[int(ends[np.abs(ends - rest).argmin()]) if len(ends) else len(ids) // 2 :]
 
     def _break(self, ids: np.ndarray, rng: np.random.Generator) -> int:
         """After which token a chunk is cut: both sides keep one where there are two."""
