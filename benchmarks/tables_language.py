@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from typing import Any
 
 from tables_speed import RESULTS, read
@@ -108,16 +107,20 @@ def quality() -> str:
         "simlex999": "SimLex-999, Spearman",
         "google": "Google analogies",
     }
-    sides = [[s[kind] for s in result["seeds"].values() if kind in s] for kind in ("glassformer", "gensim")]
     lines = [
         "| Test (points of 100) | glassformer | gensim | Difference (95 % interval) |",
         "|---|---|---|---|",
     ]
     for test, d in result["difference"].items():
-        means = [statistics.fmean(seed[test] for seed in seeds) for seeds in sides]
+        means = [
+            sum(s[kind][test] for s in result["seeds"].values()) / len(result["seeds"])
+            for kind in ("glassformer", "gensim")
+        ]
         found = f"{d['mean']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})"
         lines.append(f"| {names[test]} | {means[0]:.1f} | {means[1]:.1f} | {found} |")
     setting = result["setting"]
-    told = f"{len(sides[0])} seeds of ours and {len(sides[1])} of gensim's, {setting['epochs']} epochs each, "
-    told += f"threads: {setting['threads']}, vectors of {setting['dim']} numbers."
+    told = (
+        f"{len(result['seeds'])} seeds and {setting['epochs']} epochs each, threads: {setting['threads']}, "
+    )
+    told += f"vectors of {setting['dim']} numbers."
     return "\n".join([*lines, "", told])

@@ -6,8 +6,7 @@
 The corpus is IMDb's 75,000 train and unlabelled reviews in lower case, words only, one review a line. gensim reads it
 through ``corpus_file``, its fastest way. Both count every word of the corpus; setting up (counting, building the
 vocabulary) is left out of the speed and stated beside it. Results go to ``benchmarks/results/word2vec-*.json``;
-quality is kept seed by seed, so that it can be continued; ``--of glassformer`` adds
-seeds of one side, and the interval of the difference takes account of unequal numbers.
+quality is kept seed by seed, so that it can be continued.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,6 @@ from glassformer.train.word_vectors import FastTraining
 from glassformer.vectors import Word2Vec
 
 SETTING = dict(dim=100, window=5, negative=5, min_count=5, subsample=1e-3)
-SIDES = ("glassformer", "gensim")
 TESTS = ("wordsim353", "simlex999", "google")
 MARGIN = 2.0  # points: more than this must not be lost
 
@@ -126,7 +123,7 @@ def figures(words: Any, vectors: np.ndarray) -> dict[str, float]:
     }
 
 
-def quality(file: Path, seeds: list[int], sides: Sequence[str], threads: int, epochs: int, name: str) -> None:
+def quality(file: Path, seeds: list[int], threads: int, epochs: int, name: str) -> None:
     path = RESULTS / f"{name}.json"
     result = json.loads(path.read_text()) if path.exists() else {"seeds": {}}
     result |= {
@@ -136,7 +133,7 @@ def quality(file: Path, seeds: list[int], sides: Sequence[str], threads: int, ep
     corpus = read_corpus(file, min_count=SETTING["min_count"])
     for seed in seeds:
         done = result["seeds"].setdefault(str(seed), {})
-        if "glassformer" in sides and "glassformer" not in done:
+        if "glassformer" not in done:
             started = time.perf_counter()
             ours = Word2Vec(**SETTING, epochs=epochs, seed=seed, threads=threads).fit(corpus)
             done["glassformer"] = figures(ours.words_, ours.vectors_) | {
@@ -144,7 +141,7 @@ def quality(file: Path, seeds: list[int], sides: Sequence[str], threads: int, ep
             }
             write_result(path, result)
             print(seed, "glassformer", done["glassformer"], flush=True)
-        if "gensim" in sides and "gensim" not in done:
+        if "gensim" not in done:
             started = time.perf_counter()
             theirs = gensim_model(seed, threads, epochs)
             theirs.build_vocab(corpus_file=str(file))
@@ -166,7 +163,7 @@ def interval(seeds: dict[str, Any], test: str) -> dict[str, float]:
     """Mean difference over seeds with its 95 % interval (Welch: the seeds of the two are not pairs)."""
     from scipy.stats import t
 
-    both = [[s[kind][test] for s in seeds.values() if kind in s] for kind in SIDES]
+    both = [[s[kind][test] for s in seeds.values() if kind in s] for kind in ("glassformer", "gensim")]
     mean = statistics.fmean(both[0]) - statistics.fmean(both[1])
     if min(map(len, both)) < 2:
         return {"mean": mean, "low": float("-inf"), "high": float("inf")}
@@ -189,7 +186,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--of", nargs="+", choices=SIDES, default=SIDES, help="which sides are trained")
     given = parser.parse_args()
     name = f"word2vec-{given.what}" + (f"-{given.reviews}" if given.reviews else "")
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +195,7 @@ def main() -> None:
         if given.what == "speed":
             speed(file, given.rounds, given.threads, name)
         else:
-            quality(file, given.seeds, given.of, given.threads, given.epochs, name)
+            quality(file, given.seeds, given.threads, given.epochs, name)
 
 
 if __name__ == "__main__":
