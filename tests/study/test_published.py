@@ -54,9 +54,9 @@ def test_what_a_study_expects_is_what_its_result_file_says(name):
     assert expect.startswith(f"{min(means):.1f} to {max(means):.1f} % of {result['n']} {result['judged']} ")
     minutes = sum(arm["cost"]["train_seconds"] * len(arm["seeds"]) for arm in result["arms"]) / 60
     assert f"; {minutes:.0f} min of training on " in expect
-    assert f"({['', 'one', 'two', 'three'][len(result['seeds'])]} seed" in expect
-    (pixels,) = result["baselines"].values()
-    assert f"logistic regression {100 * pixels['accuracy']:.0f} %" in expect
+    assert f"({['', 'one', 'two', 'three', 'four', 'five'][len(result['seeds'])]} seed" in expect
+    (linear,) = (b for name, b in result["baselines"].items() if "logistic regression" in name)
+    assert f"logistic regression {100 * linear['accuracy']:.0f} %" in expect
 
 
 def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):
