@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.data.checks import is_missing, place
+from glassformer.data.image_bounds import MAX_PIXELS, check_file
+from glassformer.data.image_tags import check_tags
 from glassformer.errors import DataError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MAX_PIXELS = 40_000_000  # of one picture: 120 MB once decoded, and a few times that on the way
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif")
@@ -29,6 +30,8 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", "
 # before its size can be looked at.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
 WHITE = (255, 255, 255)  # what shows through transparent pixels
+ORIENTATION = 0x0112  # in EXIF: 2 to 8, and what Pillow calls the way back
+TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
 def open_picture(source: Any, where: str = "picture") -> Image:
@@ -44,7 +47,8 @@ def open_picture(source: Any, where: str = "picture") -> Image:
 
     if isinstance(source, Image.Image):
         _check_size(source.size, where)
-        return _decoded(source, where)
+        found = _decoded(source, where)
+        return found.copy() if found is source else found
     if isinstance(source, Mapping):
         source = source.get("bytes") or source.get("path")
     if isinstance(source, str | os.PathLike):
@@ -128,6 +132,7 @@ def _from_bytes(content: bytes, where: str) -> Image:
 
     if not content:
         raise DataError("the picture has no bytes", where=where, fix="Remove it or fetch it again")
+    check_file(content, where)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Pillow's on size, which is checked below, and on odd metadata
         try:
@@ -148,36 +153,64 @@ def _from_bytes(content: bytes, where: str) -> Image:
 
 def _decoded(image: Image, where: str) -> Image:
     """Pixels read, upright, RGB."""
-    from PIL import Image, ImageOps
+    from PIL import Image
 
     try:
         image.load()
-    except (OSError, SyntaxError, ValueError, EOFError, IndexError) as error:
+        upright = _upright(image, where)
+        mode = upright.mode
+        if mode == "RGB" and "transparency" not in upright.info:
+            return upright
+        if mode == "F":
+            raise DataError(
+                "holds floating-point pixels, whose range is not known",
+                where=where,
+                fix="Save it with 8 or 16 bits",
+            )
+        if mode.startswith("I"):  # 16 bits, or 32 that hold 16
+            wide = np.asarray(upright)  # as they are: a wider copy of a large picture is half a gigabyte
+            if wide.min() < 0 or wide.max() > 65_535:
+                raise DataError(
+                    "holds pixels of more than 16 bits", where=where, fix="Save it with 8 or 16 bits"
+                )
+            return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
+        if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in upright.info:
+            seen = upright if mode == "RGBA" and "transparency" not in upright.info else upright.convert("RGBA")
+            white = Image.new("RGB", seen.size, WHITE)
+            white.paste(seen, mask=seen.getchannel("A"))
+            return white
+        return upright.convert("RGB")
+    except DataError:
+        raise
+    except Exception as error:  # every decoder and every conversion has its own
         raise _damaged(error, where) from None
+
+
+def _upright(image: Image, where: str) -> Image:
+    """Turned as its camera says."""
+    from PIL import Image
+
+    for block in (image.info.get("exif"), _exif_in_text(image.info.get("Raw profile type exif"))):
+        if isinstance(block, bytes):
+            check_tags(block, where)
     try:
-        upright = ImageOps.exif_transpose(image)
-    except Exception:  # orientation in damaged metadata: the pixels are still good
-        upright = image
-    mode = upright.mode
-    if mode == "RGB" and "transparency" not in upright.info:
-        return upright
-    if mode == "F":
-        raise DataError(
-            "holds floating-point pixels, whose range is not known",
-            where=where,
-            fix="Save it with 8 or 16 bits",
-        )
-    if mode.startswith("I"):  # 16 bits, or 32 that hold 16
-        wide = np.asarray(upright).astype(np.int64)
-        if wide.min() < 0 or wide.max() > 65_535:
-            raise DataError("holds pixels of more than 16 bits", where=where, fix="Save it with 8 or 16 bits")
-        return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
-    if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in upright.info:
-        seen = upright.convert("RGBA")
-        white = Image.new("RGB", seen.size, WHITE)
-        white.paste(seen, mask=seen.getchannel("A"))
-        return white
-    return upright.convert("RGB")
+        turn = TURNS.get(image.getexif().get(ORIENTATION))
+    except Exception:  # damaged metadata: the pixels are still good
+        return image
+    if turn is None:
+        return image
+    turned = image.transpose(Image.Transpose(turn))
+    for name in ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"):  # else it would be turned again
+        turned.info.pop(name, None)
+    return turned
+
+
+def _exif_in_text(text: Any) -> bytes | None:
+    """EXIF as some programs write it into a PNG: three lines, then the bytes in hexadecimal."""
+    try:
+        return bytes.fromhex("".join(text.split("\n")[3:])) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 def _from_array(source: Any, where: str) -> np.ndarray:

@@ -1,0 +1,212 @@
+"""What the file of a picture asks for, counted along its headers before anything is decoded.
+
+A decoder of pictures cannot be interrupted, so the work it may be given is bounded here: pixels times scans of a JPEG,
+chunks, texts and profiles of a PNG, blocks of a GIF, frames of a WebP, and values that Pillow decodes in Python. The
+walks are linear, look at headers alone and stop at the bound. A header that makes no sense is left to the decoder,
+which says so.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from glassformer.data.image_tags import check_tags, check_tiff
+from glassformer.errors import DataError
+
+MAX_PIXELS = 40_000_000  # of one picture: 160 MB once decoded, and a few times that on the way
+MAX_SCANS = 100  # of one JPEG; encoders write 1 to 18
+FULL_SCANS = 20  # of a JPEG as large as is allowed; a smaller one may have more, up to MAX_SCANS
+MAX_SEGMENTS = 1_000  # of a JPEG before its pixels; cameras write up to a few hundred
+MAX_CHUNKS = 65_536  # of a PNG or WebP, pieces of pixels and frames among them
+MAX_TEXTS = 256  # of a PNG: texts, profiles and other blocks that are unpacked
+MAX_BLOCKS = 8_192  # of a GIF before its first frame: 2 MB of remarks
+MAX_COMMENTS = 1_000  # of a plain PPM
+MAX_HEADER = 4_096  # bytes of a PPM's header, remarks among them
+SLOW_VALUES = 6_000_000  # that Pillow decodes one by one, in Python: plain or scaled PPM
+SLOW_BYTES = 2_000_000  # of a run-length encoded BMP, likewise
+
+PNG, WEBP_RIFF = b"\x89PNG\r\n\x1a\n", b"RIFF"
+TIFF = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", b"II+\0", b"MM\0+")
+UNPACKED = {b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf"}
+MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")  # in coded pixels; 0 and the eight restarts belong to these
+ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # markers without a length
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # that give the size
+PPM_TOKEN = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*([^\s#]+)")
+
+
+def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
+    """The bytes of a picture, looked through.
+
+    Args:
+        most: pixels that one picture may have. The size itself is judged by what the decoder says of it.
+
+    Raises:
+        DataError: it asks for more work than a picture does.
+    """
+    if content.startswith(b"\xff\xd8\xff"):
+        _jpeg(content, where, most)
+    elif content.startswith(PNG):
+        _png(content, where)
+    elif content.startswith((b"GIF87a", b"GIF89a")):
+        _gif(content, where)
+    elif content.startswith(WEBP_RIFF) and content[8:12] == b"WEBP":
+        _webp(content, where)
+    elif content.startswith(TIFF):
+        check_tiff(content, where, most, FULL_SCANS * most)
+    elif content.startswith(b"BM"):
+        _bmp(content, where)
+    elif content.startswith(b"P"):
+        _ppm(content, where)
+
+
+def too_much(what: str, most: int, where: str) -> DataError:
+    """The refusal of a picture whose file holds ``what``."""
+    return DataError(
+        f"the picture's file holds {what}, {most:,} at most", where=where, fix="Save it anew or remove it"
+    )
+
+
+def _jpeg(content: bytes, where: str, most: int) -> None:
+    at, size, segments, exif = 2, (0, 0), 0, b""
+    while True:  # as libjpeg does it: what is no marker is skipped
+        at = content.find(b"\xff", at)
+        while content[at : at + 1] == b"\xff" and at >= 0:
+            at += 1
+        if at < 0 or at + 3 > len(content):
+            break
+        marker = content[at]
+        at += 1
+        if marker in ALONE or marker == 0:
+            continue
+        if marker == 0xD9:
+            break
+        segments += 1
+        if segments > MAX_SEGMENTS:
+            raise too_much("more segments", MAX_SEGMENTS, where)
+        if marker == 0xDA:
+            break
+        length = max(2, content[at] << 8 | content[at + 1])
+        if marker in FRAMES and length >= 8:
+            height, width = struct.unpack_from(">HH", content, at + 3) if at + 7 <= len(content) else (0, 0)
+            size = max(size, (width, height), key=lambda wh: wh[0] * wh[1])
+        elif marker == 0xE1 and content.startswith(b"Exif\0\0", at + 2):
+            exif += content[at + 8 : at + length]
+        elif marker == 0xE2 and content.startswith(b"MPF\0", at + 2):
+            check_tags(content[at + 6 : at + length], where)
+        at += length
+    if exif:
+        check_tags(exif, where)
+    pixels = max(1, size[0] * size[1])
+    allowed = max(1, min(MAX_SCANS, FULL_SCANS * most // pixels))
+    # Coded pixels never hold these two bytes, so that nearly every file ends here; thumbnails may hold some more.
+    if content.count(b"\xff\xda") > allowed and _scans(content, at, allowed) > allowed:
+        raise too_much(f"more than {allowed} scans of {size[0]:,} x {size[1]:,} pixels", allowed, where)
+
+
+def _scans(content: bytes, at: int, most: int) -> int:
+    """How many scans a JPEG has from its first one, which begins at ``at``, to its end; counted to ``most`` + 1."""
+    scans = 1
+    while scans <= most and (found := MARKER.search(content, at)):
+        marker, at = found[1][0], found.end()
+        if marker == 0xD9:
+            break
+        if marker in ALONE:
+            continue
+        scans += marker == 0xDA
+        at += max(2, int.from_bytes(content[at : at + 2], "big"))
+    return scans
+
+
+def _png(content: bytes, where: str) -> None:
+    at, chunks, unpacked = 8, 0, 0
+    head = struct.Struct(">I4s").unpack_from
+    while at + 12 <= len(content):
+        length, kind = head(content, at)
+        chunks += 1
+        if chunks > MAX_CHUNKS:
+            raise too_much("more chunks", MAX_CHUNKS, where)
+        if kind in UNPACKED:
+            unpacked += 1
+            if unpacked > MAX_TEXTS:
+                raise too_much("more texts and profiles", MAX_TEXTS, where)
+            if kind == b"eXIf":
+                check_tags(content[at + 8 : at + 8 + length], where)
+        elif kind == b"IEND":
+            break
+        at += 12 + length
+
+
+def _gif(content: bytes, where: str) -> None:
+    """Up to the first frame, the only one that is read."""
+    if len(content) < 13:
+        return
+    at = 13 + (3 << (content[10] & 7) + 1 if content[10] & 128 else 0)
+    blocks = 0
+    while at + 2 < len(content) and content[at] not in b",;":
+        if content[at] != 0x21:
+            at += 1
+            blocks += 1
+        else:
+            at += 2
+            while at < len(content) and blocks <= MAX_BLOCKS:
+                length = content[at]
+                at += 1 + length
+                blocks += 1
+                if not length:
+                    break
+        if blocks > MAX_BLOCKS:
+            raise too_much("more blocks before its first frame", MAX_BLOCKS, where)
+
+
+def _webp(content: bytes, where: str) -> None:
+    at, chunks = 12, 0
+    head = struct.Struct("<4sI").unpack_from
+    while at + 8 <= len(content):
+        kind, length = head(content, at)
+        chunks += 1
+        if chunks > MAX_CHUNKS:
+            raise too_much("more chunks and frames", MAX_CHUNKS, where)
+        if kind == b"EXIF":
+            check_tags(content[at + 8 : at + 8 + length], where)
+        at += 8 + length + (length & 1)
+
+
+def _bmp(content: bytes, where: str) -> None:
+    if len(content) < 34 or struct.unpack_from("<I", content, 14)[0] < 40:
+        return
+    width, height, _, _, packing = struct.unpack_from("<iiHHI", content, 18)
+    if packing in (1, 2):  # runs, which Pillow unpacks in Python
+        if abs(width * height) > 2 * SLOW_VALUES:
+            raise too_much(f"{abs(width * height):,} run-length encoded pixels", 2 * SLOW_VALUES, where)
+        if len(content) > SLOW_BYTES:
+            raise too_much(f"{len(content):,} bytes of runs", SLOW_BYTES, where)
+
+
+def _ppm(content: bytes, where: str) -> None:
+    kind = content[:6].split(maxsplit=1)[:1]
+    bands = {b"P1": 1, b"P2": 1, b"P3": 3, b"P4": 1, b"P5": 1, b"P6": 3, b"P0CMYK": 4, b"PyP": 1, b"PyRGBA": 4,
+             b"PyCMYK": 4, b"Pf": 1}.get(kind[0] if kind else b"")  # fmt: skip
+    if bands is None:
+        return
+    tokens, at, start = [], len(kind[0]), content[:MAX_HEADER]
+    for _ in range(2 if kind[0] in (b"P1", b"P4") else 3):
+        found = PPM_TOKEN.match(start, at)
+        if found is None:
+            raise DataError(
+                f"the header does not end within {MAX_HEADER:,} bytes", where=where, fix="Save it anew"
+            )
+        tokens.append(found[1])
+        at = found.end()
+    plain = kind[0] in (b"P1", b"P2", b"P3")
+    if plain and content.count(b"#") > MAX_COMMENTS:
+        raise too_much("more remarks", MAX_COMMENTS, where)
+    grey16 = kind[0] == b"P5" and tokens[-1] == b"65535"
+    if plain or (kind[0] not in (b"P4", b"Pf") and tokens[2] != b"255" and not grey16):
+        try:
+            values = abs(int(tokens[0][:12]) * int(tokens[1][:12])) * bands
+        except ValueError:
+            return
+        if values > SLOW_VALUES:
+            kinds = "plain" if plain else "scaled"
+            raise too_much(f"{values:,} {kinds} values, which are slow to decode", SLOW_VALUES, where)
