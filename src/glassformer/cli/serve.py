@@ -53,6 +53,7 @@ def serve_command(
     characters: Annotated[int, typer.Option(help="Characters of one text.")] = 100_000,
     pixels: Annotated[int, typer.Option(help="Pixels of one picture.")] = 16_000_000,
     request_pixels: Annotated[int, typer.Option(help="Pixels of all pictures of a request.")] = 64_000_000,
+    decode_seconds: Annotated[float, typer.Option(help="To decode one picture; then it is given up.")] = 5.0,
     queue_tokens: Annotated[
         int, typer.Option(help="Tokens waiting for one model; more is refused.")
     ] = 65_536,

@@ -175,7 +175,9 @@ def _decoded(image: Image, where: str) -> Image:
                 )
             return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
         if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in upright.info:
-            seen = upright if mode == "RGBA" and "transparency" not in upright.info else upright.convert("RGBA")
+            seen = (
+                upright if mode == "RGBA" and "transparency" not in upright.info else upright.convert("RGBA")
+            )
             white = Image.new("RGB", seen.size, WHITE)
             white.paste(seen, mask=seen.getchannel("A"))
             return white
@@ -190,17 +192,22 @@ def _upright(image: Image, where: str) -> Image:
     """Turned as its camera says."""
     from PIL import Image
 
-    for block in (image.info.get("exif"), _exif_in_text(image.info.get("Raw profile type exif"))):
-        if isinstance(block, bytes):
-            check_tags(block, where)
+    info = image.info
+    if isinstance(block := info.get("exif") or _exif_in_text(info.get("Raw profile type exif")), bytes):
+        check_tags(block, where)
     try:
-        turn = TURNS.get(image.getexif().get(ORIENTATION))
+        turn = TURNS.get(image.getexif().get(ORIENTATION, 1))
     except Exception:  # damaged metadata: the pixels are still good
         return image
     if turn is None:
         return image
     turned = image.transpose(Image.Transpose(turn))
-    for name in ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"):  # else it would be turned again
+    for name in (
+        "exif",
+        "Raw profile type exif",
+        "xmp",
+        "XML:com.adobe.xmp",
+    ):  # else it would be turned again
         turned.info.pop(name, None)
     return turned
 

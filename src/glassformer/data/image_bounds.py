@@ -29,7 +29,9 @@ SLOW_BYTES = 2_000_000  # of a run-length encoded BMP, likewise
 PNG, WEBP_RIFF = b"\x89PNG\r\n\x1a\n", b"RIFF"
 TIFF = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", b"II+\0", b"MM\0+")
 UNPACKED = {b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf"}
-MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")  # in coded pixels; 0 and the eight restarts belong to these
+MARKER = re.compile(
+    rb"\xff+([\x01-\xcf\xd8-\xfe])"
+)  # in coded pixels; 0 and the eight restarts belong to these
 ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # markers without a length
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # that give the size
 PPM_TOKEN = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*([^\s#]+)")
@@ -68,6 +70,16 @@ def too_much(what: str, most: int, where: str) -> DataError:
 
 
 def _jpeg(content: bytes, where: str, most: int) -> None:
+    scans = content.count(
+        b"\xff\xda"
+    )  # coded pixels never hold these two bytes; thumbnails may hold some more
+    if (
+        len(content) < 4 * MAX_SEGMENTS
+        and scans <= FULL_SCANS
+        and b"Exif" not in content
+        and b"MPF" not in content
+    ):
+        return  # no room for more segments: data sets of small pictures are not held up
     at, size, segments, exif = 2, (0, 0), 0, b""
     while True:  # as libjpeg does it: what is no marker is skipped
         at = content.find(b"\xff", at)
@@ -99,8 +111,7 @@ def _jpeg(content: bytes, where: str, most: int) -> None:
         check_tags(exif, where)
     pixels = max(1, size[0] * size[1])
     allowed = max(1, min(MAX_SCANS, FULL_SCANS * most // pixels))
-    # Coded pixels never hold these two bytes, so that nearly every file ends here; thumbnails may hold some more.
-    if content.count(b"\xff\xda") > allowed and _scans(content, at, allowed) > allowed:
+    if scans > allowed and _scans(content, at, allowed) > allowed:
         raise too_much(f"more than {allowed} scans of {size[0]:,} x {size[1]:,} pixels", allowed, where)
 
 

@@ -14,7 +14,24 @@ from glassformer.errors import DataError
 MAX_TAGS = 1_000  # of one directory; cameras write up to about a hundred
 MAX_STRIPS = 65_536  # strips or tiles: 16 million pixels in tiles of 16 x 16
 MAX_STRIP_BYTES = 256 * 2**20  # of one strip or tile once decoded
-SIZES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 8, 6: 1, 7: 1, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
+SIZES = {
+    1: 1,
+    2: 1,
+    3: 2,
+    4: 4,
+    5: 8,
+    6: 1,
+    7: 1,
+    8: 2,
+    9: 4,
+    10: 8,
+    11: 4,
+    12: 8,
+    13: 4,
+    16: 8,
+    17: 8,
+    18: 8,
+}
 LETTERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q"}
 FURTHER = (34665, 34853, 40965)  # tags that point at another directory, and that are read
 WIDTH, HEIGHT, BITS, PACKING, SAMPLES, ROWS = 256, 257, 258, 259, 277, 278

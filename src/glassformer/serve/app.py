@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import AsyncIterator, Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any
@@ -23,6 +23,7 @@ from glassformer import __version__
 from glassformer.explain.render import asset
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
+from glassformer.serve.decoding import Decoding
 from glassformer.serve.guard import PREDICT, Guard
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
@@ -82,7 +83,10 @@ class Server:
         self.limits, self.metrics = limits, Metrics()
         self.ready = False
         # Pictures take seconds to decode where texts take milliseconds: neither waits for the other's threads.
-        self.preparing = {kind: ThreadPoolExecutor(2, f"prepare-{kind}") for kind in ("text", "image")}
+        self.preparing: dict[str, Executor | Decoding] = {
+            "text": ThreadPoolExecutor(2, "prepare-text"),
+            "image": Decoding(limits.decode_seconds),
+        }
         threads = (next(iter(self.models.values())).clf.threads,)  # torch counts them for each thread anew
         self.computing = ThreadPoolExecutor(1, "compute", _stand_back, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _stand_back, threads)

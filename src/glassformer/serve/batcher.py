@@ -10,7 +10,6 @@ wait for all of a long one.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from glassformer.serve.decoding import Decoding
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Item, Served
 from glassformer.serve.problems import Problem
@@ -43,11 +43,11 @@ class Batcher:
     """The queue of one model.
 
     Args:
-        preparing: threads that tokenize or decode.
+        preparing: threads that tokenize, or those that decode.
         computing: one thread, shared by all models.
     """
 
-    def __init__(self, served: Served, preparing: Executor, computing: Executor, metrics: Metrics):
+    def __init__(self, served: Served, preparing: Executor | Decoding, computing: Executor, metrics: Metrics):
         self.served, self.limits = served, served.limits
         self.preparing, self.computing, self.metrics = preparing, computing, metrics
         self.tokens = 0  # admitted and not yet answered
@@ -73,12 +73,13 @@ class Batcher:
             raise queue_is_full(self.metrics)
         self._admit(guess)
         loop = asyncio.get_running_loop()
-        job, given_up = None, threading.Event()
+        job = None
         try:
             async with asyncio.timeout(self.limits.seconds):
-                items = await loop.run_in_executor(
-                    self.preparing, self.served.prepare, inputs, what, given_up
-                )
+                if isinstance(self.preparing, Decoding):
+                    items = await self.preparing.items(self.served, inputs, what)
+                else:
+                    items = await loop.run_in_executor(self.preparing, self.served.prepare, inputs, what)
                 exact = sum(item.tokens for item in items)
                 self._admit(exact - guess)
                 guess = exact
@@ -93,7 +94,6 @@ class Batcher:
                 503, f"no answer within {self.limits.seconds:g} s", fix="Try again later", again=2
             ) from None
         finally:
-            given_up.set()  # a thread that still decodes pictures for it stops after the one at hand
             if job is not None:
                 job.answer.cancel()  # what is still waiting of it is dropped
             self._admit(-guess)

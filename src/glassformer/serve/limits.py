@@ -18,6 +18,7 @@ class Limits:
     characters: int = 100_000  # of one text
     pixels: int = 16_000_000  # of one picture, before it is decoded
     request_pixels: int = 64_000_000  # of all pictures of one request
+    decode_seconds: float = 5.0  # for one picture to be decoded; then 503, and another thread takes over
     queue_tokens: int = 65_536  # waiting for one model; more is answered 429
     batch_tokens: int = 4096  # computed at once
     explain_tokens: int = 256  # of one input to explain, special tokens included

@@ -6,7 +6,7 @@ import base64
 import binascii
 import io
 import json
-import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from glassformer.data.image import FORMATS
+from glassformer.data.image_bounds import check_file
 from glassformer.data.long_texts import Windows
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.transform import PixelTable
@@ -101,19 +102,12 @@ class Served:
                     most = f"{len(text):,} characters, {self.limits.characters:,} at most"
                     raise Problem(413, most, where=f"{what}[{i}]", fix="Cut it")
 
-    def prepare(
-        self, inputs: Sequence[str], what: str = "inputs", given_up: threading.Event | None = None
-    ) -> list[Item]:
-        """Texts as token ids, base64 as pixels.
-
-        Args:
-            given_up: once it is set, nobody waits for the answer, and no further picture is decoded.
+    def prepare(self, inputs: Sequence[str], what: str = "inputs") -> list[Item]:
+        """Texts as token ids; pictures go through ``open_pictures`` and ``decode``.
 
         Raises:
-            Problem: an input that cannot be used; it is named. Also, pictures that are too large together.
+            Problem: an input that cannot be used; it is named.
         """
-        if self.kind == "image":
-            return self._pictures(inputs, what, given_up or threading.Event())
         try:
             windows = self.clf._evaluation_table(self.clf._check(inputs, what))
         except InputError as error:
@@ -127,22 +121,29 @@ class Served:
             for i, each in enumerate(rows)
         ]
 
-    def _pictures(self, contents: Sequence[str], what: str, given_up: threading.Event) -> list[Item]:
+    def open_pictures(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
+        """Each picture as ``opened`` gives it.
+
+        Raises:
+            Problem: one that cannot be used; it is named. Also, pictures that are too large together.
+        """
         opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
         pixels = sum(pixels for _, pixels in opened)
         if pixels > self.limits.request_pixels:
             most = f"{pixels:,} pixels together, {self.limits.request_pixels:,} at most"
             raise Problem(413, most, where=what, fix="Send several requests, or scale them down")
-        tokens = self.clf.model_.config.embedding.num_tokens
-        items = []
-        for i, (content, _) in enumerate(opened):
-            if given_up.is_set():
-                raise Problem(503, "given up")
-            try:
-                items.append(Item((self.clf.transform_.picture(content, f"{what}[{i}]"),), tokens))
-            except InputError as error:
-                raise of_input(error) from None
-        return items
+        return opened
+
+    def decode(self, content: bytes, where: str) -> Item:
+        """The bytes of a picture as pixels.
+
+        Raises:
+            Problem: damaged.
+        """
+        try:
+            return Item((self.clf.transform_.picture(content, where),), self.estimate([""]))
+        except InputError as error:
+            raise of_input(error) from None
 
     def opened(self, content: str, where: str) -> tuple[bytes, int]:
         """Base64 as the bytes of a picture, and the pixels that its header speaks of: few enough."""
@@ -156,8 +157,13 @@ class Served:
                 422, what, where=where, fix="Send the file's bytes in base64, without a prefix"
             ) from None
         try:
-            with Image.open(io.BytesIO(found), formats=FORMATS) as image:
-                width, height = image.size
+            check_file(found, where, self.limits.pixels)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of Pillow, on odd metadata
+                with Image.open(io.BytesIO(found), formats=FORMATS) as image:
+                    width, height = image.size
+        except InputError as error:
+            raise of_input(error) from None
         except Exception:  # whatever a decoder says of a header that it cannot read
             known = ", ".join(FORMATS[:6])
             raise Problem(422, "not a picture that can be read", where=where, fix=f"Known: {known}") from None
