@@ -23,6 +23,7 @@ from glassformer.errors import DataError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder holds four copies
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif")
@@ -137,7 +138,7 @@ def _from_bytes(content: bytes, where: str) -> Image:
         warnings.simplefilter("ignore")  # Pillow's on size, which is checked below, and on odd metadata
         try:
             image = Image.open(io.BytesIO(content), formats=FORMATS)
-            _check_size(image.size, where)
+            _check_size(image.size, where, MAX_WEBP if image.format == "WEBP" else MAX_PIXELS)
             return _decoded(image, where)
         except UnidentifiedImageError:
             raise DataError("is no picture that can be read", where=where, fix=_known()) from None
@@ -254,22 +255,22 @@ def _from_array(source: Any, where: str) -> np.ndarray:
     return np.ascontiguousarray(array)
 
 
-def _check_size(size: tuple[int, int], where: str) -> None:
+def _check_size(size: tuple[int, int], where: str, most: int = MAX_PIXELS) -> None:
     width, height = size
     if min(size) < 1:
         raise DataError("the picture has no pixels", where=where, fix="Remove it")
-    if width * height > MAX_PIXELS:
-        raise _too_large(where, size)
+    if width * height > most:
+        raise _too_large(where, size, most)
     if max(size) > MAX_RATIO * min(size) and max(size) > 1024:
         raise DataError(
             f"{width} x {height} pixels is more a line than a picture", where=where, fix="Cut it or remove it"
         )
 
 
-def _too_large(where: str, size: tuple[int, int] | None = None) -> DataError:
+def _too_large(where: str, size: tuple[int, int] | None = None, most: int = MAX_PIXELS) -> DataError:
     shown = f"{size[0]:,} x {size[1]:,} pixels are" if size else "it has"
     return DataError(
-        f"{shown} more than the {MAX_PIXELS // 1_000_000} million pixels that are decoded",
+        f"{shown} more than the {most // 1_000_000} million pixels that are decoded",
         where=where,
         fix="Scale it down or remove it",
     )

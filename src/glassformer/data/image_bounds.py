@@ -18,21 +18,25 @@ MAX_PIXELS = 40_000_000  # of one picture: 160 MB once decoded, and a few times 
 MAX_SCANS = 100  # of one JPEG; encoders write 1 to 18
 FULL_SCANS = 20  # of a JPEG as large as is allowed; a smaller one may have more, up to MAX_SCANS
 MAX_SEGMENTS = 1_000  # of a JPEG before its pixels; cameras write up to a few hundred
+MAX_EXIF = 2**22  # bytes of a JPEG's EXIF segments together
+MAX_JUNK = 2**20  # bytes of a JPEG between its segments, which Pillow skips one by one
 MAX_CHUNKS = 65_536  # of a PNG or WebP, pieces of pixels and frames among them
 MAX_TEXTS = 256  # of a PNG: texts, profiles and other blocks that are unpacked
 MAX_BLOCKS = 8_192  # of a GIF before its first frame: 2 MB of remarks
 MAX_COMMENTS = 1_000  # of a plain PPM
 MAX_HEADER = 4_096  # bytes of a PPM's header, remarks among them
-SLOW_VALUES = 6_000_000  # that Pillow decodes one by one, in Python: plain or scaled PPM
-SLOW_BYTES = 2_000_000  # of a run-length encoded BMP, likewise
+SLOW_VALUES = 4_500_000  # that Pillow decodes one by one, in Python: plain or scaled PPM
+SLOW_PIXELS = 9_000_000  # of a run-length encoded BMP, likewise
+SLOW_BYTES = 2_000_000  # of its runs
 
-PNG, WEBP_RIFF = b"\x89PNG\r\n\x1a\n", b"RIFF"
+JPEG, PNG, RIFF = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF"
 TIFF = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", b"II+\0", b"MM\0+")
 UNPACKED = {b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf"}
 MARKER = re.compile(
     rb"\xff+([\x01-\xcf\xd8-\xfe])"
 )  # in coded pixels; 0 and the eight restarts belong to these
-ALONE = frozenset((0x01, *range(0xD0, 0xD9)))  # markers without a length
+ANY_MARKER = re.compile(rb"\xff+([\x01-\xfe])")  # before these
+ALONE = frozenset((*range(0x01, 0xC0), *range(0xD0, 0xD9)))  # markers without a length
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # that give the size
 PPM_TOKEN = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*([^\s#]+)")
 
@@ -46,13 +50,13 @@ def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
     Raises:
         DataError: it asks for more work than a picture does.
     """
-    if content.startswith(b"\xff\xd8\xff"):
+    if content.startswith(JPEG):
         _jpeg(content, where, most)
     elif content.startswith(PNG):
         _png(content, where)
     elif content.startswith((b"GIF87a", b"GIF89a")):
         _gif(content, where)
-    elif content.startswith(WEBP_RIFF) and content[8:12] == b"WEBP":
+    elif content.startswith(RIFF) and content[8:12] == b"WEBP":
         _webp(content, where)
     elif content.startswith(TIFF):
         check_tiff(content, where, most, FULL_SCANS * most)
@@ -80,18 +84,16 @@ def _jpeg(content: bytes, where: str, most: int) -> None:
         and b"MPF" not in content
     ):
         return  # no room for more segments: data sets of small pictures are not held up
-    at, size, segments, exif = 2, (0, 0), 0, b""
-    while True:  # as libjpeg does it: what is no marker is skipped
-        at = content.find(b"\xff", at)
-        while content[at : at + 1] == b"\xff" and at >= 0:
-            at += 1
-        if at < 0 or at + 3 > len(content):
-            break
-        marker = content[at]
-        at += 1
-        if marker in ALONE or marker == 0:
+    at, size, segments, junk, exif = 2, (0, 0), 0, 0, []
+    while found := ANY_MARKER.search(content, at):  # as libjpeg does it: what is no marker is skipped
+        junk += found.end() - at - 2
+        if junk > MAX_JUNK:
+            raise too_much("more bytes between its segments", MAX_JUNK, where)
+        marker, at = found[1][0], found.end()
+        if marker in ALONE:
+            junk += 2
             continue
-        if marker == 0xD9:
+        if marker == 0xD9 or at + 2 > len(content):
             break
         segments += 1
         if segments > MAX_SEGMENTS:
@@ -103,21 +105,24 @@ def _jpeg(content: bytes, where: str, most: int) -> None:
             height, width = struct.unpack_from(">HH", content, at + 3) if at + 7 <= len(content) else (0, 0)
             size = max(size, (width, height), key=lambda wh: wh[0] * wh[1])
         elif marker == 0xE1 and content.startswith(b"Exif\0\0", at + 2):
-            exif += content[at + 8 : at + length]
+            exif.append(content[at + 8 : at + length])
         elif marker == 0xE2 and content.startswith(b"MPF\0", at + 2):
             check_tags(content[at + 6 : at + length], where)
         at += length
+    if sum(map(len, exif)) > MAX_EXIF:  # Pillow puts the segments together one by one
+        raise too_much("more bytes of EXIF", MAX_EXIF, where)
     if exif:
-        check_tags(exif, where)
+        check_tags(b"".join(exif), where)
     pixels = max(1, size[0] * size[1])
     allowed = max(1, min(MAX_SCANS, FULL_SCANS * most // pixels))
     if scans > allowed and _scans(content, at, allowed) > allowed:
-        raise too_much(f"more than {allowed} scans of {size[0]:,} x {size[1]:,} pixels", allowed, where)
+        raise too_much(f"too many scans of {size[0]:,} x {size[1]:,} pixels", allowed, where)
 
 
 def _scans(content: bytes, at: int, most: int) -> int:
     """How many scans a JPEG has from its first one, which begins at ``at``, to its end; counted to ``most`` + 1."""
     scans = 1
+    at += max(2, int.from_bytes(content[at : at + 2], "big"))
     while scans <= most and (found := MARKER.search(content, at)):
         marker, at = found[1][0], found.end()
         if marker == 0xD9:
@@ -188,8 +193,8 @@ def _bmp(content: bytes, where: str) -> None:
         return
     width, height, _, _, packing = struct.unpack_from("<iiHHI", content, 18)
     if packing in (1, 2):  # runs, which Pillow unpacks in Python
-        if abs(width * height) > 2 * SLOW_VALUES:
-            raise too_much(f"{abs(width * height):,} run-length encoded pixels", 2 * SLOW_VALUES, where)
+        if abs(width * height) > SLOW_PIXELS:
+            raise too_much(f"{abs(width * height):,} run-length encoded pixels", SLOW_PIXELS, where)
         if len(content) > SLOW_BYTES:
             raise too_much(f"{len(content):,} bytes of runs", SLOW_BYTES, where)
 
@@ -216,6 +221,8 @@ def _ppm(content: bytes, where: str) -> None:
     if plain or (kind[0] not in (b"P4", b"Pf") and tokens[2] != b"255" and not grey16):
         try:
             values = abs(int(tokens[0][:12]) * int(tokens[1][:12])) * bands
+            if not plain and int(tokens[2][:12]) > 255:  # two bytes each take half as long again
+                values += values // 2
         except ValueError:
             return
         if values > SLOW_VALUES:
