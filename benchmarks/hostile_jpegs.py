@@ -116,7 +116,7 @@ def jpegs() -> Iterator[Case]:
         ("Photoshop blocks", segment(0xED, b"Photoshop 3.0\0" + b"8BIM\x03\xed\0\0\xff\xff\xff\xff" * 4_000),
          30, "read"),
     ):  # fmt: skip
-        yield name, good[:2] + body * count + good[2:], wanted
+        yield name, good[:2] + segment(0xFE, b"") + body * count + good[2:], wanted
     yield "restarts in the pixels", good[:-2] + b"\xff\xd0" * 1_000_000 + good[-2:], "either"
     yield "tables of codes among the pixels", good[:-2] + segment(
         0xC4, bytes((0, 0, 1, *[0] * 14, 0))) * 50_000 + good[-2:], "either"  # fmt: skip

@@ -23,6 +23,7 @@ from typing import Any
 import bad_files
 import bad_settings
 import borrowed
+import hostile_pictures
 import injections
 import kill_tests
 import long_run
@@ -56,6 +57,9 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                bad_files.tables),
     "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
                  bad_files.pictures),
+    "hostile_pictures": ("pictures built to do harm: scans, segments, chunks, frames, texts, EXIF, directories, strips "
+                         "and runs without measure, in ten formats: the right pixels or a typed error that names the "
+                         "file, below 500 MB and 2 s of the processor", 0, hostile_pictures.hostile_pictures),
     "readers": ("weights, settings, tokenizers, word vectors and recipes from outside, mutated: read, or a typed error",
                 1200, bad_files.readers),
     "settings": ("`config.json`, `glassformer.json`, `preprocessor_config.json` and `words.json` of saved models with "

@@ -47,6 +47,7 @@ OPTIONS = {
         "--body-seconds",
         "--characters",
         "--connections",
+        "--decode-seconds",
         "--explain-queue",
         "--explain-tokens",
         "--host",
