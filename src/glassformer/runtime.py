@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -98,6 +98,21 @@ def keep_freed_memory() -> None:
     mallopt(mmap_threshold, 2**30)
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(top_pad, 2**26)
+
+
+@cache
+def _malloc_trim() -> Callable[[int], int]:
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return lambda pad: 0
+
+
+def return_freed_memory() -> None:
+    """Return to the system what ``keep_freed_memory`` keeps: after work whose sizes will not come again soon."""
+    _malloc_trim()(0)
 
 
 def cache_folder() -> Path:

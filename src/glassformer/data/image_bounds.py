@@ -22,6 +22,7 @@ MAX_EXIF = 2**22  # bytes of a JPEG's EXIF segments together
 MAX_JUNK = 2**20  # bytes of a JPEG between its segments, which Pillow skips one by one
 MAX_CHUNKS = 65_536  # of a PNG or WebP, pieces of pixels and frames among them
 MAX_TEXTS = 256  # of a PNG: texts, profiles and other blocks that are unpacked
+MAX_PROFILES = 16  # of a PNG, which may have one of each kind
 MAX_BLOCKS = 8_192  # of a GIF before its first frame: 2 MB of remarks
 MAX_COMMENTS = 1_000  # of a plain PPM
 MAX_HEADER = 4_096  # bytes of a PPM's header, remarks among them
@@ -38,6 +39,7 @@ MARKER = re.compile(
 ANY_MARKER = re.compile(rb"\xff+([\x01-\xfe])")  # before these
 ALONE = frozenset((*range(0x01, 0xC0), *range(0xD0, 0xD9)))  # markers without a length
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # that give the size
+PROFILES = {b"iCCP", b"eXIf"}
 PPM_TOKEN = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*([^\s#]+)")
 
 
@@ -135,7 +137,7 @@ def _scans(content: bytes, at: int, most: int) -> int:
 
 
 def _png(content: bytes, where: str) -> None:
-    at, chunks, unpacked = 8, 0, 0
+    at, chunks, unpacked, profiles = 8, 0, 0, 0
     head = struct.Struct(">I4s").unpack_from
     while at + 12 <= len(content):
         length, kind = head(content, at)
@@ -144,8 +146,10 @@ def _png(content: bytes, where: str) -> None:
             raise too_much("more chunks", MAX_CHUNKS, where)
         if kind in UNPACKED:
             unpacked += 1
-            if unpacked > MAX_TEXTS:
-                raise too_much("more texts and profiles", MAX_TEXTS, where)
+            profiles += kind in PROFILES
+            if unpacked > MAX_TEXTS or profiles > MAX_PROFILES:
+                most = MAX_TEXTS if unpacked > MAX_TEXTS else MAX_PROFILES
+                raise too_much("more texts and profiles", most, where)
             if kind == b"eXIf":
                 check_tags(content[at + 8 : at + 8 + length], where)
         elif kind == b"IEND":

@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
+from glassformer.runtime import return_freed_memory
 from glassformer.serve.models import Item, Served
 from glassformer.serve.problems import Problem
 
@@ -117,6 +118,15 @@ class Workers:
                 self._hire()
 
 
+def _decode_large(served: Served, content: bytes, where: str) -> Item:
+    """As ``decode``; each thread has a heap of its own, which would go on holding the largest picture it has seen."""
+    return_freed_memory()  # of the others
+    try:
+        return served.decode(content, where)
+    finally:
+        return_freed_memory()
+
+
 class Decoding:
     """The threads that decode the pictures of all models.
 
@@ -137,8 +147,8 @@ class Decoding:
         opened = await self.small.start(lambda: served.open_pictures(contents, what))
         items = []
         for i, (content, pixels) in enumerate(opened):
-            lane = self.large if pixels > LARGE else self.small
-            items.append(await lane.start(lambda c=content, i=i: served.decode(c, f"{what}[{i}]")))
+            lane, decode = (self.large, _decode_large) if pixels > LARGE else (self.small, Served.decode)
+            items.append(await lane.start(lambda d=decode, c=content, i=i: d(served, c, f"{what}[{i}]")))
         return items
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = True) -> None:
