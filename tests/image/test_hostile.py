@@ -7,6 +7,7 @@ import struct
 import sys
 import time
 import zlib
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -26,16 +27,9 @@ RGB = np.random.default_rng(5).integers(0, 256, (53, 67, 3), np.uint8)
 def made(monkeypatch):
     """The modules that make hostile pictures."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import hostile_jpegs
-    import hostile_pngs
-    import hostile_tiffs
-
-    yield {
-        name: module
-        for module in (hostile_jpegs, hostile_pngs, hostile_tiffs)
-        for name, module in vars(module).items()
-    }
-    for name in ("hostile_jpegs", "hostile_pngs", "hostile_tiffs", "hostile_pictures"):
+    names = ("hostile_jpegs", "hostile_pngs", "hostile_tiffs")
+    yield {name: value for module in names for name, value in vars(import_module(module)).items()}
+    for name in (*names, "hostile_pictures"):
         sys.modules.pop(name, None)
 
 
@@ -195,8 +189,6 @@ def test_pictures_already_open_end_in_typed_errors():
 
 @pytest.mark.slow
 def test_every_hostile_picture(monkeypatch, made):
-    import hostile_pictures
-
-    results = hostile_pictures.hostile_pictures(0)
+    results = import_module("hostile_pictures").hostile_pictures(0)
     assert len(results) > 300
     assert [one for one in results if not one["passed"]] == []
