@@ -138,7 +138,7 @@ def test_workers():
         hanging = [workers.start(lambda: over.wait(20)) for _ in range(decoding.MOST_LOST + 1)]
         for one in hanging:
             with pytest.raises(Problem, match=r"longer than 0\.2 s"):
-                await one
+                await asyncio.wait_for(one, 10)
         assert workers.lost == decoding.MOST_LOST + 1
         waiting = workers.start(lambda: begun.append(1))  # as many have been given up as may be: it waits
         await asyncio.sleep(0.5)
