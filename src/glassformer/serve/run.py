@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import socket
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,7 +50,11 @@ def run_server(
     Raises:
         InputError: a model that cannot be loaded; a port that is taken.
     """
+    from PIL import Image
+
     keep_freed_memory()
+    # Sizes are judged before pictures are decoded; a warning on stderr would be a stranger's to repeat.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     models = load_models(runs, limits, threads=threads, precision=precision)
     if is_local(host):
         hosts = {*LOCAL, host, *hosts}
