@@ -83,24 +83,19 @@ def depth(value) -> int:
 @given(VALUES, st.booleans(), st.sampled_from([None, 1]))
 def test_the_count_bounds_what_a_parser_makes(value, ascii_only, indent):
     body = json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()
-    exact = Limits(json_values=counted(value) + 3, inputs=1, json_depth=depth(value) + 1)
-    few, flat = (
-        Limits(json_values=max(1, counted(value) // 2 - 2), inputs=1),
-        Limits(json_depth=max(1, depth(value) - 1)),
-    )
-    if counted(value) > 5:
-        empty = body.count(b"[]") + body.count(
-            b"{}"
-        )  # an empty list may be counted twice, nothing may be missed
-        assert refusal(body, Limits(json_values=counted(value) + 4 + empty, inputs=1, json_depth=99)) is None
-        assert refusal(body, few) in (413, 400)
-    if depth(value) > 1:
-        assert refusal(body, flat) == 400
-    assert refusal(body, exact) in (None, 413)
+    made, deep = counted(value), depth(value)
+    empty = body.count(b"[]") + body.count(
+        b"{}"
+    )  # may be counted for a value that is not there; none is missed
+    assert refusal(body, Limits(json_values=made + empty, inputs=1, json_depth=max(1, deep))) is None
+    if made > 2:
+        assert refusal(body, Limits(json_values=made - 2, inputs=1, json_depth=99)) == 413
+    if deep > 1:
+        assert refusal(body, Limits(json_values=99, json_depth=deep - 1)) == 400
 
 
 def test_what_is_cut_or_changed_is_counted_too():
-    """At random places of good JSON a byte is put: whatever the parser still makes, it makes no more than was counted."""
+    """Bytes are put into good JSON at random: whatever the parser still makes of it, no more than was counted."""
     rng, whole = (
         random.Random(0),
         json.dumps({"texts": ['a "b" \\ c', "[,]"], "more": [1, {"a": [2, 3]}]}).encode(),

@@ -137,6 +137,9 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
         def on_headers_complete(self) -> None:
             if len(self.pipeline) >= limits.pipelined:
                 self._stop(Problem(429, "too many requests wait on this connection"))
+            if self.parser.should_upgrade() and self.parser.get_method() in (b"POST", b"PUT", b"PATCH"):
+                # The parser takes the body for the other protocol's.
+                self._stop(Problem(400, "not taken", where="Upgrade", fix="Send HTTP/1.1 without it"))
             if not self.url.startswith(b"/"):
                 self._name_host()
             super().on_headers_complete()
