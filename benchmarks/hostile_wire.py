@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ def framing() -> Iterator[Hostile]:
 
 
 def methods() -> Iterator[Hostile]:
-    for method in (
+    known = (
         "OPTIONS",
         "PUT",
         "PATCH",
@@ -118,11 +119,10 @@ def methods() -> Iterator[Hostile]:
         "MKCOL",
         "SOURCE",
         "LINK",
-    ):
-        for path in ("/v1/predict", "/nowhere"):
-            yield Hostile(
-                "methods", f"{method} {path}", (head(path, method, json=False) + b"\r\n",), closed=True
-            )
+    )
+    for method, path in itertools.product(known, ("/v1/predict", "/nowhere")):
+        sent = head(path, method, "Connection: close", json=False) + b"\r\n"
+        yield Hostile("methods", f"{method} {path}", (sent,))
     for line in (
         b"get /health HTTP/1.1", b"FOO /health HTTP/1.1", b"GET /health HTTP/3.0", b"GET /health HTTP/1.9",
         b"GET /nowhere",

@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -264,7 +264,7 @@ def shuffled() -> Iterator[Hostile]:
 
 def tenths(
     count: int, home: Path, server: Server, folders: list[Path]
-) -> Iterator[tuple[Seen, Watched, float]]:
+) -> Generator[tuple[Seen, Watched, float], None, None]:
     """What was seen after each tenth of the requests, and the memory then, in MB."""
     line, first = Line(server.port), {}
 

@@ -28,7 +28,8 @@ class Behind:
     """An application that reads the body, and remembers what was held and what it got."""
 
     def __init__(self, held: Held):
-        self.held, self.seen, self.error = held, [], None
+        self.held, self.seen = held, []
+        self.error: Exception | None = None
         self.entered, self.going = asyncio.Event(), asyncio.Event()
         self.going.set()
 

@@ -67,8 +67,11 @@ def soon(what: Callable[[], bool]) -> bool:
     ],
 )
 def test_heads_end(small: Running, sent: bytes):
+    counted = small.app.state.server.metrics.requests.labels("other", "431")._value
+    before = counted.get()
     said = raw(small, sent, wait=10)
     assert status(said) == 431
+    assert counted.get() == before + 1
     head, _, body = said.partition(b"\r\n\r\n")
     assert json.loads(body)["error"]["where"] == "headers"
     assert b"connection: close" in head

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
+from anyio.lowlevel import checkpoint
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -99,6 +100,7 @@ class Server:
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
+        await checkpoint()  # imports what the first body would otherwise wait for
         for name, served in self.models.items():
             self.batchers[name] = Batcher(served, self.preparing[served.kind], self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)

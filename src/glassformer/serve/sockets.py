@@ -137,7 +137,8 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
         def on_headers_complete(self) -> None:
             if len(self.pipeline) >= limits.pipelined:
                 self._stop(Problem(429, "too many requests wait on this connection"))
-            if self.parser.should_upgrade() and self.parser.get_method() in (b"POST", b"PUT", b"PATCH"):
+            parser: Any = self.parser
+            if parser.should_upgrade() and parser.get_method() in (b"POST", b"PUT", b"PATCH"):
                 # The parser takes the body for the other protocol's.
                 self._stop(Problem(400, "not taken", where="Upgrade", fix="Send HTTP/1.1 without it"))
             if not self.url.startswith(b"/"):
@@ -195,6 +196,8 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             if self.phase == BODY:
                 last.disconnected = True
                 last.message_event.set()
+            if all_held.metrics is not None:
+                all_held.metrics.requests.labels("other", str(problem.status)).inc()
             answer = problem.response()
             head = [(k, v) for k, v in answer.raw_headers if k != b"connection"]
             head += [*HEADERS, (b"cache-control", b"no-store"), (b"connection", b"close")]
