@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -71,8 +72,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys differ: of two that are alike one reader takes the first, another the last."""
     made = dict(pairs)
     if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for i, key in enumerate(keys) if key in keys[:i])
+        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
         raise Problem(422, "this key is given twice", where=twice, fix="Leave one of them")
     return made
 
