@@ -24,11 +24,13 @@ import bad_files
 import bad_settings
 import borrowed
 import hostile_pictures
+import hostile_requests
 import injections
 import kill_tests
 import long_run
 import offline_suite
 import round_trips
+import soak_server
 import trainer_tests
 from common import RESULTS, environment, write_result
 
@@ -77,6 +79,13 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                     lambda count: round_trips.round_trips(24, OPTIONS["other"])),
     "suite": ("the tests of `make test` with the network shut: no attempt to reach another machine", 0,
               lambda count: offline_suite.suite(OPTIONS["tests"])),
+    "hostile_requests": ("hostile requests of 13 kinds (too many values, keys and levels, no JSON, heads, framing, "
+                         "methods, hosts, paths, texts, pictures, slow and gone clients) to a real server with default "
+                         "limits: 4xx or closed, good requests in between right; `/health` within 1 s throughout, "
+                         "memory at most 300 MB more, nothing on stderr", 0, hostile_requests.hostile_requests),
+    "soak_server": ("100,000 requests of all kinds, hostile ones among them: every good answer as offline, memory at "
+                    "each further tenth at most 5 % above that after the first", 0,
+                    lambda count: soak_server.soak_server(count or 100_000)),
     "memory": ("100,000 steps of a tiny training that evaluates, saves and logs: its memory at each further 10,000 at "
                "most 5 % above that at 10,000", 0, lambda count: long_run.memory(count or 100_000)),
 }  # fmt: skip
@@ -100,6 +109,7 @@ OPTIONS: dict[str, Any] = {
     "other": None,
     "tests": ["tests"],
 }  # of the command line, for the rows that have some
+SPELLED = ("memory", "soak_server")  # what each test has found, not how often
 EXAMPLES = 5  # of failures kept in the file
 
 
@@ -190,11 +200,13 @@ def page(result: dict[str, Any]) -> str:
     told = [note for note in (borrowed.onnx()[1],) if note]
     for name, words in (("round_trips", "Round trips"),
                         ("suite", "Tests with the network shut (the other folders have not been run so)"),
-                        ("memory", "Memory against that at 10,000 steps")):  # fmt: skip
+                        ("memory", "Memory against that at 10,000 steps"),
+                        ("hostile_requests", "Hostile requests"),
+                        ("soak_server", "The soak of the server")):  # fmt: skip
         if answers := found.get(name, {}).get("answers"):
             largest = found[name].get("largest")
             words += f" (largest difference {largest:.1e})" if largest else ""
-            told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name != "memory" else ", ".join([what] * n)
+            told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name not in SPELLED else ", ".join([what] * n)
                                                  for what, n in answers.items()) + ".")  # fmt: skip
     lines += [line for note in told for line in ("", note)]
     attempts = sum(row["network_attempts"] for row in found.values())

@@ -14,9 +14,14 @@ from pathlib import Path
 
 
 class Server:
-    """A server process on a port of its own."""
+    """A server process on a port of its own.
 
-    def __init__(self, *command: str | Path, threads: int):
+    Args:
+        errors: a file for what it says on stderr; None: where this process says it.
+    """
+
+    def __init__(self, *command: str | Path, threads: int, errors: Path | None = None):
+        self.errors = errors
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -29,7 +34,11 @@ class Server:
     def start(self) -> float:
         """Seconds until it is ready."""
         began = time.perf_counter()
-        self.process = subprocess.Popen(self.command, env=self.environment, stdout=subprocess.DEVNULL)
+        with contextlib.ExitStack() as files:
+            errors = None if self.errors is None else files.enter_context(self.errors.open("ab"))
+            self.process = subprocess.Popen(
+                self.command, env=self.environment, stdout=subprocess.DEVNULL, stderr=errors
+            )
         while True:
             with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.url}/ready", timeout=2):
                 return time.perf_counter() - began

@@ -107,6 +107,21 @@ def test_memory_does_not_grow_with_the_steps():
 
 
 @pytest.mark.slow
+def test_hostile_requests_are_refused_and_nobody_else_notices():
+    runs = run("hostile_requests.hostile_requests(90)", modules="hostile_requests")
+    assert len({one["kind"] for one in runs}) == 15  # 13 of them, good ones, and the whole
+    assert [one for one in runs if not one["passed"] and one["name"] != "/health"] == []
+
+
+@pytest.mark.slow
+def test_a_soak_of_the_server_answers_right():
+    runs = run("soak_server.soak_server(600)", modules="soak_server")
+    assert len(runs) == 13
+    wrong = [one for one in runs if not one["passed"]]
+    assert [one for one in wrong if one["name"] in ("answers", "stderr", "refused for load")] == []
+
+
+@pytest.mark.slow
 def test_settings_that_cannot_be_are_refused():
     runs = run("bad_settings.settings(77)", modules="bad_settings")
     assert [one for one in runs if not one["passed"]] == []

@@ -9,6 +9,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -78,6 +80,31 @@ def test_it_listens_before_it_tells_its_address(monkeypatch: pytest.MonkeyPatch)
 
     serving.run_server([], Limits(), port=0, said=asks_at_once)
     assert len(told) == 1
+
+
+@pytest.mark.slow
+def test_several_servers_of_one_folder(gf, run: Path):
+    """Started at once, on ports of their own, asked at once; one is killed, and the others go on."""
+    texts = ["a splendid film", "a dull film", "a film"]
+    expected = [line.split("\t")[0] for line in gf("predict", run, *texts).out.splitlines()]
+    with ExitStack() as stack:
+        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        ports = [door.getsockname()[1] for door in doors]
+    with ThreadPoolExecutor(9) as pool:
+        processes = list(pool.map(lambda port: start(run, port), ports))
+        try:
+            asked = [(port, text) for port in ports for text in texts]
+            assert list(pool.map(lambda one: label(*one), asked)) == expected * 3
+            processes[0].kill()
+            assert list(pool.map(lambda one: label(*one), asked[3:])) == expected * 2
+            for process in processes[1:]:
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(30) == -signal.SIGTERM
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait(10)
+                process.stdout.close()
 
 
 @pytest.mark.slow

@@ -49,6 +49,15 @@ def serve_command(
     ),
     body_bytes: Annotated[int, typer.Option(help="Bytes of one request.")] = 8 << 20,
     all_bytes: Annotated[int, typer.Option(help="Bytes of all requests held at once.")] = 256 << 20,
+    header_bytes: Annotated[int, typer.Option(help="Bytes of a request's line and headers.")] = 65_536,
+    headers: Annotated[int, typer.Option(help="Headers of one request.")] = 100,
+    pipelined: Annotated[
+        int, typer.Option(help="Requests that wait on one connection for the answers before theirs.")
+    ] = 16,
+    json_values: Annotated[
+        int, typer.Option(help="Keys and values in a request's JSON, beside its inputs.")
+    ] = 1000,
+    json_depth: Annotated[int, typer.Option(help="Lists and objects inside one another.")] = 16,
     inputs: Annotated[int, typer.Option(help="Texts or pictures of one request.")] = 64,
     characters: Annotated[int, typer.Option(help="Characters of one text.")] = 100_000,
     pixels: Annotated[int, typer.Option(help="Pixels of one picture.")] = 16_000_000,

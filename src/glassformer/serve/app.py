@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 from typing import Any
 
+from anyio.lowlevel import checkpoint
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -25,10 +26,12 @@ from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
 from glassformer.serve.decoding import Decoding
 from glassformer.serve.guard import PREDICT, Guard
+from glassformer.serve.held import Held
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Served
 from glassformer.serve.problems import JSON, Problem, of_validation
+from glassformer.serve.reading import JsonRoute
 from glassformer.serve.schema import (
     ErrorResponse,
     ExplainRequest,
@@ -57,6 +60,7 @@ REASONS = {
     408: "The body came too slowly",
     413: "Too large, too many or too long",
     422: "Not as described here, or an input that cannot be used",
+    431: "Headers that are too large or too many",
     429: "The queue is full: try again after Retry-After",
     503: "No answer in time, or stopping",
 }
@@ -77,11 +81,14 @@ def _stand_back(threads: int) -> None:
 class Server:
     """What the routes share. Made before the event loop runs, started by it."""
 
-    def __init__(self, models: Sequence[tuple[Served, bool]], limits: Limits):
+    def __init__(self, models: Sequence[tuple[Served, bool]], limits: Limits, held: Held | None = None):
         self.models = {served.name: served for served, _ in models}
         self.calibrated = {served.name: calibrated for served, calibrated in models}
         self.limits, self.metrics = limits, Metrics()
+        self.held = held or Held(limits.all_bytes)
+        self.held.metrics = self.metrics
         self.ready = False
+        self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
         # Pictures take seconds to decode where texts take milliseconds: neither waits for the other's threads.
         self.preparing: dict[str, Executor | Decoding] = {
             "text": ThreadPoolExecutor(2, "prepare-text"),
@@ -97,6 +104,7 @@ class Server:
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
+        await checkpoint()  # imports what the first body would otherwise wait for
         for name, served in self.models.items():
             self.batchers[name] = Batcher(served, self.preparing[served.kind], self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)
@@ -110,7 +118,7 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for executor in (*self.preparing.values(), self.computing, self.explaining):
+            for executor in (self.parsing, *self.preparing.values(), self.computing, self.explaining):
                 executor.shutdown(wait=False, cancel_futures=True)
 
     def full(self, size: int) -> bool:
@@ -167,20 +175,23 @@ def create_app(
     *,
     key: str | None = None,
     hosts: Collection[str] = (),
+    held: Held | None = None,
 ) -> FastAPI:
     """The server of these models as an ASGI application.
 
     Args:
         models: from ``load_models``.
         key, hosts: see ``Guard``.
+        held: what the connections' heads are counted in too; see ``bounded_protocol``.
     """
-    server = Server(models, limits)
+    server = Server(models, limits, held)
     app = FastAPI(
         title="glassformer", version=__version__, docs_url=None, redoc_url=None, lifespan=server.lifespan,
         description="Labels for texts and pictures, and what they rest on.",
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
     )  # fmt: skip
     app.state.server = server
+    app.router.route_class = JsonRoute
     _add_routes(app, server)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
@@ -189,8 +200,9 @@ def create_app(
     app.exception_handler(Exception)(_failed)
     routes = [*STATIC, BASE, PREDICT, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
-        Guard, limits=limits, metrics=server.metrics, routes=routes, key=key, hosts=hosts, full=server.full
-    )
+        Guard, limits=limits, metrics=server.metrics, routes=routes, key=key, hosts=hosts, full=server.full,
+        held=server.held,
+    )  # fmt: skip
     return app
 
 
@@ -245,7 +257,7 @@ def _add_page(app: FastAPI) -> None:
     contents[BASE] = asset("page.css").encode(), "text/css; charset=utf-8"
 
     async def static(request: Request) -> Response:
-        content, kind = contents[request.url.path]
+        content, kind = contents[request.scope["path"]]
         return Response(content, media_type=kind)
 
     for path in contents:

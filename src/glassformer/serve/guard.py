@@ -14,9 +14,11 @@ from ipaddress import ip_address
 from typing import Any
 
 from glassformer.serve.batcher import queue_is_full
+from glassformer.serve.held import Held, Share
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.problems import Problem
+from glassformer.serve.reading import SHARE
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -32,6 +34,13 @@ HEADERS = (
 )
 PREDICT = "/v1/predict"
 KEPT = ("/v1/", "/metrics", "/openapi.json")  # behind the key, where there is one
+ONCE = (
+    b"host",
+    b"content-length",
+    b"content-type",
+    b"authorization",
+    b"x-api-key",
+)  # two readers, two answers
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 
 
@@ -51,6 +60,7 @@ class Guard:
         full: whether a body of so many bytes for PREDICT is to be refused before anything reads it.
         hosts: names that a request's Host may have; empty: any. Keeps other sites' pages from reaching a local server
             under a name of theirs.
+        held: what all requests hold together, their bodies among it.
     """
 
     def __init__(
@@ -62,11 +72,11 @@ class Guard:
         key: str | None,
         hosts: Collection[str],
         full: Callable[[int], bool],
+        held: Held,
     ):
-        self.full = full
+        self.full, self.held = full, held
         self.app, self.limits, self.metrics, self.routes = app, limits, metrics, frozenset(routes)
         self.key, self.hosts = key, frozenset(map(str.lower, hosts))
-        self.held = 0  # bytes of bodies
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -84,26 +94,29 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", cache)]
             await send(message)
 
-        held = 0
+        share = scope[SHARE] = Share(self.held)
         try:
             self._admit(scope)
-            if scope["method"] in ("POST", "PUT", "PATCH"):
-                body = await self._body(scope, receive)
-                held = len(body)
-                if path == PREDICT and self.full(held):
+            if scope["method"] in ("POST", "PUT", "PATCH") and path in self.routes:
+                body = await self._body(receive, share)
+                if path == PREDICT and self.full(len(body)):
                     raise queue_is_full(self.metrics)
                 receive = _replay(body, receive)
+                del body
             await self.app(scope, receive, sending)
         except Problem as problem:
             await problem.response()(scope, receive, sending)
         finally:
-            self.held -= held
+            share.give_back()
             route = path if path in self.routes else "other"
             self.metrics.requests.labels(route, str(status)).inc()
             self.metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
     def _admit(self, scope: Any) -> None:
         headers = dict(scope["headers"])
+        for name in ONCE if len(headers) < len(scope["headers"]) else ():
+            if sum(name == other for other, _ in scope["headers"]) > 1:
+                raise Problem(400, "given twice", where=name.decode(), fix="Send it once")
         if self.hosts:
             host = headers.get(b"host", b"").decode("latin-1")
             name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
@@ -120,33 +133,24 @@ class Guard:
         if length.isdigit() and int(length[:18]) > self.limits.body_bytes:
             raise self._too_large()
 
-    async def _body(self, scope: Any, receive: Any) -> bytes:
-        parts, size = [], 0
+    async def _body(self, receive: Any, share: Share) -> bytes:
+        parts = []
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 while True:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise Problem(400, "the client has gone")
-                    part = message.get("body", b"")
-                    parts.append(part)
-                    size += len(part)
-                    self.held += len(part)
-                    if size > self.limits.body_bytes:
+                    parts.append(message.get("body", b""))
+                    share.add(len(parts[-1]))
+                    if share.size > self.limits.body_bytes:
                         raise self._too_large()
-                    if self.held > self.limits.all_bytes:
-                        self.metrics.refused.labels("memory").inc()
-                        raise Problem(503, "too much is being sent at once", fix="Try again later", again=1)
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            self.held -= size
             raise Problem(
                 408, f"the body did not arrive within {self.limits.body_seconds:g} s", fix="Send it faster"
             ) from None
-        except BaseException:
-            self.held -= size
-            raise
 
     def _too_large(self) -> Problem:
         return Problem(
@@ -156,13 +160,9 @@ class Guard:
 
 def _replay(body: bytes, receive: Any) -> Any:
     """A ``receive`` that gives a body which has been read, and then what the connection says."""
-    given = False
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Any:
-        nonlocal given
-        if not given:
-            given = True
-            return {"type": "http.request", "body": body, "more_body": False}
-        return await receive()
+        return messages.pop() if messages else await receive()
 
     return replay

@@ -13,7 +13,12 @@ class Limits:
     """Each field's comment is the flag's help text."""
 
     body_bytes: int = 8 << 20  # of one request's body
-    all_bytes: int = 256 << 20  # of all bodies held at once
+    all_bytes: int = 256 << 20  # of all requests held at once: heads, bodies, and large bodies parsed
+    header_bytes: int = 65_536  # of one request's line and headers; also of chunk extensions and trailers
+    headers: int = 100  # of one request
+    pipelined: int = 16  # requests that wait on one connection for the answers before theirs
+    json_values: int = 1000  # keys and values of one request, beside its inputs
+    json_depth: int = 16  # lists and objects inside one another
     inputs: int = 64  # texts or pictures of one request
     characters: int = 100_000  # of one text
     pixels: int = 16_000_000  # of one picture, before it is decoded

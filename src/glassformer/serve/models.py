@@ -25,7 +25,7 @@ from glassformer.evaluate.predict import softmax
 from glassformer.explain.methods import METHODS
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
-from glassformer.serve.problems import Problem, of_input
+from glassformer.serve.problems import Problem, of_input, too_many
 
 EXAMPLES = 6  # sentences on the page
 CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
@@ -90,12 +90,7 @@ class Served:
     def check(self, inputs: Sequence[str], what: str) -> None:
         """Raises Problem where there are too many inputs, or one is too long; decodes nothing."""
         if len(inputs) > self.limits.inputs:
-            raise Problem(
-                413,
-                f"{len(inputs)} inputs, {self.limits.inputs} at most",
-                where=what,
-                fix="Send several requests",
-            )
+            raise too_many(len(inputs), self.limits.inputs, what)
         if self.kind == "text":
             for i, text in enumerate(inputs):
                 if len(text) > self.limits.characters:

@@ -6,35 +6,45 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from glassformer.errors import InputError
 
 JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
 
 
-class Problem(Exception):
-    """A request that is not answered: a status, what is wrong, where, and the way out."""
+class Problem(HTTPException):
+    """A request that is not answered: a status, what is wrong, where, and the way out.
+
+    An HTTPException, since that is what FastAPI lets through while it reads a body.
+    """
 
     def __init__(
         self, status: int, what: str, *, where: str | None = None, fix: str | None = None, again: int = 0
     ):
-        super().__init__(what)
+        super().__init__(status, what)
         self.status, self.what, self.where, self.fix, self.again = status, what, where, fix, again
 
     def response(self) -> JSONResponse:
         """``{"error": {"what", "where", "fix"}}``; where another try may help, ``Retry-After``."""
-        content = {"error": {"what": self.what, "where": self.where, "fix": self.fix}}
+        told = {"what": self.what, "where": self.where, "fix": self.fix}
+        content = {"error": {key: value and _printable(value) for key, value in told.items()}}
         headers = {"Retry-After": str(self.again)} if self.again else {}
-        if self.status in (408, 413):  # what the client still sends is not read
+        if self.status in (408, 413, 431):  # what the client still sends is not read
             headers["Connection"] = "close"
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse(content, self.status, headers)
 
 
+def too_many(inputs: int, most: int, where: str) -> Problem:
+    """More inputs than one request may have."""
+    return Problem(413, f"{inputs} inputs, {most} at most", where=where, fix="Send several requests")
+
+
 def of_input(error: InputError, where: str | None = None) -> Problem:
     """An error of the library as 422."""
-    return Problem(422, _printable(error.what), where=where or error.where, fix=error.fix)
+    return Problem(422, error.what, where=where or error.where, fix=error.fix)
 
 
 def of_validation(errors: Sequence[Any]) -> Problem:
@@ -42,14 +52,14 @@ def of_validation(errors: Sequence[Any]) -> Problem:
     first = errors[0]
     if first["type"] == "json_invalid":
         at, why = first["loc"][-1], first.get("ctx", {}).get("error", "")
-        return Problem(422, _printable(f"JSON decode error at character {at}: {why}"), where="body", fix=JSON)
+        return Problem(422, f"JSON decode error at character {at}: {why}", where="body", fix=JSON)
     if list(first["loc"]) == ["body"]:  # no body at all, or one that is text, since nothing said it was JSON
-        return Problem(422, _printable(str(first["msg"])), where="body", fix=JSON)
+        return Problem(422, str(first["msg"]), where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
-    return Problem(422, _printable(str(first["msg"])), where=_printable(where) or "body")
+    return Problem(422, str(first["msg"]), where=where or "body")
 
 
 def _printable(text: str) -> str:
     """No half surrogate pairs, which JSON in UTF-8 cannot hold, and of no great length."""
-    return text.encode("utf-8", "replace").decode()[:300]
+    return text[:300].encode("utf-8", "replace").decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import resource
 import socket
+import warnings
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from glassformer.errors import ConfigError
 from glassformer.runtime import keep_freed_memory
 from glassformer.serve.app import create_app
 from glassformer.serve.guard import LOCAL, is_local
+from glassformer.serve.held import Held
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 from glassformer.serve.sockets import bounded_protocol
@@ -48,15 +50,21 @@ def run_server(
     Raises:
         InputError: a model that cannot be loaded; a port that is taken.
     """
+    from PIL import Image
+
     keep_freed_memory()
+    # Sizes are judged before pictures are decoded; a warning on stderr would be a stranger's to repeat.
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     models = load_models(runs, limits, threads=threads, precision=precision)
     if is_local(host):
         hosts = {*LOCAL, host, *hosts}
     _allow_files(limits.connections)
-    app = create_app(models, limits, key=key, hosts=hosts)
+    held = Held(limits.all_bytes)
+    app = create_app(models, limits, key=key, hosts=hosts, held=held)
     config = uvicorn.Config(
-        app, host, port, http=bounded_protocol(limits), ws="none", lifespan="on", access_log=False,
-        log_level=logging.WARNING, server_header=False, date_header=True, timeout_keep_alive=15,
+        app, host, port, http=bounded_protocol(limits, held), ws="none", lifespan="on", access_log=False,
+        log_level=logging.ERROR,  # a warning for each request that is no HTTP would be a stranger's to repeat
+        server_header=False, date_header=True, timeout_keep_alive=15,
         timeout_graceful_shutdown=int(limits.seconds) + 1, backlog=BACKLOG,
     )  # fmt: skip
     name = f"[{host}]" if ":" in host else host

@@ -24,8 +24,9 @@ class PredictRequest(Strict):
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"texts": ["A compelling story, mediocre acting.", "Dull."]}]}
     )
-    texts: list[Text] | None = Field(None, min_length=1)
-    images: list[Picture] | None = Field(None, min_length=1)
+    # The first error is enough; a list of all of them is not small.
+    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
+    images: list[Picture] | None = Field(None, min_length=1, fail_fast=True)
     model: Name | None = None
 
 

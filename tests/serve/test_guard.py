@@ -1,0 +1,386 @@
+"""The guard alone, without sockets: what it lets through, what it holds meanwhile, and that it gives all of it back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from glassformer.serve.guard import HEADERS, Guard
+from glassformer.serve.held import Held, Share
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Metrics
+from glassformer.serve.problems import Problem
+from glassformer.serve.reading import SHARE
+
+PREDICT = "/v1/predict"
+
+
+class Said(NamedTuple):
+    status: int
+    headers: dict[bytes, bytes]
+    body: Any
+
+
+class Behind:
+    """An application that reads the body, and remembers what was held and what it got."""
+
+    def __init__(self, held: Held):
+        self.held, self.seen = held, []
+        self.error: Exception | None = None
+        self.entered, self.going = asyncio.Event(), asyncio.Event()
+        self.going.set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            self.seen.append(scope["type"])
+            return
+        first = await receive() if scope["method"] == "POST" else {"body": None}
+        self.seen.append((scope["path"], first["body"], self.held.now))
+        self.entered.set()
+        await self.going.wait()
+        if self.error is not None:
+            raise self.error
+        await send({"type": "http.response.start", "status": 203, "headers": [(b"x-app", b"1")]})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+
+def made(full=lambda size: False, key=None, hosts=(), **limits: Any) -> tuple[Guard, Behind]:
+    bounds, metrics = Limits(**limits), Metrics()
+    held = Held(bounds.all_bytes)
+    held.metrics = metrics
+    behind = Behind(held)
+    return Guard(behind, bounds, metrics, [PREDICT, "/health"], key, hosts, full, held), behind
+
+
+async def ask(
+    guard: Guard,
+    *parts: bytes | None,
+    path: str = PREDICT,
+    method: str = "POST",
+    headers: Any = (),
+    kind: str = "http",
+) -> Said:
+    """One request; None among the parts: the client goes; nothing after the last but one that says more: it waits."""
+    scope = {"type": kind, "path": path, "method": method, "headers": list(headers)}
+    messages = [
+        {"type": "http.disconnect"}
+        if part is None
+        else {"type": "http.request", "body": part, "more_body": i < len(parts) - 1}
+        for i, part in enumerate(parts)
+    ]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        if not messages:
+            await asyncio.sleep(60)
+        await asyncio.sleep(0)
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await guard(scope, receive, send)
+    if not sent:
+        return Said(0, {}, None)
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return Said(sent[0]["status"], dict(sent[0]["headers"]), json.loads(body) if body else None)
+
+
+def count(guard: Guard, name: str, **labels: str) -> float:
+    return guard.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def test_a_body_is_joined_held_and_given_back():
+    async def run() -> None:
+        guard, behind = made(all_bytes=10)
+        said = await ask(guard, b"abc", b"", b"defg")
+        assert (said.status, said.headers[b"x-app"]) == (203, b"1")
+        assert behind.seen == [(PREDICT, b"abcdefg", 7)]
+        assert guard.held.now == 0
+        for _ in range(5):  # five times seven would be more than ten
+            assert (await ask(guard, b"abcdefg")).status == 203
+        assert guard.held.now == 0
+
+    asyncio.run(run())
+
+
+def test_all_bytes_bounds_the_bodies_of_all_requests():
+    async def run() -> None:
+        guard, behind = made(all_bytes=10, body_bytes=9)
+        behind.going.clear()
+        first = asyncio.create_task(ask(guard, b"a" * 6))
+        await behind.entered.wait()
+        assert guard.held.now == 6
+        said = await ask(guard, b"b" * 3, b"c" * 2)  # with its second part eleven
+        assert (said.status, said.headers[b"retry-after"]) == (503, b"1")
+        assert said.body["error"]["what"] == "too much is being sent at once"
+        assert guard.held.now == 6
+        assert count(guard, "glassformer_refused_total", reason="memory") == 1
+        second = asyncio.create_task(ask(guard, b"d" * 4))  # ten fit
+        while guard.held.now < 10:
+            await asyncio.sleep(0)
+        behind.going.set()
+        assert (await first).status == (await second).status == 203
+        assert guard.held.now == 0
+        assert (await ask(guard, b"e" * 9)).status == 203
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("parts", "limits", "status"),
+    [
+        ((b"a" * 5, b"b" * 6), {"body_bytes": 10}, 413),
+        ((b"a" * 11,), {"body_bytes": 10}, 413),
+        ((b"a" * 5, None), {}, 400),
+        ((b"a" * 5, b"b" * 6), {"all_bytes": 10}, 503),
+        ((b"a" * 5, b"b" * 5), {"body_bytes": 10, "all_bytes": 10}, 203),
+    ],
+)
+def test_what_is_refused_is_given_back(parts, limits, status):
+    async def run() -> None:
+        guard, behind = made(**limits)
+        assert (await ask(guard, *parts)).status == status
+        assert guard.held.now == 0
+        assert len(behind.seen) == (status == 203)
+
+    asyncio.run(run())
+
+
+def test_a_body_that_is_slow_or_cancelled_is_given_back():
+    async def run() -> None:
+        guard, behind = made(body_seconds=0.05)
+        scope = {"type": "http", "path": PREDICT, "method": "POST", "headers": []}
+        sent: list[Any] = []
+        parts = [b"a" * 7]
+
+        async def receive() -> Any:
+            if not parts:
+                await asyncio.sleep(60)
+            return {"type": "http.request", "body": parts.pop(), "more_body": True}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await guard(scope, receive, send)
+        assert sent[0]["status"] == 408
+        assert "within 0.05 s" in json.loads(sent[1]["body"])["error"]["what"]
+        assert dict(sent[0]["headers"])[b"connection"] == b"close"
+        assert (guard.held.now, behind.seen) == (0, [])
+
+        guard, behind = made()
+        behind.going.clear()
+        task = asyncio.create_task(ask(guard, b"a" * 7))
+        await behind.entered.wait()
+        assert guard.held.now == 7
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert guard.held.now == 0
+
+    asyncio.run(run())
+
+
+def test_what_the_application_holds_goes_too():
+    async def run() -> None:
+        guard, behind = made()
+        behind.error = RuntimeError("boom")
+        with pytest.raises(RuntimeError):
+            await ask(guard, b"a" * 7)
+        assert guard.held.now == 0
+        assert count(guard, "glassformer_requests_total", route=PREDICT, status="500") == 1
+        behind.error = Problem(418, "tea")
+        assert (await ask(guard, b"a")).status == 418
+
+        async def parses(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            scope[SHARE].add(20)
+            assert guard.held.now == 23
+
+        guard.app = parses
+        await ask(guard, b"abc")
+        assert guard.held.now == 0
+
+    asyncio.run(run())
+
+
+def test_only_bodies_that_are_asked_for_are_read():
+    async def run() -> None:
+        guard, behind = made()
+        assert (await ask(guard, b"a", path="/nowhere")).status == 203
+        assert behind.seen[-1] == ("/nowhere", b"a", 0)  # read by nobody before it
+        assert (await ask(guard, b"a", method="GET")).status == 203
+        assert behind.seen[-1] == (PREDICT, None, 0)
+        for method in ("PUT", "PATCH"):
+            assert (await ask(guard, b"a", None, method=method)).status == 400  # read, and found cut
+        before = len(behind.seen)
+        assert await ask(guard, kind="lifespan") == await ask(guard, kind="websocket") == Said(0, {}, None)
+        assert behind.seen[before:] == ["lifespan"]
+
+    asyncio.run(run())
+
+
+def test_behind_the_body_comes_what_the_connection_says():
+    async def run() -> None:
+        guard, _ = made()
+        seen = []
+
+        async def reads_twice(scope: Any, receive: Any, send: Any) -> None:
+            seen.extend([await receive(), await receive()])
+
+        guard.app = reads_twice
+        messages = [{"type": "http.request", "body": b"a"}, {"type": "http.disconnect"}]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        scope = {"type": "http", "path": PREDICT, "method": "POST", "headers": []}
+        await guard(scope, receive, None)
+        assert seen == [
+            {"type": "http.request", "body": b"a", "more_body": False},
+            {"type": "http.disconnect"},
+        ]
+
+    asyncio.run(run())
+
+
+def test_a_full_queue_refuses_labels_alone():
+    async def run() -> None:
+        sizes = []
+        guard, behind = made(full=lambda size: sizes.append(size) or True)
+        said = await ask(guard, b"abc", b"de")
+        assert (said.status, sizes, behind.seen, guard.held.now) == (429, [5], [], 0)
+        assert (await ask(guard, b"abc", path="/health")).status == 203
+        assert sizes == [5]
+
+    asyncio.run(run())
+
+
+def test_a_length_that_is_announced_is_judged_before_a_byte_is_read():
+    async def run() -> None:
+        guard, _ = made(body_bytes=10)
+        for length in (b"11", b"1" * 30):
+            said = await ask(guard, None, headers=[(b"content-length", length)])
+            assert (said.status, said.body["error"]["what"]) == (413, "more than 10 bytes")
+            assert said.body["error"]["where"] == "body"
+        for length in (b"10", b"", b"x", b"0"):
+            assert (await ask(guard, b"a", headers=[(b"content-length", length)])).status == 203
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "name", [b"host", b"content-length", b"content-type", b"authorization", b"x-api-key"]
+)
+def test_what_may_stand_once_only(name: bytes):
+    async def run() -> None:
+        guard, _ = made()
+        said = await ask(guard, b"a", headers=[(name, b"1"), (b"accept", b"b"), (name, b"1")])
+        assert (said.status, said.body["error"]["where"]) == (400, name.decode())
+        assert (await ask(guard, b"a", headers=[(name, b"1"), (b"a", b"b"), (b"a", b"c")])).status == 203
+
+    asyncio.run(run())
+
+
+def test_keys_and_paths():
+    async def run() -> None:
+        guard, _ = made(key="s3cret")
+        for path in (PREDICT, "/v1/x", "/metrics", "/openapi.json"):
+            said = await ask(guard, b"a", path=path)
+            assert (said.status, said.headers[b"www-authenticate"]) == (401, b"Bearer")
+            assert said.body["error"] == {
+                "what": "no key, or a wrong one", "where": "Authorization", "fix": "Send Bearer KEY"
+            }  # fmt: skip
+        for path in ("/", "/health", "/ready", "/static/page.js"):
+            assert (await ask(guard, b"a", path=path)).status == 203
+        right = (
+            [(b"authorization", b"Bearer s3cret")],
+            [(b"authorization", b"bearer  s3cret ")],
+            [(b"x-api-key", b"s3cret")],
+            [(b"x-api-key", b"s3cret"), (b"authorization", b"Basic x")],
+        )
+        for headers in right:
+            assert (await ask(guard, b"a", headers=headers)).status == 203
+        wrong = (
+            [(b"authorization", b"Bearer")],
+            [(b"authorization", b"Basic s3cret")],
+            [(b"authorization", b"s3cret")],
+            [(b"x-api-key", b"s3cre")],
+            [(b"x-api-key", b"s3cret"), (b"authorization", b"Bearer x")],
+        )
+        for headers in wrong:
+            assert (await ask(guard, b"a", headers=headers)).status == 401
+
+    asyncio.run(run())
+
+
+def test_host_names():
+    async def run() -> None:
+        guard, _ = made(hosts=("Films.Example", "[::1]"))
+        known = (
+            b"films.example",
+            b"FILMS.example:80",
+            b"films.example.",
+            b"films.example.:8",
+            b"[::1]",
+            b"[::1]:9",
+        )
+        for host in known:
+            assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 203, host
+        for host in (b"", b"x", b"films.example.x", b"a.films.example", b"::1", b"[::2]", b"\xff", b"films"):
+            said = await ask(guard, b"a", headers=[(b"host", host)])
+            assert (said.status, said.body["error"]["where"]) == (400, "Host"), host
+        assert (await ask(guard, b"a")).status == 400  # none at all
+
+    asyncio.run(run())
+
+
+def test_every_answer_has_the_headers_that_keep_pages_safe():
+    async def run() -> None:
+        guard, _ = made(body_bytes=10)
+        for path, kept in ((PREDICT, b"no-store"), ("/health", b"no-cache"), ("/v1/models", b"no-store")):
+            for said in (
+                await ask(guard, b"a", path=path),
+                await ask(guard, headers=[(b"content-length", b"11")]),
+            ):
+                assert said.headers.items() >= set(HEADERS)
+            assert (await ask(guard, b"a", path=path)).headers[b"cache-control"] == kept
+        policy = dict(HEADERS)[b"content-security-policy"]
+        assert policy.startswith(b"default-src 'none'; ")
+        assert dict(HEADERS)[b"x-content-type-options"] == b"nosniff"
+
+    asyncio.run(run())
+
+
+def test_requests_are_counted_by_names_of_ours():
+    async def run() -> None:
+        guard, _ = made()
+        for path in (PREDICT, "/health", "/evil", "/evil2"):
+            await ask(guard, b"a", path=path)
+        for route, times in ((PREDICT, 1), ("/health", 1), ("other", 2)):
+            assert count(guard, "glassformer_requests_total", route=route, status="203") == times
+            assert count(guard, "glassformer_request_seconds_count", route=route) == times
+            assert 0 < count(guard, "glassformer_request_seconds_sum", route=route) < 5
+
+    asyncio.run(run())
+
+
+def test_shares():
+    held = Held(100)
+    one, two = Share(held), Share(held)
+    one.set(60)
+    two.add(40)
+    assert held.now == 100
+    with pytest.raises(Problem, match="503"):
+        two.add(1)
+    assert held.now == 101  # counted until it is given back
+    one.set(59)  # less is never refused
+    two.set(41)
+    one.give_back()
+    two.set(40)
+    two.give_back()
+    two.give_back()
+    assert held.now == one.size == two.size == 0
