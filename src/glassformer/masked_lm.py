@@ -19,14 +19,8 @@ from glassformer.contract import check_is_fitted
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
-from glassformer.data.text import (
-    TokenTable,
-    clean_text,
-    encode,
-    load_tokenizer,
-    word_tokenizer,
-    wordpiece_tokenizer,
-)
+from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.bert import Bert, bert
 from glassformer.models.neighbours import look_beside

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
 from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.config import nearest, plain
-from glassformer.data.text import TokenTable, clean_text, load_tokenizer, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.models.bert import Bert, BertConfig
 from glassformer.models.catalog import TEXT_ARCHITECTURES

@@ -19,14 +19,8 @@ from glassformer.data.checks import check_texts, place
 from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both, check_held
 from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
-from glassformer.data.text import (
-    SPECIAL_TOKENS,
-    TokenTable,
-    encode,
-    load_tokenizer,
-    word_tokenizer,
-    wordpiece_tokenizer,
-)
+from glassformer.data.text import SPECIAL_TOKENS, TokenTable, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.decode import Hypothesis, Limits, beam_search
 from glassformer.errors import ConfigError, DataError
 from glassformer.explain.alignment import Alignment

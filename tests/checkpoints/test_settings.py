@@ -15,7 +15,7 @@ import glassformer as gf
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.layout import filled, outline
-from glassformer.data.text import load_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
 from glassformer.models.bert import Bert, bert

@@ -253,6 +253,8 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     if len(inputs) != shard.rows:
         raise DataError(f"{len(inputs)} of {shard.rows} rows were read", where=shard.source)
     errors = [_problem(clf.NOUN, x) for x in inputs]
+    if clf.NOUN == "texts":
+        errors = _encodable(clf, inputs, errors)
     good = [i for i, error in enumerate(errors) if error is None]
     classes = clf.classes_.tolist()
     rows = np.full((len(inputs), len(classes)), np.nan)
@@ -290,6 +292,24 @@ def _problem(noun: str, x: Any) -> str | None:
     except InputError as error:
         return error.what
     return None
+
+
+def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
+    """The same errors, and those of texts that the tokenizer fails on or finds nothing in: one ends no shard."""
+
+    def fails(rows: list[int]) -> str | None:
+        try:
+            clf._encode([texts[i] for i in rows])
+        except DataError as error:
+            return error.what
+        return None
+
+    good = [i for i, error in enumerate(errors) if error is None]
+    if good and fails(good) is not None:
+        errors = list(errors)
+        for i in good:
+            errors[i] = fails([i])
+    return errors
 
 
 def _read_rows(shard: Shard) -> Iterator[Any]:
