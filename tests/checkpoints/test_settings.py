@@ -132,7 +132,7 @@ def test_architectures_of_our_own(tmp_path, name):
         ({"kind": "Oracle"}, "holds a 'Oracle', which this version does not know"),
         ({"classes": None}, "'classes' is missing"),
         ({"classes": ["a", "a"]}, "a label twice"),
-        ({"classes": [["a"], ["b"]]}, "what is no label"),
+        ({"classes": [["a"], ["b"]]}, "neither text nor a whole number but list"),
         ({"classes": ["a", "b", "c"]}, "3 classes, but the model has 2 outputs"),
         ({"temperature": "warm"}, "temperature = 'warm' is no number"),
         ({"temperature": 0}, "temperature = 0"),

@@ -306,7 +306,9 @@ def _ids(tokenizer: Tokenizer, texts: list[str], add_special_tokens: bool) -> li
                 raise
             shown = text if len(text) <= 40 else f"{text[:40]}..."
             what = f"the tokenizer fails on {shown!r} ({reason})"
-            raise DataError(what, where="texts", fix="Leave this text out, or use another tokenizer") from None
+            raise DataError(
+                what, where="texts", fix="Leave this text out, or use another tokenizer"
+            ) from None
     return found
 
 

@@ -253,16 +253,21 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     if len(inputs) != shard.rows:
         raise DataError(f"{len(inputs)} of {shard.rows} rows were read", where=shard.source)
     errors = [_problem(clf.NOUN, x) for x in inputs]
-    if clf.NOUN == "texts":
-        errors = _encodable(clf, inputs, errors)
     good = [i for i, error in enumerate(errors) if error is None]
     classes = clf.classes_.tolist()
     rows = np.full((len(inputs), len(classes)), np.nan)
     labels: list[Any] = [None] * len(inputs)
     shares: list[float | None] = [None] * len(inputs)
     cut: list[bool | None] = [None] * len(inputs)
+    found = None
+    if good and clf.NOUN == "texts":
+        try:
+            found = clf.predict_proba([inputs[i] for i in good])
+        except DataError:  # of one text: it ends no shard
+            errors = _encodable(clf, inputs, errors)
+            good = [i for i, error in enumerate(errors) if error is None]
     if good:
-        rows[good] = clf.predict_proba([inputs[i] for i in good])
+        rows[good] = clf.predict_proba([inputs[i] for i in good]) if found is None else found
         if clf.NOUN == "texts":
             for i, truncated in zip(good, clf.truncated([inputs[i] for i in good]).tolist(), strict=True):
                 cut[i] = truncated
@@ -295,21 +300,16 @@ def _problem(noun: str, x: Any) -> str | None:
 
 
 def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
-    """The same errors, and those of texts that the tokenizer fails on or finds nothing in: one ends no shard."""
+    """The same errors, and those of the texts that the tokenizer fails on or finds nothing in."""
 
-    def fails(rows: list[int]) -> str | None:
+    def fails(text: str) -> str | None:
         try:
-            clf._encode([texts[i] for i in rows])
+            clf._encode([text])
         except DataError as error:
             return error.what
         return None
 
-    good = [i for i, error in enumerate(errors) if error is None]
-    if good and fails(good) is not None:
-        errors = list(errors)
-        for i in good:
-            errors[i] = fails([i])
-    return errors
+    return [fails(text) if error is None else error for text, error in zip(texts, errors, strict=True)]
 
 
 def _read_rows(shard: Shard) -> Iterator[Any]:
