@@ -34,7 +34,7 @@ class Problem(Exception):
 
 def of_input(error: InputError, where: str | None = None) -> Problem:
     """An error of the library as 422."""
-    return Problem(422, _printable(error.what), where=where or error.where, fix=error.fix)
+    return Problem(422, printable(error.what), where=where or error.where, fix=error.fix)
 
 
 def of_validation(errors: Sequence[Any]) -> Problem:
@@ -42,14 +42,14 @@ def of_validation(errors: Sequence[Any]) -> Problem:
     first = errors[0]
     if first["type"] == "json_invalid":
         at, why = first["loc"][-1], first.get("ctx", {}).get("error", "")
-        return Problem(422, _printable(f"JSON decode error at character {at}: {why}"), where="body", fix=JSON)
+        return Problem(422, printable(f"JSON decode error at character {at}: {why}"), where="body", fix=JSON)
     if list(first["loc"]) == ["body"]:  # no body at all, or one that is text, since nothing said it was JSON
-        return Problem(422, _printable(str(first["msg"])), where="body", fix=JSON)
+        return Problem(422, printable(str(first["msg"])), where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
-    return Problem(422, _printable(str(first["msg"])), where=_printable(where) or "body")
+    return Problem(422, printable(str(first["msg"])), where=printable(where) or "body")
 
 
-def _printable(text: str) -> str:
+def printable(text: str, limit: int = 300) -> str:
     """No half surrogate pairs, which JSON in UTF-8 cannot hold, and of no great length."""
-    return text.encode("utf-8", "replace").decode()[:300]
+    return text[:limit].encode("utf-8", "replace").decode()

@@ -19,6 +19,8 @@ from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 from glassformer.serve.sockets import bounded_protocol
 
+log = logging.getLogger("glassformer.serve")
+
 SPARE_FILES = 64  # beside the connections
 BACKLOG = 2048  # connections that wait to be taken
 
@@ -46,14 +48,17 @@ def run_server(
         said: called with the address once the socket is open.
 
     Raises:
-        InputError: a model that cannot be loaded; a port that is taken.
+        InputError: no model that can be loaded; a port that is taken.
     """
     keep_freed_memory()
-    models = load_models(runs, limits, threads=threads, precision=precision)
+    broken: dict[str, str] = {}
+    models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
+    for name, error in broken.items():
+        log.warning("%s is not served: %s", name, error)
     if is_local(host):
         hosts = {*LOCAL, host, *hosts}
     _allow_files(limits.connections)
-    app = create_app(models, limits, key=key, hosts=hosts)
+    app = create_app(models, limits, key=key, hosts=hosts, broken=broken)
     config = uvicorn.Config(
         app, host, port, http=bounded_protocol(limits), ws="none", lifespan="on", access_log=False,
         log_level=logging.WARNING, server_header=False, date_header=True, timeout_keep_alive=15,
