@@ -16,7 +16,7 @@ from glassformer.runtime import keep_freed_memory
 from glassformer.serve.app import create_app
 from glassformer.serve.guard import LOCAL, is_local
 from glassformer.serve.limits import Limits
-from glassformer.serve.models import load_models
+from glassformer.serve.loading import load_models
 from glassformer.serve.sockets import bounded_protocol
 
 log = logging.getLogger("glassformer.serve")
