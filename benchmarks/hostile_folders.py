@@ -59,7 +59,9 @@ def tokenizers(count: int) -> list[dict]:
     out = []
     with scratch() as home:
         clf = gf.TextClassifier("encoder-mini", min_count=1, max_length=40, **SMALL)
-        many = [" ".join(f"w{8 * i + j}" for j in range(8)) for i in range(len(LABELS))]  # more rows than tokens below
+        many = [
+            " ".join(f"w{8 * i + j}" for j in range(8)) for i in range(len(LABELS))
+        ]  # more rows than tokens below
         saved = clf.fit(many, LABELS).save(home / "saved")
         reader = Reader(home / "said.txt", answer_of)
         try:

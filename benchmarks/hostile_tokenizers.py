@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 import random
 import struct
@@ -245,4 +244,4 @@ def hostile(count: int) -> list[tuple[str, str]]:
     for group in groups:
         share = max(1, round(count * len(group) / sum(map(len, groups))) + 1)
         out += rng.sample(group, min(share, len(group)))
-    return copy.copy(out[: max(count, len(out))])
+    return out
