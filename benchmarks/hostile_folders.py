@@ -282,7 +282,7 @@ def _doors(home: Path) -> dict[str, Callable[[Path, tuple[Any, Any]], list[Any] 
         held = pq.read_table(file).column("label").to_pylist()
         if held[:2] != list(pair) or [type(x) for x in held[:2]] != [type(x) for x in pair]:
             return None  # it has made other values of them before we see any
-        return _ordered(load_text_dataset(file).splits["train"].labels[:2], pair)
+        return _ordered(list(load_text_dataset(file).splits["train"].labels or [])[:2], pair)
 
     return {
         "fit": fit, "folder": folder, "csv": delimited(","), "tsv": delimited("\t"), "jsonl": lines, "json": array,
@@ -306,4 +306,4 @@ def _ordered(found: list[Any], pair: tuple[Any, Any]) -> list[Any]:
 
 def _table(path: Path, content: str) -> list[Any]:
     path.write_text(content, encoding="utf-8", errors="surrogatepass", newline="")
-    return load_text_dataset(path).splits["train"].labels[:2]
+    return list(load_text_dataset(path).splits["train"].labels or [])[:2]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -32,7 +33,7 @@ def check_regular(info: os.stat_result) -> None:
         raise OSError(number, f"is {_KINDS.get(kind, 'something else')}, not a plain file")
 
 
-def open_regular(path: str | Path) -> BinaryIO:
+def open_regular(path: str | Path) -> BufferedReader:
     """A plain file, or a link to one, opened for reading bytes.
 
     Raises:

@@ -177,7 +177,7 @@ def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Seq
     return _named(labels, class_names, table) if class_names else labels
 
 
-def _named(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
+def _named(labels: Sequence[Any], class_names: tuple[str, ...], table: Table) -> list[str]:
     """The names of numbers, by the names that the file itself gives.
 
     Raises:
