@@ -31,7 +31,7 @@ from glassformer.checkpoints.native import load_state, save_state
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.tables import read_table
-from glassformer.data.text import load_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import InputError
 from glassformer.models.bert import Bert, bert

@@ -25,7 +25,8 @@ from hf_trainer import Rows, TrainerLoop, pad
 from train_imdb import MAX_LENGTH, MODEL, load_rounds
 
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.data.text import encode, load_tokenizer
+from glassformer.data.text import encode
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.runtime import keep_freed_memory
 

@@ -42,7 +42,8 @@ MODEL = "all-minilm-l6-v2"
 
 def load_rounds(folder: Path, rounds: int, reviews: int, seed: int) -> Rounds:
     """Real reviews in random order, other ones for each round."""
-    from glassformer.data.text import encode, load_tokenizer
+    from glassformer.data.text import encode
+    from glassformer.data.tokenizer_file import load_tokenizer
 
     split = load_text_dataset("imdb", limit=(rounds + 1) * reviews, seed=seed, splits=["test"]).splits["test"]
     assert split.labels is not None

@@ -25,7 +25,8 @@ import glassformer as gf
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.text import encode, load_tokenizer
+from glassformer.data.text import encode
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory
 

@@ -57,7 +57,7 @@ from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.data.batching import BatchSettings, training_batches
 from glassformer.data.masking import MaskedBatch, MaskSettings, chunk_texts, masked_stream
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.text import load_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.packing import Packing
 from glassformer.recipe_pretraining import PretrainTrainConfig

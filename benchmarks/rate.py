@@ -32,7 +32,8 @@ from train_imdb import MAX_LENGTH, MODEL, random_bert_base
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.text import TokenTable, encode, load_tokenizer
+from glassformer.data.text import TokenTable, encode
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.nn import kernels
 from glassformer.pipeline import build_model

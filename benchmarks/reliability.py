@@ -23,6 +23,7 @@ from typing import Any
 import bad_files
 import bad_settings
 import borrowed
+import hostile_folders
 import hostile_pictures
 import hostile_requests
 import injections
@@ -70,6 +71,13 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out, "
                   "configs that ask for more than the weights hold: refused, nothing executed", 0,
                   lambda count: bad_files.malicious_checkpoints()),
+    "hostile_tokenizers": ("tokenizer files by construction (tables that lead out of themselves, patterns and "
+                           "replacements without end, ids beyond every table, templates of unknown tokens): refused in "
+                           "a line, or every answer right; each in a minute, memory + 300 MB at most, no panic", 750,
+                           hostile_folders.tokenizers),
+    "hostile_labels": ("pairs of labels through tables, `fit` and model folders (NUL, half surrogates, control "
+                       "characters, numbers beyond 64 bits, truth values beside numbers): kept apart as they are, or "
+                       "refused in a line", 567, hostile_folders.labels),
     "injections": ("200 strings of markup, script, template and formula as text, label and file name, into the report "
                    "with its table, and into the pages of explanations and server, opened in Chromium: all stands as "
                    "text; nothing runs, is asked for or said on the console, no cell begins a formula", 1200,

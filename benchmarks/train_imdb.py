@@ -39,7 +39,8 @@ from plain_loop import PlainLoop
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.text import TokenTable, encode, load_tokenizer
+from glassformer.data.text import TokenTable, encode
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory
 

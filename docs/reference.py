@@ -84,6 +84,7 @@ MODULES = {
             "data.pairs",
             "data.sentences",
             "data.text",
+            "data.tokenizer_file",
             "data.transform",
             "data.augment",
             "data.robustness",

@@ -69,6 +69,26 @@ def test_crashes_full_disks_and_bad_files(rows, row):
     assert [one for one in rows[row] if not one["passed"]] == []
 
 
+HOSTILE = {"hostile_folders.labels(0)": 567, "hostile_folders.tokenizers(40)": 40}
+
+
+@pytest.mark.parametrize("row", HOSTILE)
+def test_hostile_folders(row):
+    found = run(row, modules="hostile_folders")
+    assert len(found) >= HOSTILE[row]
+    assert [one for one in found if not one["passed"]] == []
+    assert {"labels": {"kept", "refused"}, "tokenizers": {"read", "refused"}}[row[16:].split("(")[0]] <= {
+        one["answer"] for one in found
+    }
+
+
+@pytest.mark.slow
+def test_every_hostile_tokenizer():
+    found = run("hostile_folders.tokenizers(0)", modules="hostile_folders")
+    assert len(found) >= 700
+    assert [one for one in found if not one["passed"]] == []
+
+
 def needs_a_browser() -> None:
     for package in ("playwright", "fastapi", "uvicorn", "httptools", "prometheus_client"):
         pytest.importorskip(package)

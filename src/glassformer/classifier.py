@@ -18,7 +18,8 @@ from glassformer.contract import check_is_fitted
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_texts
 from glassformer.data.long_texts import Windows, encode_windows
-from glassformer.data.text import TokenTable, encode, load_tokenizer
+from glassformer.data.text import TokenTable, encode
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.estimator import Estimator
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.models.bert import Bert

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer.errors import ConfigError
+from glassformer.reading import read_regular
 
 T = TypeVar("T")
+MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
 
@@ -27,16 +29,21 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The content of a TOML file.
 
     Raises:
-        ConfigError: the file is missing, not UTF-8 or not TOML; the message has the line.
+        ConfigError: the file is missing, no plain file, too large, not UTF-8 or not TOML; the message has the line.
     """
     path = Path(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = read_regular(path, MAX_TOML_BYTES).decode("utf-8")
+        return tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except (FileNotFoundError, IsADirectoryError):
         raise ConfigError("no such recipe file", where=str(path)) from None
+    except OSError as error:
+        raise ConfigError(error.strerror or "cannot be read", where=str(path)) from None
+    except RecursionError:
+        raise ConfigError("nested too deeply", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # tomllib's own, and Python's on a number of thousands of digits
         raise ConfigError(f"not valid TOML: {error}", where=str(path)) from None
 
 

@@ -134,8 +134,9 @@ class Estimator(Explains, ClassifierMixin, BaseEstimator):
         set_threads(train.threads)
         ranks = join(train.strategy, device, train.seed)
         examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self._check)
-        check_classes(labels)
-        self.classes_, targets = np.unique(np.asarray(labels), return_inverse=True)
+        classes = check_classes(labels)
+        numbers = {label: number for number, label in enumerate(classes)}
+        self.classes_, targets = np.asarray(classes), np.array([numbers[label] for label in labels], np.int64)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         if validation is None and train.validation_fraction > 0:
             kept, held = stratified_split(targets.tolist(), train.validation_fraction, train.seed)

@@ -19,18 +19,12 @@ from glassformer.contract import check_is_fitted
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
-from glassformer.data.text import (
-    TokenTable,
-    clean_text,
-    encode,
-    load_tokenizer,
-    word_tokenizer,
-    wordpiece_tokenizer,
-)
+from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.bert import Bert, bert
 from glassformer.models.neighbours import look_beside
-from glassformer.pipeline import save_tokenizer
+from glassformer.pipeline import check_table, save_tokenizer
 from glassformer.recipe_pretraining import (
     MaskTextConfig,
     PretrainModelConfig,
@@ -261,6 +255,7 @@ def load_masked_lm(folder: Path, about: dict[str, Any]) -> MaskedLM:
     out = MaskedLM._from_about(about, folder)
     out.tokenizer_ = load_tokenizer(folder)
     out.model_ = load_pretrained(folder)
+    check_table(out.tokenizer_, out.model_, str(folder))
     out.chunks_ = about["chunks"]
     return out
 
@@ -313,7 +308,7 @@ def build_bert(
     head = "pretraining" if text.next_sentence else "mlm"
     if model.model == SCRATCH:
         config = bert(
-            tokenizer.get_vocab_size(), model.d_model, model.num_layers, model.num_heads, model.d_ff,
+            id_count(tokenizer), model.d_model, model.num_layers, model.num_heads, model.d_ff,
             model.max_positions, model.dropout, head=head, pooling="pooler" if text.next_sentence else None,
         )  # fmt: skip
         encoder = replace(config.encoder, attention_dropout=model.attention_dropout)

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
 from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.config import nearest, plain
-from glassformer.data.text import TokenTable, clean_text, load_tokenizer, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.models.bert import Bert, BertConfig
 from glassformer.models.catalog import TEXT_ARCHITECTURES
@@ -96,7 +97,7 @@ def build_model(
         vectors = read_word_table(model, tokenizer, table, seed)
         if vectors is not None:
             model = replace(model, embedding_dim=vectors.vectors_.shape[1])
-        size = tokenizer.get_vocab_size()
+        size = id_count(tokenizer)
         preset = TEXT_ARCHITECTURES[model.model](size)
         if isinstance(preset, BertConfig):
             built = Bert(_scratch_config(model, size, num_labels, text.max_length))
@@ -123,13 +124,16 @@ def build_model(
             where="max_length",
             fix=f"Use {limit} or less",
         )
-    if tokenizer.get_vocab_size() > base.config.embedding.vocab_size:
-        raise CheckpointError(
-            f"the tokenizer knows {tokenizer.get_vocab_size()} tokens, the model "
-            f"{base.config.embedding.vocab_size}",
-            where=model.model,
-        )
+    check_table(tokenizer, base, model.model)
     return _with_classifier(base, model, num_labels)
+
+
+def check_table(tokenizer: Tokenizer, model: Any, where: str) -> None:
+    """Raises CheckpointError where the tokenizer has ids beyond the model's table of embeddings."""
+    rows = model.config.embedding.vocab_size
+    if (count := id_count(tokenizer)) > rows:
+        what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
+        raise CheckpointError(what, where=where, fix="Use the tokenizer that belongs to these weights")
 
 
 def _baseline(preset: RnnConfig | TextCnnConfig, model: ModelConfig, num_labels: int) -> Rnn | TextCnn:

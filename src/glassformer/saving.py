@@ -14,13 +14,18 @@ from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, real, section, shown
 from glassformer.config import plain
-from glassformer.errors import CheckpointError
+from glassformer.data.checks import check_labels
+from glassformer.errors import CheckpointError, DataError
+from glassformer.pipeline import check_table
 from glassformer.runtime import versions
 
 if TYPE_CHECKING:
     from glassformer.estimator import Estimator
 
 FORMAT = 1  # of glassformer.json
+COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
+LARGER = 4  # a picture of other people's models than the one that its positions belong to
+OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
 THEIR_CLASSIFIERS = {"BertForSequenceClassification", "ViTForImageClassification"}
 
 
@@ -134,16 +139,22 @@ def _of_transformers(folder: Path) -> Any:
     names = [named.get(str(i), None if named else f"LABEL_{i}") for i in range(count)]
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
+    names = _labels(names, "id2label", where)
     clf: Any
     if isinstance(model, Bert):
         clf = TextClassifier(str(folder), max_length=model.config.embedding.max_positions)
     else:
         clf = ImageClassifier(str(folder))
     clf._read_parts(folder, {})
-    if isinstance(model, Bert) and clf.tokenizer_.get_vocab_size() > model.config.embedding.vocab_size:
-        raise CheckpointError("the tokenizer knows more tokens than the model", where=str(folder))
-    if isinstance(model, ViT) and clf.transform_.channels != model.config.embedding.channels:
-        raise CheckpointError("the preprocessor gives other channels than the model reads", where=str(folder))
+    if isinstance(model, Bert):
+        check_table(clf.tokenizer_, model, str(folder))
+    if isinstance(model, ViT):
+        if clf.transform_.channels != model.config.embedding.channels:
+            what = "the preprocessor gives other channels than the model reads"
+            raise CheckpointError(what, where=str(folder))
+        if max(clf.transform_.size) > LARGER * max(model.config.embedding.image_size):
+            what = "the preprocessor gives far larger pictures than the model was made for"
+            raise CheckpointError(what, where=str(folder))
     order = sorted(range(count), key=lambda i: names[i])
     with torch.no_grad():
         for part in model.head.out.parameters():  # type: ignore[union-attr]
@@ -154,6 +165,34 @@ def _of_transformers(folder: Path) -> Any:
     return clf
 
 
+def _labels(labels: list[Any], key: str, where: str) -> list[Any]:
+    """The labels of a model, each checked as those of a table are.
+
+    Raises:
+        CheckpointError: one that cannot be one, or stands there twice.
+    """
+    try:
+        checked = check_labels(labels, key)
+    except DataError as error:
+        raise CheckpointError(f"{error.where}: {error.what}", where=where) from None
+    if len(set(checked)) < len(checked):
+        raise CheckpointError(f"{key!r} holds what is no label, or a label twice", where=where)
+    return list(checked)
+
+
+def _check_fit(clf: Any, folder: Path) -> None:
+    """Raises CheckpointError where the preprocessing of a folder gives what its model cannot read."""
+    config = clf.model_.config.embedding
+    if clf.NOUN == "texts":
+        check_table(clf.tokenizer_, clf.model_, str(folder))
+        is_encoder = hasattr(clf.model_.config, "encoder")  # others have no positions
+        if is_encoder and config.positions == "learned" and clf.max_length > config.max_positions:
+            what = f"max_length = {clf.max_length} is more than the model's {config.max_positions} positions"
+            raise CheckpointError(what, where=str(folder / ABOUT))
+    elif (clf.transform_.channels, clf.transform_.size) != (config.channels, config.image_size):
+        raise CheckpointError("the preprocessor gives other pictures than the model reads", where=str(folder))
+
+
 def _fitted(folder: Path, about: dict[str, Any]) -> Any:
     kind = _kinds().get(about["kind"])
     if kind is None:
@@ -162,10 +201,9 @@ def _fitted(folder: Path, about: dict[str, Any]) -> Any:
         )
     where = str(folder / ABOUT)
     classes = about.get("classes")
-    if not isinstance(classes, list) or not classes or len({type(label) for label in classes}) > 1:
+    if not isinstance(classes, list) or not classes:
         raise CheckpointError("'classes' is missing or no list of labels of one kind", where=where)
-    if not isinstance(classes[0], str | int | float) or len(set(classes)) < len(classes):
-        raise CheckpointError("'classes' holds what is no label, or a label twice", where=where)
+    classes = _labels(classes, "classes", where)
     names = kind._get_param_names()
     # JSON has lists only; parameters that hold several values are tuples.
     known = {k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names}
@@ -173,14 +211,21 @@ def _fitted(folder: Path, about: dict[str, Any]) -> Any:
     check_parameters(clf._configs, folder)
     clf.classes_ = np.asarray(classes)
     clf.model_ = load_pretrained(folder)
+    if hasattr(clf.model_.config.embedding, "vocab_size") != (clf.NOUN == "texts"):
+        raise CheckpointError(f"holds a model that does not read {clf.NOUN}", where=str(folder))
     if clf.model_.config.num_labels != len(classes):
         what = f"{len(classes)} classes, but the model has {clf.model_.config.num_labels} outputs"
         raise CheckpointError(what, where=where)
     clf._read_parts(folder, about)
+    _check_fit(clf, folder)
     clf.temperature_ = real(about, "temperature", where, 1.0)
-    if clf.temperature_ == 0:
-        raise CheckpointError("temperature = 0 divides nothing", where=where)
+    if not COLDEST <= clf.temperature_ <= HOTTEST:
+        what = f"temperature = {clf.temperature_:g} is none from {COLDEST:g} to {HOTTEST:g}"
+        raise CheckpointError(what, where=where, fix="Calibrate it again")
     clf.threshold_ = None if about.get("threshold") is None else real(about, "threshold", where, 0.5)
+    if clf.threshold_ is not None and clf.threshold_ > OVER_ONE:
+        what = f"threshold = {clf.threshold_:g} is no probability"
+        raise CheckpointError(what, where=where, fix="Choose it again")
     clf.weights_source_, clf.best_step_ = about["weights_source"], about["best_step"]
     clf.train_seconds_ = about["train_seconds"]
     if isinstance(clf.class_weight, dict):  # JSON's keys are text

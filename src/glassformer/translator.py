@@ -19,16 +19,10 @@ from glassformer.data.checks import check_texts, place
 from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both, check_held
 from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
-from glassformer.data.text import (
-    SPECIAL_TOKENS,
-    TokenTable,
-    encode,
-    load_tokenizer,
-    word_tokenizer,
-    wordpiece_tokenizer,
-)
+from glassformer.data.text import SPECIAL_TOKENS, TokenTable, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.decode import Hypothesis, Limits, beam_search
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.alignment import Alignment
 from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
@@ -320,6 +314,12 @@ def load_translator(folder: Path, about: dict[str, Any]) -> Translator:
     out.source_tokenizer_ = plain(load_tokenizer(folder / "source_tokenizer.json"))
     out.target_tokenizer_ = plain(load_tokenizer(folder / "target_tokenizer.json"))
     out.model_ = load_seq2seq(folder)
+    config = out.model_.config
+    for side in ("source", "target"):
+        rows = getattr(config, f"{side}_vocab", 0) or getattr(config, side).vocab_size
+        if (count := id_count(getattr(out, f"{side}_tokenizer_"))) > rows:
+            what = f"the {side} tokenizer knows {count:,} tokens, the model {rows:,}"
+            raise CheckpointError(what, where=str(folder))
     out.truncated_ = about["truncated"]
     return out
 

@@ -10,6 +10,7 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.data.text import SPECIAL_TOKENS, TokenTable
+from glassformer.data.tokenizer_file import id_count
 from glassformer.errors import ConfigError
 from glassformer.recipe import ModelConfig
 from glassformer.vectors import Word2Vec
@@ -51,7 +52,7 @@ def read_word_table(
 
 def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int, seed: int) -> Word2Vec:
     """Skip-gram vectors of the tokens of these texts, special ones apart."""
-    names = [tokenizer.id_to_token(i) or "" for i in range(tokenizer.get_vocab_size())]
+    names = [tokenizer.id_to_token(i) or "" for i in range(id_count(tokenizer))]
     special = len(SPECIAL_TOKENS)
     sentences = [[names[i] for i in table[row].tolist() if i >= special] for row in range(len(table))]
     return Word2Vec(dim=dim, min_count=1, epochs=epochs, seed=seed, threads=1).fit(sentences)

@@ -15,7 +15,7 @@ import glassformer as gf
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.layout import filled, outline
-from glassformer.data.text import load_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
 from glassformer.models.bert import Bert, bert
@@ -62,6 +62,10 @@ def altered(folder, target, name, **changes):
         ({"vocab_size": 10**60}, "vocab_size = a number of more than 30 digits is no size"),
         ({"initializer_range": -1}, "initializer_range = -1 is no number 0 or more"),
         ({"layer_norm_eps": float("nan")}, "layer_norm_eps = nan is no number"),
+        ({"layer_norm_eps": 0}, "eps = 0 is none from 1e-30 to 1"),
+        ({"layer_norm_eps": 1e-320}, "eps = .* is none from 1e-30 to 1"),
+        ({"layer_norm_eps": 1e300}, r"eps = 1e\+300 is none from 1e-30 to 1"),
+        ({"initializer_range": 1e300}, r"init_std = 1e\+300 is none from 0 to 1000"),
         ({"hidden_dropout_prob": 1}, "hidden_dropout_prob = 1 is no number from 0 to 1"),
         ({"classifier_dropout": "much"}, "classifier_dropout = 'much'"),
         ({"hidden_act": ["gelu"]}, "hidden_act = .* is not supported"),
@@ -132,10 +136,20 @@ def test_architectures_of_our_own(tmp_path, name):
         ({"kind": "Oracle"}, "holds a 'Oracle', which this version does not know"),
         ({"classes": None}, "'classes' is missing"),
         ({"classes": ["a", "a"]}, "a label twice"),
-        ({"classes": [["a"], ["b"]]}, "what is no label"),
+        ({"classes": [["a"], ["b"]]}, "neither text nor a whole number but list"),
         ({"classes": ["a", "b", "c"]}, "3 classes, but the model has 2 outputs"),
         ({"temperature": "warm"}, "temperature = 'warm' is no number"),
         ({"temperature": 0}, "temperature = 0"),
+        ({"temperature": 1e-320}, "temperature = .* is none from 0.001 to 1000"),
+        ({"temperature": 1e300}, "temperature = 1e\\+300 is none from"),
+        ({"temperature": float("nan")}, "temperature = nan is no number"),
+        ({"threshold": 1e300}, "threshold = 1e\\+300 is no probability"),
+        ({"classes": ["a", "a\0"]}, r"classes\[1\]: the label holds a NUL"),
+        ({"classes": ["a", "\ud800"]}, r"classes\[1\]: the label holds half of a surrogate pair"),
+        ({"classes": ["a", "b\x1b[2J"]}, "control character U\\+001B"),
+        ({"classes": [2**63, -1]}, "beyond 64 bits"),
+        ({"classes": [True, 1]}, "is a number where the first is a truth value"),
+        ({"classes": ["a", "b" * 1001]}, "1,001 characters"),
         ({"best_step": -1}, "best_step = -1"),
     ],
 )
@@ -183,3 +197,57 @@ def test_special_tokens_may_be_objects(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfilm\n")
     (tmp_path / "tokenizer_config.json").write_text('{"pad_token": {"content": "[PAD]"}, "strip_accents": 1}')
     assert load_tokenizer(tmp_path).encode("film").tokens == ["[CLS]", "film", "[SEP]"]
+
+
+def test_other_outputs_of_a_hub_folder_are_named_as_labels_are(hub, tmp_path):
+    for names, said in [
+        (["a", "a\0", "b", "c", "d"], r"id2label\[1\]: the label holds a NUL"),
+        (["a", "\ud800", "b", "c", "d"], r"id2label\[1\]: the label holds half of a surrogate pair"),
+        (["a", "", "b", "c", "d"], r"id2label\[1\]: the label is missing"),
+    ]:
+        named = {str(i): name for i, name in enumerate(names)}
+        folder = altered(hub, tmp_path / f"bad{len(said)}", "config.json", id2label=named)
+        with pytest.raises(CheckpointError, match=said):
+            gf.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"image_std": [0.5, 0.0, 0.5]}, "no numbers that pixels are scaled by"),
+        ({"image_std": [0.5, 1e-320, 0.5]}, "no numbers that pixels are scaled by"),
+        ({"image_mean": [0.5, 1e300, 0.5]}, "no numbers that pixels are scaled by"),
+        ({"image_mean": [0.5, float("nan"), 0.5]}, "no numbers that pixels are scaled by"),
+        ({"size": 5000}, "is no size up to 4,096 pixels"),
+        (
+            {"size": {"shortest_edge": 4000}, "do_center_crop": True, "crop_size": 8},
+            "a shorter side of 4,000 pixels",
+        ),
+    ],
+)
+def test_how_pictures_are_prepared_stays_within_bounds(changes, said):
+    whole = ImageTransform((8, 8)).to_hub()
+    assert ImageTransform.from_hub(whole) == ImageTransform((8, 8))
+    with pytest.raises(ConfigError, match=said):
+        ImageTransform.from_hub(whole | changes)
+
+
+def test_what_a_folder_prepares_is_what_its_model_reads(saved, tmp_path):
+    settings = json.loads((saved / "glassformer.json").read_text())
+    folder = altered(
+        saved, tmp_path / "long", "glassformer.json", parameters=settings["parameters"] | {"max_length": 99}
+    )
+    config = json.loads((saved / "config.json").read_text())
+    if config["architecture"]["embedding"]["positions"] == "learned":
+        with pytest.raises(CheckpointError, match="max_length = 99 is more than the model's"):
+            gf.load(folder)
+    else:
+        assert gf.load(folder).predict(["a film " * 70]).shape == (1,)
+    pictures = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
+    clf = gf.ImageClassifier(
+        "vit-tiny", image_size=8, patch_size=4, d_model=6, num_heads=1, num_layers=1, d_ff=5, epochs=1
+    )
+    whole = clf.fit(pictures, [0, 1, 0, 1]).save(tmp_path / "pictures")
+    larger = ImageTransform((512, 512)).to_hub()
+    with pytest.raises(CheckpointError, match="gives other pictures than the model reads"):
+        gf.load(altered(whole, tmp_path / "larger", "preprocessor_config.json", **larger))

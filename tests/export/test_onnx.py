@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,51 @@ def test_the_folder_runs_without_us(folder: Path, text_model):
     about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     assert about["opset"] == 18
     assert about["threshold"] == 0.4
+
+
+NEIGHBORS = (
+    "json",
+    "html",
+    "re",
+    "unicodedata",
+    "pathlib",
+    "numpy",
+    "onnxruntime",
+    "tokenizers",
+    "PIL",
+    "torch",
+)
+
+
+def test_what_lies_beside_the_script_is_not_imported(folder: Path, text_model, tmp_path: Path):
+    place = tmp_path / "folder"
+    shutil.copytree(folder, place)
+    for name in NEIGHBORS:
+        code = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
+        (place / f"{name}.py").write_text(code)
+        (place / name).mkdir()
+        (place / name / "__init__.py").write_text(code)
+    for argv, cwd in (([str(place / "run.py")], tmp_path), (["run.py"], place), (["-m", "run"], place)):
+        done = subprocess.run(
+            [sys.executable, *argv, "a warm film"], capture_output=True, text=True, check=False, cwd=cwd
+        )
+        assert done.stdout.split("\t")[0] in text_model.classes_.tolist(), done.stderr
+        assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in onnx_folder.SCRIPTS.glob("*.txt")))
+def test_every_script_leaves_its_folder_out_before_it_imports(tmp_path: Path, name):
+    script = (onnx_folder.SCRIPTS / name).read_text(encoding="utf-8")
+    head, _, _ = script.partition("import numpy" if "import numpy" in script else "import torch")
+    assert "import json" in head or "json" in head
+    (tmp_path / "run.py").write_text(head + "print(json.__file__)\n")
+    for module in ("json", "html", "pathlib", "re", "unicodedata"):
+        (tmp_path / f"{module}.py").write_text("raise SystemExit('imported')")
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "run.py")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path) not in done.stdout
 
 
 def test_pictures_run_without_us(picture_model, tmp_path: Path):

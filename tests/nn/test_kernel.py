@@ -242,7 +242,7 @@ def test_it_is_built_once(tmp_path):
 
 
 def test_no_home_means_no_kernel_and_no_error(monkeypatch):
-    def homeless(amx):
+    def homeless(amx, folder):
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.delenv("GLASSFORMER_KERNELS", raising=False)

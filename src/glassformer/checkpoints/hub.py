@@ -6,15 +6,18 @@ code are fetched.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import re
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from glassformer.checkpoints.files import file_sha256, missing_run
 from glassformer.errors import CheckpointError
+from glassformer.reading import open_regular
 
 ALLOWED_FILES = [
     "config.json",
@@ -30,6 +33,9 @@ ALLOWED_FILES = [
     "glassformer.json",
     "manifest.json",
 ]
+MAX_FILE_BYTES = 64 << 30  # of weights
+MAX_SMALL_BYTES = 256 << 20  # of every other file
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
@@ -121,7 +127,10 @@ def _from_hub(repo: str, revision: str | None) -> Resolved:
     shown = f"{repo} at revision {revision}" if revision else f"{repo} at its default revision"
     fix = "Check the name at https://huggingface.co, or name a local folder"
     try:
+        _check_announced(repo, revision, shown)
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_FILES))
+    except CheckpointError:
+        raise
     except errors.GatedRepoError:
         what, fix = "is gated", "Ask for access on its page and log in with 'hf auth login'"
     except errors.RepositoryNotFoundError:
@@ -136,12 +145,118 @@ def _from_hub(repo: str, revision: str | None) -> Resolved:
         what += "offline mode is on" if offline else f"the Hub cannot be reached ({_first_line(error)})"
         fix = "Fetch it once with a connection, or name a local folder"
     else:
+        if not folder.is_dir() or (revision and _COMMIT.fullmatch(revision) and folder.name != revision):
+            what = f"the Hub sent {folder.name[:60]!r}, which is another commit or nothing"
+            raise CheckpointError(what, where=shown, fix="Do not use it")
+        _check_sent(folder, shown)
         _checked_folder(folder, shown)
         if not any(folder.glob("*.safetensors")):
             what = "has no safetensors weights, and pickled ones are not fetched: they could run any code"
             raise CheckpointError(what, where=shown, fix="Look for a revision or a copy that has them")
         return Resolved(folder, f"Hugging Face Hub {repo} at commit {folder.name}", True)
     raise CheckpointError(what, where=shown, fix=fix)
+
+
+def _wanted(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in ALLOWED_FILES)
+
+
+def _check_announced(repo: str, revision: str | None, shown: str) -> None:
+    """Look at the names and sizes that the Hub speaks of before anything is fetched.
+
+    Raises:
+        CheckpointError: a name that leads out of the folder, or more bytes than any model here has.
+    """
+    for name, size in _announced(repo, revision):
+        if not _wanted(name):
+            continue
+        if set(name) & set("/\\:\0"):
+            raise CheckpointError(
+                f"names a file {name[:80]!r}, which is none of a model", where=shown, fix="Do not use it"
+            )
+        most = MAX_FILE_BYTES if name.endswith(".safetensors") else MAX_SMALL_BYTES
+        if size is not None and size > most:
+            what = f"its {name} has {size:,} bytes, {most:,} at most are fetched"
+            raise CheckpointError(what, where=shown, fix="Fetch it by other means, if you trust it")
+
+
+def _announced(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
+    """Name and size of every file that the Hub lists; none where it cannot be asked, which fetching will say."""
+    from huggingface_hub import HfApi
+
+    api = HfApi()
+    try:
+        info = api.model_info(repo, revision=revision, files_metadata=True)
+    except Exception:  # every HTTP back end has its own family of errors
+        return []
+    if info.sha is not None and not _COMMIT.fullmatch(str(info.sha)):  # becomes the name of a folder
+        raise CheckpointError(
+            f"the Hub gives {str(info.sha)[:60]!r} for a commit", where=repo, fix="Do not use it"
+        )
+    if revision and _COMMIT.fullmatch(revision) and info.sha not in (None, revision):
+        what = f"is pinned to a commit, but the Hub sent {info.sha!r}"
+        raise CheckpointError(what, where=f"{repo} at revision {revision}", fix="Do not use it")
+    found: list[tuple[str, int | None]] = []
+    for file in info.siblings or ():
+        name, size = str(file.rfilename), file.size
+        if size is None and _wanted(name):
+            try:
+                size = api.get_hf_file_metadata(url=_address(api, repo, info.sha, name)).size
+            except Exception:  # as above
+                size = None
+        found.append((name, size))
+    return found
+
+
+def _address(api: Any, repo: str, commit: str | None, name: str) -> str:
+    from huggingface_hub import hf_hub_url
+
+    return hf_hub_url(repo, name, revision=commit, endpoint=api.endpoint)
+
+
+def _check_sent(folder: Path, shown: str) -> None:
+    """Compare what lies in the cache with what the Hub announced: the cache keeps each file under its sum.
+
+    Raises:
+        CheckpointError: a file that is no plain one, is too large, or has another sum; it leaves the cache.
+    """
+    for file in sorted(folder.iterdir()):
+        if not _wanted(file.name):
+            continue
+        blob = file.resolve()
+        size = blob.stat().st_size if blob.is_file() else -1
+        most = MAX_FILE_BYTES if file.suffix == ".safetensors" else MAX_SMALL_BYTES
+        what = ""
+        if size < 0:
+            what = f"{file.name} is no plain file"
+        elif size > most:
+            what = f"{file.name} has {size:,} bytes, {most:,} at most are read"
+        elif file.is_symlink() and blob.parent != (folder.parents[1] / "blobs").resolve():
+            what = f"{file.name} leads out of the cache"
+        elif file.is_symlink() and not _has_sum(blob, blob.name):
+            what = f"{file.name} is not the file that the Hub announced: its sum is another"
+        if what:
+            for path in {file, blob} if blob.parent.name == "blobs" else {file}:
+                path.unlink(missing_ok=True)  # so that the next call fetches it again
+            raise CheckpointError(what, where=shown, fix="Try again; if it stays so, do not use it")
+
+
+def _has_sum(file: Path, name: str) -> bool:
+    """Whether a file of the cache has the sum that its name is: SHA-256 for weights, git's SHA-1 for others.
+
+    A mirror may give plain SHA-1 sums. Names of other forms say nothing.
+    """
+    if re.fullmatch(r"[0-9a-f]{64}", name):
+        return file_sha256(file) == name
+    if not _COMMIT.fullmatch(name):
+        return True
+    with open_regular(file) as opened:
+        size = os.fstat(opened.fileno()).st_size
+        git, plain = hashlib.sha1(b"blob %d\0" % size), hashlib.sha1()
+        while part := opened.read(1 << 20):
+            git.update(part)
+            plain.update(part)
+    return name in (git.hexdigest(), plain.hexdigest())
 
 
 def _checked_folder(folder: Path, shown: str) -> Path:

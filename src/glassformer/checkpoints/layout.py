@@ -21,6 +21,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 ACTIVATION_NAMES = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 THEIR_ACTIVATION = {"gelu_tanh": "gelu_pytorch_tanh", "gelu": "gelu", "relu": "relu"}
+MOST_NUMBER = 10_000_000  # of any setting of a model
+MOST_PATCHES = 1_000_000
+# The root of eps is divided by, in 32 bits; the others are rates and spreads.
+RANGES = {
+    "eps": (1e-30, 1.0), "dropout": (0.0, 1.0), "attention_dropout": (0.0, 1.0), "stochastic_depth": (0.0, 1.0),
+    "head_dropout": (0.0, 1.0), "patch_dropout": (0.0, 1.0), "damp_repeats": (0.0, 1.0), "init_std": (0.0, 1e3),
+    "embedding_std": (0.0, 1e3), "position_std": (0.0, 1e3), "scale": (1e-6, 1e6),
+}  # fmt: skip
 ENCODER_KEYS = ("embeddings.", "encoder.")
 # ``problem_type`` of a head with classifier.weight, and what its outputs are where they do not mean classes.
 PROBLEMS = {
@@ -52,6 +60,7 @@ def outline(model_class: Callable[[Any], Model], config: Any, num_tensors: int, 
     Raises:
         CheckpointError: more layers than ``num_tensors``, or a config of which no model can be made.
     """
+    _check_numbers(config, where)
     for layers in _layers(config):
         if layers > num_tensors:
             what = f"{layers:,} layers, but the weights hold {num_tensors} tensors"
@@ -87,6 +96,22 @@ def _layers(config: Any) -> Iterator[int]:
             yield from _layers(value)
         elif field.name == "num_layers":
             yield value
+
+
+def _check_numbers(config: Any, where: str) -> None:
+    """Raises CheckpointError for a number of a config that is not finite, or of a size that nothing real has."""
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if is_dataclass(value):
+            _check_numbers(value, where)
+            continue
+        low, high = RANGES.get(field.name, (-MOST_NUMBER, MOST_NUMBER))
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, int | float) and not low <= one <= high:
+                what = f"{field.name} = {shown(one)} is none from {low:g} to {high:g}"
+                raise CheckpointError(what, where=f"{where}/config.json")
+    if (grid := getattr(config, "grid", None)) is not None and grid[0] * grid[1] > MOST_PATCHES:
+        raise CheckpointError(f"pictures of {grid[0] * grid[1]:,} patches", where=f"{where}/config.json")
 
 
 def reason(error: BaseException) -> str:

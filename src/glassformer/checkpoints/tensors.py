@@ -23,6 +23,7 @@ from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
 from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.reading import open_regular
 
 MAX_HEADER_BYTES = 16 * 2**20
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
@@ -147,7 +148,7 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]:
     """The files to read, each with the tensors that the index places there (None: no index)."""
     single, index = folder / f"{name}.safetensors", folder / f"{name}.safetensors.index.json"
-    if single.is_file():
+    if os.path.lexists(single):  # a pipe or a folder of that name is said to be one when it is opened
         return [(single, None)]
     if not index.is_file():
         raise _no_weights(folder, single)
@@ -179,8 +180,8 @@ def _no_weights(folder: Path, wanted: Path) -> CheckpointError:
 
 def _check_header(file: Path) -> None:
     """Refuse by the first bytes what is not safetensors, before anything else is read."""
-    size = file.stat().st_size
-    with open(file, "rb") as opened:
+    with open_regular(file) as opened:
+        size = os.fstat(opened.fileno()).st_size
         start, brace = opened.read(8), opened.read(1)
     # A header of 640 bytes begins with the two bytes of a pickle (protocol 2), but "{" follows its length.
     whole = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
@@ -201,4 +202,6 @@ def _check_header(file: Path) -> None:
 def _damaged(file: Path, error: BaseException) -> CheckpointError:
     if isinstance(error, CheckpointError):
         return error
+    if isinstance(error, OSError) and error.strerror and error.strerror.startswith("is "):
+        return CheckpointError(error.strerror, where=str(file), fix=_FETCH_AGAIN)
     return CheckpointError(f"is not readable as safetensors: {error}", where=str(file), fix=_FETCH_AGAIN)

@@ -78,7 +78,7 @@ def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | N
     """
     from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.data.doctor import examine
-    from glassformer.data.text import load_tokenizer
+    from glassformer.data.tokenizer_file import load_tokenizer
 
     tokenizer = load_tokenizer(resolve_checkpoint(model).path) if model else None
     return examine(dataset, tokenizer=tokenizer, max_length=max_length)

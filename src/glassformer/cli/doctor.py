@@ -74,6 +74,8 @@ def _machine() -> list[Line]:
     bf16 = ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it"
     amx = reason is None and kernels.has_amx()
     built = "attention and linear layers' gradients, with AMX" if amx else "attention, with AVX512-BF16"
+    if reason is None and (why := kernels.not_kept()) is not None:
+        built += f"; built by every process anew, since {why}"
     slow = "the processor lacks it: everything computes in float32, which is slower"
     return [
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),

@@ -9,11 +9,11 @@ from glassformer.data.text import (
     TokenTable,
     clean_text,
     encode,
-    load_tokenizer,
     unknown_id,
     word_tokenizer,
     wordpiece_tokenizer,
 )
+from glassformer.data.tokenizer_file import load_tokenizer
 
 __all__ = [
     "NAMED_SOURCES",

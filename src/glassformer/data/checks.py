@@ -5,6 +5,7 @@ Every error names the place: ``reviews.csv, row 17`` for a file, ``texts[16]`` f
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import DataError
+
+MAX_LABEL = 1_000  # characters
+MAX_EXACT = 2**53  # of floats: beyond it they skip whole numbers
 
 
 def place(origin: str, index: int, rows: Sequence[int] | None) -> str:
@@ -63,21 +67,26 @@ def check_labels(
     """The labels as a list of ``str`` or a list of ``int``; whole floats and booleans become ``int``.
 
     Raises:
-        DataError: a label that is missing (None, NaN, empty), a fraction or of another type, or
-            text and numbers side by side.
+        DataError: a label that cannot be used (see ``check_label``), or text, numbers and truth values side by side.
     """
-    checked = []
+    checked: list[Any] = []
+    kind = ""
+    good: dict[Any, Any] = {}  # most labels stand there many times: each text is looked at once
     for index, label in enumerate(labels):
-        value: Any = None
-        if isinstance(label, str):
-            value = str(label)  # numpy's strings too
-        elif isinstance(label, int | np.integer | np.bool_) or _is_whole(label):
-            value = int(label)
-        if value is None or is_missing(value):
-            raise _label_error(label, place(origin, index, rows))
-        if checked and type(value) is not type(checked[0]):
+        if isinstance(label, str) and label in good:
+            value = good[label]
+        else:
+            try:
+                value = check_label(label, "")
+            except DataError as error:
+                raise DataError(error.what, where=place(origin, index, rows), fix=error.fix) from None
+        if isinstance(value, str):
+            good[value] = value
+        found = _kind(label)
+        kind = kind or found
+        if found != kind:
             raise DataError(
-                f"label {value!r} is {_kind(value)} where the first is {_kind(checked[0])}",
+                f"label {label if kind == TRUTH or found == TRUTH else value!r} is {found} where the first is {kind}",
                 where=place(origin, index, rows),
                 fix="Write all labels as text or all as whole numbers",
             )
@@ -85,25 +94,81 @@ def check_labels(
     return checked
 
 
-def _is_whole(label: Any) -> bool:
-    return isinstance(label, float | np.floating) and bool(np.isfinite(label)) and label == int(label)
+def check_label(label: Any, where: str = "label") -> str | int:
+    """One label as ``str`` or ``int``; a whole float or a truth value becomes ``int``.
 
+    The same check stands before every label: of tables, of ``fit``, and of a saved model's folder. What it takes can
+    be written to every file that has labels and read back as the same.
 
-def _label_error(label: Any, where: str) -> DataError:
+    Raises:
+        DataError: it is missing (None, NaN, empty); text with a NUL or another control character (a tab or the end of
+            a line is none), with half of a surrogate pair, or of more than 1,000 characters; a fraction, a number
+            beyond 64 bits, a float beyond 2**53; something of another type.
+    """
+    if isinstance(label, str):
+        text = str(label)  # numpy's strings too
+        if is_missing(text):
+            raise DataError("the label is missing", where=where, fix="Fill it in or remove the row")
+        if (what := _unfit_text(text)) is not None:
+            raise DataError(what, where=where, fix="Write it as plain text")
+        return text
+    if isinstance(label, bool | np.bool_ | int | np.integer):
+        if not -(2**63) <= int(label) < 2**63:
+            raise DataError("the label is a number beyond 64 bits", where=where, fix="Write it as text")
+        return int(label)
     if is_missing(label):
-        return DataError("the label is missing", where=where, fix="Fill it in or remove the row")
+        raise DataError("the label is missing", where=where, fix="Fill it in or remove the row")
     if isinstance(label, float | np.floating):
-        return DataError(f"label {label} is a fraction", where=where, fix="Use names or whole numbers")
-    kind = type(label).__name__
-    return DataError(
-        f"the label is neither text nor a whole number but {kind}",
+        if not np.isfinite(label) or label != int(label):
+            raise DataError(f"label {label} is a fraction", where=where, fix="Use names or whole numbers")
+        if abs(label) > MAX_EXACT:
+            what = f"label {label} is a float too large to be told from its neighbors"
+            raise DataError(what, where=where, fix="Write it as a whole number or as text")
+        return int(label)
+    raise DataError(
+        f"the label is neither text nor a whole number but {type(label).__name__}",
         where=where,
         fix="Name the column of labels",
     )
 
 
-def _kind(label: str | int) -> str:
-    return "text" if isinstance(label, str) else "a number"
+def check_class_names(names: Sequence[Any], where: str) -> list[str]:
+    """Names of classes as a file or folder gives them.
+
+    Raises:
+        DataError: one that is no text or no label (see ``check_label``), or that stands there twice.
+    """
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str):
+            raise DataError(f"the name of a class is no text but {type(name).__name__}", where=where)
+        if check_label(name, where) in seen:
+            raise DataError(f"two classes are called {name!r}", where=where, fix="Rename one")
+        seen.add(name)
+    return list(names)
+
+
+def _unfit_text(text: str) -> str | None:
+    """What of a label cannot be kept; None where all can."""
+    if len(text) > MAX_LABEL:
+        return f"the label has {len(text):,} characters, {MAX_LABEL:,} at most are read"
+    if "\0" in text:
+        return "the label holds a NUL character"
+    if not text.isprintable():
+        if any("\ud800" <= c <= "\udfff" for c in text):
+            return "the label holds half of a surrogate pair"
+        if found := next((c for c in text if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None):
+            return f"the label holds the control character U+{ord(found):04X}"
+    return None
+
+
+TRUTH = "a truth value"
+
+
+def _kind(label: Any) -> str:
+    if isinstance(label, str):
+        return "text"
+    return TRUTH if isinstance(label, bool | np.bool_) else "a number"
 
 
 def is_missing(value: Any) -> bool:

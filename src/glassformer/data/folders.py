@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from glassformer.data.checks import check_texts
+from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.tables import read_utf8
 from glassformer.errors import DataError
@@ -66,6 +66,7 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
         sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not p.name.startswith("."))
         for sub in _subfolders(folder)
     }
+    check_class_names(list(classes), str(folder))
     if not classes:  # an unlabelled split: the files lie in it directly
         return {"": sorted(p for p in folder.glob("*.txt") if not p.name.startswith("."))}
     for name, files in classes.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import nearest
-from glassformer.data.checks import check_labels
+from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.image import picture_files, picture_name
 from glassformer.data.sources import LABEL_COLUMNS, data_folders, split_files
@@ -212,6 +212,7 @@ def _labels(table: Table, column: str, class_names: Sequence[str]) -> list[Any]:
         return list(values)
     if all(value == -1 for value in values):  # so the datasets library writes that there are none
         return []
+    check_class_names(class_names, table.origin)
     for row, value in zip(table.rows, values, strict=True):
         if not isinstance(value, int) or not 0 <= value < len(class_names):
             raise DataError(f"label {value!r} has no name", where=f"{table.origin}, row {row}")
@@ -269,6 +270,7 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
     classes = {sub.name: picture_files(sub) for sub in _subfolders(folder)}
     if not classes:
         raise DataError("no folders of pictures", where=str(folder), fix="Put one for each class there")
+    check_class_names(list(classes), str(folder))
     for name, files in classes.items():
         if not files:
             raise DataError(f"class {name!r} has no pictures", where=str(folder), fix="Remove the folder")

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from glassformer.data.batching import BatchSettings, cut, divided, grouped, training_batches
 from glassformer.data.text import SPECIAL_TOKENS, TokenTable, clean_text, starts_of
+from glassformer.data.tokenizer_file import id_count
 from glassformer.errors import DataError
 from glassformer.packing import Packing
 
@@ -50,7 +51,7 @@ class MaskSettings:
             raise DataError(
                 "the vocabulary lacks [MASK]", where="tokenizer", fix="Use BERT's, or train one here"
             )
-        size = tokenizer.get_vocab_size()
+        size = id_count(tokenizer)
         special, continues = np.zeros(size, bool), np.zeros(size, bool)
         for token, index in tokenizer.get_vocab().items():
             special[index] = token in SPECIAL_TOKENS

@@ -16,7 +16,7 @@ from typing import Any
 from unicodedata import normalize
 
 from glassformer.config import nearest
-from glassformer.data.checks import check_labels, check_texts
+from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import load_text_folder
@@ -178,6 +178,12 @@ def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Seq
 
 
 def _named(labels: Sequence[Any], class_names: tuple[str, ...], table: Table) -> list[str]:
+    """The names of numbers, by the names that the file itself gives.
+
+    Raises:
+        DataError: a number without a name, or a name that is no label, or stands there twice.
+    """
+    check_class_names(class_names, table.origin)
     for row, label in zip(table.rows, labels, strict=True):
         if not isinstance(label, int) or not 0 <= label < len(class_names):
             raise DataError(
@@ -190,7 +196,7 @@ def _named(labels: Sequence[Any], class_names: tuple[str, ...], table: Table) ->
 
 def _whole_numbers(splits: dict[str, TextSplit], untyped: set[str]) -> dict[str, TextSplit]:
     """CSV knows text only: if every label that is text is a whole number, those of CSV become ``int``."""
-    whole = re.compile(r"-?(0|[1-9]\d{0,17})").fullmatch
+    whole = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # no two of which are one number
     texts = {k: {x for x in v.labels or () if isinstance(x, str)} for k, v in splits.items()}
     if any(found and (k not in untyped or not all(map(whole, found))) for k, found in texts.items()):
         return splits

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import DataError
+from glassformer.reading import unique_keys
 
 PLAIN = ".txt"  # one text a line
 MAX_BYTES = 8 << 30  # a table is held in memory
@@ -214,7 +215,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
 
 def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError:
         raise DataError("nested too deeply", where=where, fix="Write one flat object a line") from None
     except ValueError as error:

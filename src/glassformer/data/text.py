@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from glassformer.data.compiled import failure
 from glassformer.data.wordpiece import PREFIX, learn_pieces
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import DataError
 
 Clean = Literal["none", "html", "words", "syllables"]
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-MAX_TOKENIZER_BYTES = 256 << 20
-WANTED = "Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, [UNK] among them)"
 
 # --- cleaning ---------------------------------------------------------------------------------
 
@@ -166,101 +163,18 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
             fix="Lower min_count, raise vocab_size or give more texts",
         )
     if add_special_tokens:
-        _add_bert_frame(tokenizer, "[CLS]", "[SEP]")
+        frame_texts(tokenizer)
     return tokenizer
 
 
-def frame_texts(tokenizer: Tokenizer) -> Tokenizer:
+def frame_texts(tokenizer: Tokenizer, cls: str = "[CLS]", sep: str = "[SEP]") -> Tokenizer:
     """The same tokenizer with [CLS] ... [SEP] around each text."""
-    _add_bert_frame(tokenizer, "[CLS]", "[SEP]")
-    return tokenizer
-
-
-def _add_bert_frame(tokenizer: Tokenizer, cls: str, sep: str) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
         single=f"{cls} $A {sep}",
         pair=f"{cls} $A {sep} $B:1 {sep}:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
     )
-
-
-def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer in a ``tokenizer.json`` or BERT's ``vocab.txt``, or in a folder that holds one.
-
-    Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
-
-    Raises:
-        CheckpointError: there is none, or it is damaged.
-    """
-    path = Path(path)
-    names = ("tokenizer.json", "vocab.txt")
-    file = next((path / n for n in names if (path / n).is_file()), None) if path.is_dir() else path
-    if file is None or not file.is_file():
-        raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
-    text = _read_bounded(file)
-    if file.suffix == ".txt":
-        tokenizer = _from_vocabulary(file, text)
-    else:
-        try:
-            tokenizer = Tokenizer.from_str(text)
-        except Exception as error:  # the Rust side raises nothing more precise
-            fix = "Fetch it anew" if file.suffix == ".json" else WANTED
-            raise CheckpointError(f"not a tokenizer ({error})", where=str(file), fix=fix) from None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
     return tokenizer
-
-
-def _from_vocabulary(file: Path, text: str) -> Tokenizer:
-    """BERT's slow format: a piece a line, the settings in tokenizer_config.json beside it."""
-    vocab = {line.rstrip("\r"): index for index, line in enumerate(text.removesuffix("\n").split("\n"))}
-    config_file = file.with_name("tokenizer_config.json")
-    config: Any = {}
-    if config_file.is_file():
-        try:
-            config = json.loads(_read_bounded(config_file))
-        except (ValueError, RecursionError) as error:
-            what = f"not JSON ({error})"
-            raise CheckpointError(what, where=str(config_file), fix="Fetch it anew") from None
-    if not isinstance(config, dict):
-        raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
-
-    def named(key: str, default: str) -> str:
-        value = config.get(key, default)
-        return str(value.get("content", default) if isinstance(value, dict) else value)
-
-    def special(key: str, default: str) -> str:
-        token = named(key, default)
-        if token not in vocab:
-            raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix=WANTED)
-        return token
-
-    unk, cls, sep = (special(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep"))
-    others = [t for t in (named("pad_token", "[PAD]"), named("mask_token", "[MASK]")) if t in vocab]
-    tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]
-    tokenizer.normalizer = normalizers.BertNormalizer(  # type: ignore[assignment]
-        lowercase=bool(config.get("do_lower_case", True)),
-        strip_accents=bool(a)
-        if (a := config.get("strip_accents")) is not None
-        else None,  # None: as lowercase
-        handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
-    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)  # type: ignore[assignment]
-    tokenizer.add_special_tokens([unk, cls, sep, *others])
-    _add_bert_frame(tokenizer, cls, sep)
-    return tokenizer
-
-
-def _read_bounded(file: Path) -> str:
-    if file.stat().st_size > MAX_TOKENIZER_BYTES:
-        raise CheckpointError(
-            f"larger than {MAX_TOKENIZER_BYTES >> 20} MB", where=str(file), fix="Fetch it anew"
-        )
-    try:
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CheckpointError(f"not UTF-8 ({error})", where=str(file), fix="Fetch it anew") from None
 
 
 # --- encoding ---------------------------------------------------------------------------------
@@ -328,7 +242,7 @@ def encode(
         chunk: texts handed over at a time, which bounds the memory.
 
     Raises:
-        DataError: ``max_length`` leaves no room for a token, or a text is no string.
+        DataError: ``max_length`` leaves no room for a token, a text is no string, or the tokenizer fails on one.
     """
     if tokenizer.padding is not None or tokenizer.truncation is not None:
         tokenizer = Tokenizer.from_str(tokenizer.to_str())
@@ -352,8 +266,7 @@ def encode(
             raise DataError("not every text is a string", where="texts", fix="Give a list of str")
         if clean != "none":
             part = [clean_text(text, clean) for text in part]
-        encodings = tokenizer.encode_batch_fast(part, add_special_tokens=add_special_tokens)
-        rows = [encoding.ids for encoding in encodings]
+        rows = _ids(tokenizer, part, add_special_tokens)
         for i, row in enumerate(rows):
             truncated.append(len(row) > max_length)
             if len(row) > max_length:
@@ -366,6 +279,37 @@ def encode(
     return TokenTable(
         ids, starts_of(np.asarray(lengths, dtype=np.int64)), None, np.asarray(truncated, dtype=bool)
     )
+
+
+def _ids(tokenizer: Tokenizer, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
+    """The ids of each text.
+
+    Raises:
+        DataError: a text on which the tokenizer fails, which begins the message.
+    """
+
+    def ids(part: list[str]) -> list[list[int]]:
+        encodings = tokenizer.encode_batch_fast(part, add_special_tokens=add_special_tokens)
+        return [encoding.ids for encoding in encodings]
+
+    try:
+        return ids(texts)
+    except BaseException as error:  # a panic of its compiled code is no Exception
+        if failure(error) is None:
+            raise
+    found: list[list[int]] = []
+    for text in texts:  # which of them it is
+        try:
+            found += ids([text])
+        except BaseException as error:  # as above
+            if (reason := failure(error)) is None:
+                raise
+            shown = text if len(text) <= 40 else f"{text[:40]}..."
+            what = f"the tokenizer fails on {shown!r} ({reason})"
+            raise DataError(
+                what, where="texts", fix="Leave this text out, or use another tokenizer"
+            ) from None
+    return found
 
 
 def _closing_tokens(tokenizer: Tokenizer) -> list[int]:

@@ -6,7 +6,6 @@ in memory is one byte a value and normalising is left to the moment of use.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,7 +23,9 @@ if TYPE_CHECKING:
 Fit = Literal["squash", "crop"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # Pillow's numbers, and the Hub's
-MOST_SIDE = 10_000  # pixels, of what a file of settings may ask for
+MOST_SIDE = 4_096  # pixels, of what a file of settings may ask for
+MOST_SHORTER = 8  # times the side that is cut out of a picture: how far it is scaled up before
+MOST_VALUE = 10_000  # of means and deviations; of these, its inverse is the least
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -162,8 +163,13 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     if not all(1 <= n <= MOST_SIDE for n in (*cut, side or 1)):
         raise ConfigError(f"{cut} is no size up to {MOST_SIDE:,} pixels", where=where)
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
-    if not all(map(math.isfinite, (*mean, *std))):
-        raise ConfigError(f"mean {mean} and std {std} are no numbers", where=where)
+    if not all(abs(m) <= MOST_VALUE for m in mean) or not all(1 / MOST_VALUE <= s <= MOST_VALUE for s in std):
+        what = f"mean {mean} and std {std} are no numbers that pixels are scaled by"
+        raise ConfigError(
+            what, where=where, fix=f"A mean is up to {MOST_VALUE:,}, std from {1 / MOST_VALUE:g} on"
+        )
+    if side > MOST_SHORTER * max(cut):
+        raise ConfigError(f"a shorter side of {side:,} pixels for a cut of {cut}", where=where)
     return ImageTransform(
         cut, "crop" if crop else "squash", side, names[number],  # type: ignore[arg-type]
         mean if normal else (0.0,) * len(mean), std if normal else (1.0,) * len(mean),

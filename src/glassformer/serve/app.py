@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
@@ -81,7 +81,14 @@ def _stand_back(threads: int) -> None:
 class Server:
     """What the routes share. Made before the event loop runs, started by it."""
 
-    def __init__(self, models: Sequence[tuple[Served, bool]], limits: Limits, held: Held | None = None):
+    def __init__(
+        self,
+        models: Sequence[tuple[Served, bool]],
+        limits: Limits,
+        held: Held | None = None,
+        broken: Mapping[str, str] | None = None,
+    ):
+        self.broken = dict(broken or {})
         self.models = {served.name: served for served, _ in models}
         self.calibrated = {served.name: calibrated for served, calibrated in models}
         self.limits, self.metrics = limits, Metrics()
@@ -136,6 +143,8 @@ class Server:
             if found is None:
                 raise Problem(422, f"no model here reads {'texts' if kind == 'text' else 'pictures'}")
             return found
+        if name in self.broken:
+            raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
         if name not in self.models:
             raise Problem(404, "no such model", where="model", fix=f"Known: {', '.join(self.models)}")
         served = self.models[name]
@@ -176,6 +185,7 @@ def create_app(
     key: str | None = None,
     hosts: Collection[str] = (),
     held: Held | None = None,
+    broken: Mapping[str, str] | None = None,
 ) -> FastAPI:
     """The server of these models as an ASGI application.
 
@@ -183,8 +193,9 @@ def create_app(
         models: from ``load_models``.
         key, hosts: see ``Guard``.
         held: what the connections' heads are counted in too; see ``bounded_protocol``.
+        broken: what is wrong with each model that was named but is not served.
     """
-    server = Server(models, limits, held)
+    server = Server(models, limits, held, broken)
     app = FastAPI(
         title="glassformer", version=__version__, docs_url=None, redoc_url=None, lifespan=server.lifespan,
         description="Labels for texts and pictures, and what they rest on.",
@@ -229,7 +240,8 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     @app.get("/v1/models", response_model=ModelsResponse, responses={401: WRONG[401], 400: WRONG[400]})
     async def models() -> Response:
         """What is served here."""
-        return JSONResponse({"models": server.about})
+        broken = [{"name": name, "error": error} for name, error in server.broken.items()]
+        return JSONResponse({"models": server.about, "broken": broken})
 
     @app.head("/health", include_in_schema=False)
     @app.get("/health", response_model=StateResponse, responses={400: WRONG[400]})

@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +18,7 @@ from glassformer.data.image_bounds import check_file
 from glassformer.data.long_texts import Windows
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.transform import PixelTable
-from glassformer.errors import ConfigError, InputError
+from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.evaluate.predict import softmax
 from glassformer.explain.methods import METHODS
 from glassformer.runtime import choose_dtype
@@ -28,6 +26,7 @@ from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, too_many
 
 EXAMPLES = 6  # sentences on the page
+MOST_OVERLAP = 32  # windows that a token of a long text may stand in
 CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
 
 
@@ -66,6 +65,15 @@ class Served:
             raise ConfigError(f"holds a {type(clf).__name__}; classifiers are served", where=name)
         self.name, self.clf, self.limits = name, clf, limits
         self.kind = "text" if clf.NOUN == "texts" else "image"
+        stride = getattr(clf, "window_stride", None)
+        if (
+            self.kind == "text"
+            and clf.long_texts != "cut"
+            and stride
+            and stride * MOST_OVERLAP < clf.max_length
+        ):
+            what = f"its windows of {clf.max_length} tokens begin every {stride}: a text is read {MOST_OVERLAP} times"
+            raise ConfigError(f"{what} over", where=name, fix="Use a larger window_stride")
         self.labels = list(map(str, clf.classes_.tolist()))
         self.examples = list(examples)[:EXAMPLES] if self.kind == "text" else []
         clf.threads, clf.precision = threads, precision
@@ -184,21 +192,45 @@ class Served:
             table = Windows(tokens, len(items), owners)
         return softmax(self.clf._table_rows(model, table, "logits", device), self.clf.temperature_)
 
+    def try_out(self) -> None:
+        """Answer one small input.
+
+        Raises:
+            CheckpointError: it fails on it, or its answer is no number.
+        """
+        try:
+            shares = self.compute([self._small()])
+        except Problem as problem:
+            raise CheckpointError(f"does not answer: {problem.what}", where=self.name) from None
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:  # whatever weights and settings that do not fit each other end in
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+            raise CheckpointError(f"does not answer: {reason}", where=self.name) from None
+        if not np.isfinite(shares).all():
+            raise CheckpointError("its answers are no numbers", where=self.name, fix="Train it again")
+
+    def _small(self) -> Item:
+        if self.kind == "image":
+            channels, size = self.clf.transform_.channels, self.clf.transform_.size
+            return Item((np.zeros((channels, *size), np.uint8),), self.estimate([""]))
+        return self.prepare(["a"])[0]
+
     def warm_up(self) -> None:
         """A full batch and one input alone, so that the first client does not wait for what is made once, and that the
         memory of the largest batch is asked for now rather than under load.
         """
-        if self.kind == "image":
-            channels, size = self.clf.transform_.channels, self.clf.transform_.size
-            alone = one = Item((np.zeros((channels, *size), np.uint8),), self.estimate([""]))
-        else:
-            alone, one = self.prepare(["a", "a word " * min(200, self.clf.max_length)])
+        alone = one = self._small()
+        if self.kind == "text":
+            (one,) = self.prepare(["a word " * min(200, self.clf.max_length)])
         most = min(self.limits.batch_tokens, self.limits.queue_tokens)
         self.compute([one] * max(1, most // one.tokens))
         self.compute([alone])
 
     def predictions(self, items: Sequence[Item], shares: np.ndarray) -> list[dict[str, Any]]:
-        """As ``Prediction`` has it."""
+        """As ``Prediction`` has it; raises Problem where the model's answer is no number."""
+        if not np.isfinite(shares).all():
+            raise Problem(422, "the model's answer to an input is no number", where="model")
         chosen = map(str, self.clf.decide(shares).tolist())
         return [
             {
@@ -284,42 +316,3 @@ def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
     if end < len(e.text):
         pieces.append({"text": e.text[end:], "score": None})
     return pieces, special
-
-
-def load_models(
-    runs: Sequence[str | Path], limits: Limits, *, threads: int = 0, precision: str = "auto"
-) -> list[tuple[Served, bool]]:
-    """Saved classifiers under the names of their folders, each with whether it was calibrated.
-
-    Raises:
-        InputError: no such folder, a damaged one, no classifier, or two of one name.
-    """
-    from glassformer.saving import load
-
-    found: dict[str, tuple[Served, bool]] = {}
-    for run in runs:
-        path = Path(run).resolve()
-        if not path.is_dir():
-            raise ConfigError(
-                "no such run folder", where=str(run), fix="Name the --out of 'glassformer train'"
-            )
-        name = path.parent.name if path.name == "model" else path.name
-        if name in found:
-            raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
-        clf = load(path)
-        calibrated = clf.temperature_ != 1.0 if hasattr(clf, "temperature_") else False
-        run_folder = path.parent if path.name == "model" else path
-        served = Served(
-            name, clf, limits, threads=threads, precision=precision, examples=example_sentences(run_folder)
-        )
-        found[name] = served, calibrated
-    return list(found.values())
-
-
-def example_sentences(run: Path) -> list[str]:
-    """The sentences that the recipe of a run names (``evaluate.sentences``); rows of its data are never shown."""
-    try:
-        named = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["sentences"]
-        return [str(sentence["text"]) for sentence in named]
-    except (OSError, ValueError, KeyError, TypeError):  # no run, or one without them: the page offers none
-        return []

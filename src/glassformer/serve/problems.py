@@ -28,7 +28,7 @@ class Problem(HTTPException):
     def response(self) -> JSONResponse:
         """``{"error": {"what", "where", "fix"}}``; where another try may help, ``Retry-After``."""
         told = {"what": self.what, "where": self.where, "fix": self.fix}
-        content = {"error": {key: value and _printable(value) for key, value in told.items()}}
+        content = {"error": {key: value and printable(value) for key, value in told.items()}}
         headers = {"Retry-After": str(self.again)} if self.again else {}
         if self.status in (408, 413, 431):  # what the client still sends is not read
             headers["Connection"] = "close"
@@ -60,6 +60,6 @@ def of_validation(errors: Sequence[Any]) -> Problem:
     return Problem(422, str(first["msg"]), where=where or "body")
 
 
-def _printable(text: str) -> str:
+def printable(text: str, limit: int = 300) -> str:
     """No half surrogate pairs, which JSON in UTF-8 cannot hold, and of no great length."""
-    return text[:300].encode("utf-8", "replace").decode()
+    return text[:limit].encode("utf-8", "replace").decode()

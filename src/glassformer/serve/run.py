@@ -18,8 +18,10 @@ from glassformer.serve.app import create_app
 from glassformer.serve.guard import LOCAL, is_local
 from glassformer.serve.held import Held
 from glassformer.serve.limits import Limits
-from glassformer.serve.models import load_models
+from glassformer.serve.loading import load_models
 from glassformer.serve.sockets import bounded_protocol
+
+log = logging.getLogger("glassformer.serve")
 
 SPARE_FILES = 64  # beside the connections
 BACKLOG = 2048  # connections that wait to be taken
@@ -48,19 +50,22 @@ def run_server(
         said: called with the address once the socket is open.
 
     Raises:
-        InputError: a model that cannot be loaded; a port that is taken.
+        InputError: no model that can be loaded; a port that is taken.
     """
     from PIL import Image
 
     keep_freed_memory()
     # Sizes are judged before pictures are decoded; a warning on stderr would be a stranger's to repeat.
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-    models = load_models(runs, limits, threads=threads, precision=precision)
+    broken: dict[str, str] = {}
+    models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
+    for name, error in broken.items():
+        log.warning("%s is not served: %s", name, error)
     if is_local(host):
         hosts = {*LOCAL, host, *hosts}
     _allow_files(limits.connections)
     held = Held(limits.all_bytes)
-    app = create_app(models, limits, key=key, hosts=hosts, held=held)
+    app = create_app(models, limits, key=key, hosts=hosts, held=held, broken=broken)
     config = uvicorn.Config(
         app, host, port, http=bounded_protocol(limits, held), ws="none", lifespan="on", access_log=False,
         log_level=logging.ERROR,  # a warning for each request that is no HTTP would be a stranger's to repeat

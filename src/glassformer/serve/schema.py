@@ -99,8 +99,14 @@ class Model(Strict):
     methods: list[str]
 
 
+class BrokenModel(Strict):
+    name: str
+    error: str = Field(description="Why it could not be loaded")
+
+
 class ModelsResponse(Strict):
     models: list[Model]
+    broken: list[BrokenModel] = Field([], description="Models that were named but could not be loaded")
 
 
 class StateResponse(Strict):

@@ -22,6 +22,7 @@ from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
+from glassformer.data.tokenizer_file import id_count
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.evaluate.metrics import ClassificationMeter
@@ -213,7 +214,7 @@ def baselines(clf: TextClassifier, recipe: Recipe, splits: Splits) -> dict[str, 
     work = {
         "TF-IDF + logistic regression": lambda: tfidf_logistic(train.texts, y, judged.texts, num_classes=len(classes)),
         "mean bag of embeddings": lambda: bag_of_embeddings(
-            table, y, judged_table, vocab_size=clf.tokenizer_.get_vocab_size(), num_classes=len(classes),
+            table, y, judged_table, vocab_size=id_count(clf.tokenizer_), num_classes=len(classes),
             seed=recipe.train.seed,
         ),
     }  # fmt: skip

@@ -259,8 +259,15 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     labels: list[Any] = [None] * len(inputs)
     shares: list[float | None] = [None] * len(inputs)
     cut: list[bool | None] = [None] * len(inputs)
+    found = None
+    if good and clf.NOUN == "texts":
+        try:
+            found = clf.predict_proba([inputs[i] for i in good])
+        except DataError:  # of one text: it ends no shard
+            errors = _encodable(clf, inputs, errors)
+            good = [i for i, error in enumerate(errors) if error is None]
     if good:
-        rows[good] = clf.predict_proba([inputs[i] for i in good])
+        rows[good] = clf.predict_proba([inputs[i] for i in good]) if found is None else found
         if clf.NOUN == "texts":
             for i, truncated in zip(good, clf.truncated([inputs[i] for i in good]).tolist(), strict=True):
                 cut[i] = truncated
@@ -290,6 +297,19 @@ def _problem(noun: str, x: Any) -> str | None:
     except InputError as error:
         return error.what
     return None
+
+
+def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
+    """The same errors, and those of the texts that the tokenizer fails on or finds nothing in."""
+
+    def fails(text: str) -> str | None:
+        try:
+            clf._encode([text])
+        except DataError as error:
+            return error.what
+        return None
+
+    return [fails(text) if error is None else error for text, error in zip(texts, errors, strict=True)]
 
 
 def _read_rows(shard: Shard) -> Iterator[Any]:

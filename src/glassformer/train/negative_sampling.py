@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 import os
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
+
+from glassformer.nn.kernels.store import folder_for_code
 
 LANES = 16  # fp32 numbers in a 512-bit register; rows are a multiple of them, in 64-byte steps
 SHARED = 16  # negatives of a block
@@ -26,8 +27,7 @@ LOSS_EVERY = 16  # the loss is computed in every 16th block: it is only looked a
 FULL = 2.0**32 - 1.0
 
 if "NUMBA_CACHE_DIR" not in os.environ:  # compiled loops live in the user's cache, not beside the sources
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    numba.config.CACHE_DIR = str(home / "glassformer" / "numba")  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(folder_for_code("numba"))  # type: ignore[attr-defined]
 
 # What the compiler may assume of sums: their order is free. Infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}

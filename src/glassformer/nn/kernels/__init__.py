@@ -24,8 +24,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from glassformer.nn.kernels import store
 from glassformer.packing import Packing
-from glassformer.runtime import cpu_flags
+from glassformer.runtime import cache_folder, cpu_flags
 
 FOLDER = Path(__file__).parent
 SOURCES = (FOLDER / "attention.c", FOLDER / "linear.c", FOLDER / "rows.c")
@@ -125,12 +126,25 @@ def library() -> ctypes.CDLL:
 
 
 def _open(amx: bool) -> ctypes.CDLL:
-    file = _build(amx)
+    folder, reason = store.prepared()
     try:
-        return ctypes.CDLL(str(file))
-    except OSError:  # a damaged file in the cache: built once more
-        file.unlink(missing_ok=True)
-        return ctypes.CDLL(str(_build(amx)))
+        file = _build(amx, folder)
+        try:
+            return ctypes.CDLL(str(file))
+        except OSError:  # a damaged file in the cache: built once more
+            file.unlink(missing_ok=True)
+            return ctypes.CDLL(str(_build(amx, folder)))
+    finally:
+        if reason is not None:
+            store.discard(folder)
+
+
+def not_kept() -> str | None:
+    """Why the kernels are built anew by every process; None where they are kept in the user's cache."""
+    try:
+        return store.why_unsafe(cache_folder())
+    except (OSError, RuntimeError) as error:
+        return str(error)
 
 
 @cache
@@ -146,8 +160,8 @@ def torch_threads() -> int | None:
         return None
 
 
-def _build(amx: bool) -> Path:
-    """The compiled kernel from the user's cache, compiled now if it is not there."""
+def _build(amx: bool, folder: Path | None = None) -> Path:
+    """The compiled kernel in a folder (None: the user's cache), compiled now if it is not there."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise OSError("no C compiler (cc, gcc or clang) was found")
@@ -155,14 +169,17 @@ def _build(amx: bool) -> Path:
     sources = [file.read_bytes() for file in sorted(FOLDER.glob("*.[ch]"))]
     made_of = (*sources, " ".join(flags).encode(), " ".join(sorted(cpu_flags())).encode())
     key = hashlib.sha256(b"\0".join((*made_of, platform.platform().encode()))).hexdigest()[:16]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
+    home = folder or cache_folder()
     file = home / f"kernels-{key}.so"
+    if os.path.lexists(file) and not store.is_ours(file):
+        file.unlink()
     if not file.exists():
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home) as folder:  # two processes may build at the same time
-            fresh = Path(folder) / file.name
+        with tempfile.TemporaryDirectory(dir=home) as place:  # two processes may build at the same time
+            fresh = Path(place) / file.name
             command = [*shlex.split(compiler), *map(str, SOURCES), "-o", str(fresh), *flags]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+            fresh.chmod(0o700)  # whatever the umask says
             os.replace(fresh, file)
     return file
 

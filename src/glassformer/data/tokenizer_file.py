@@ -1,0 +1,165 @@
+"""A tokenizer from a file: ``tokenizer.json`` or BERT's ``vocab.txt``, checked before and tried after it is built."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from glassformer.data.compiled import failure
+from glassformer.data.text import frame_texts
+from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
+from glassformer.data.wordpiece import PREFIX
+from glassformer.errors import CheckpointError, InputError
+from glassformer.reading import read_regular, unique_keys
+
+MAX_TOKENIZER_BYTES = 128 << 20
+MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a hundred bytes
+MAX_HOLES = 4096  # ids that stand for no token
+WANTED = "Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, [UNK] among them)"
+TRIED = (
+    "a", "", " ", "A b.", "0", "hello, world 123", "e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d", "\n\t",
+    "x" * 50, "\ufdfa\u0130", "\ufffd",
+)  # fmt: skip
+TRIED_IDS = 200
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer in a ``tokenizer.json`` or BERT's ``vocab.txt``, or in a folder that holds one.
+
+    Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
+
+    Raises:
+        CheckpointError: there is none; it is damaged; it has a stage of an unknown kind, or one that could take a text
+            without end, in time or in length; it has no token for what is unknown, or ids beyond any table.
+    """
+    path = Path(path)
+    names = ("tokenizer.json", "vocab.txt")
+    file = next((path / n for n in names if (path / n).exists()), None) if path.is_dir() else path
+    if file is None or not file.exists():
+        raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
+    text = _read_bounded(file)
+    tokenizer = _from_vocabulary(file, text) if file.suffix == ".txt" else _from_json(file, text)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    _try(tokenizer, str(file))
+    return tokenizer
+
+
+def id_count(tokenizer: Tokenizer) -> int:
+    """Rows that a table of embeddings must have: one more than the highest id, added tokens included."""
+    return 1 + max(tokenizer.get_vocab().values(), default=-1)
+
+
+def _from_json(file: Path, text: str) -> Tokenizer:
+    fix = "Fetch it anew" if file.suffix == ".json" else WANTED
+    if sum(map(text.count, "[{,")) > MAX_VALUES:
+        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix=fix)
+    try:
+        definition = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"not a tokenizer ({error})", where=str(file), fix=fix) from None
+    made = json.dumps(checked(definition, str(file)))  # what was checked and nothing else
+    return _built(lambda: Tokenizer.from_str(made), str(file), fix)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _built(build: Callable[[], Tokenizer], where: str, fix: str) -> Tokenizer:
+    try:
+        return build()
+    except InputError:
+        raise
+    except BaseException as error:  # a panic is no Exception
+        if (reason := failure(error)) is None:
+            raise
+        raise CheckpointError(f"not a tokenizer ({reason})", where=where, fix=fix) from None
+
+
+def _try(tokenizer: Tokenizer, where: str) -> None:
+    """Put some texts and ids through it: what fails on them would fail on a user's."""
+    rows = id_count(tokenizer)
+    if not 0 < rows <= MAX_ID or rows > 2 * tokenizer.get_vocab_size() + MAX_HOLES:
+        what = f"its {tokenizer.get_vocab_size():,} tokens have ids up to {rows - 1:,}"
+        raise CheckpointError(what, where=where, fix="Fetch it anew, or number its tokens from 0 on")
+    try:
+        tokenizer.num_special_tokens_to_add(False)
+        for text in TRIED:
+            tokenizer.encode(text)
+            if max(tokenizer.encode(text, add_special_tokens=False).ids, default=0) >= rows:
+                raise ValueError("an id that is none of its vocabulary")
+        for number in range(0, rows, max(1, rows // TRIED_IDS)):
+            tokenizer.decode([number], skip_special_tokens=False)
+    except BaseException as error:  # as above
+        if (reason := failure(error)) is None:
+            raise
+        what = f"not a tokenizer that can be used: it fails on a short text ({reason})"
+        raise CheckpointError(what, where=where, fix="Fetch it anew, or do not use it") from None
+
+
+def _from_vocabulary(file: Path, text: str) -> Tokenizer:
+    """BERT's slow format: a piece a line, the settings in tokenizer_config.json beside it."""
+    vocab = {line.rstrip("\r"): index for index, line in enumerate(text.removesuffix("\n").split("\n"))}
+    config_file = file.with_name("tokenizer_config.json")
+    config: Any = {}
+    if config_file.is_file():
+        try:
+            config = json.loads(_read_bounded(config_file))
+        except (ValueError, RecursionError) as error:
+            what = f"not JSON ({error})"
+            raise CheckpointError(what, where=str(config_file), fix="Fetch it anew") from None
+    if not isinstance(config, dict):
+        raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
+
+    def named(key: str, default: str) -> str:
+        value = config.get(key, default)
+        token = (
+            value.get("content", default) if isinstance(value, dict) else default if value is None else value
+        )
+        if not isinstance(token, str) or not 0 < len(token) <= MAX_TEXT:
+            raise CheckpointError(f"{key} is no token", where=str(config_file), fix="Fetch it anew")
+        return token
+
+    def special(key: str, default: str) -> str:
+        token = named(key, default)
+        if token not in vocab:
+            raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix=WANTED)
+        return token
+
+    def chosen(key: str, default: bool | None) -> Any:
+        value = config.get(key, default)
+        if value is not None and not isinstance(value, bool | int):
+            raise CheckpointError(f"{key} is no truth value", where=str(config_file), fix="Fetch it anew")
+        return default if value is None else bool(value)
+
+    unk, cls, sep = (special(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep"))
+    others = [t for t in (named("pad_token", "[PAD]"), named("mask_token", "[MASK]")) if t in vocab]
+
+    def build() -> Tokenizer:
+        tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]
+        tokenizer.normalizer = normalizers.BertNormalizer(  # type: ignore[assignment]
+            lowercase=chosen("do_lower_case", True),
+            strip_accents=chosen("strip_accents", None),  # None: as lowercase
+            handle_chinese_chars=chosen("tokenize_chinese_chars", True),
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
+        tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)  # type: ignore[assignment]
+        tokenizer.add_special_tokens([unk, cls, sep, *others])
+        return frame_texts(tokenizer, cls, sep)
+
+    return _built(build, str(file), WANTED)
+
+
+def _read_bounded(file: Path) -> str:
+    try:
+        return read_regular(file, MAX_TOKENIZER_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"not UTF-8 ({error})", where=str(file), fix="Fetch it anew") from None
+    except OSError as error:
+        reason = error.strerror or "cannot be read"
+        raise CheckpointError(reason, where=str(file), fix="Fetch it anew") from None

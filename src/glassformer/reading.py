@@ -1,0 +1,73 @@
+"""Files from outside, opened safely: regular files only, and never more of one than was asked for.
+
+A pipe, a device or a socket under the name of a file would hang its reader or do something else when it is opened, so
+what a name stands for is looked at before and after opening, and opening itself never waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
+_FLAGS = os.O_RDONLY | sum(
+    getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
+)
+
+
+def check_regular(info: os.stat_result) -> None:
+    """Raises OSError (EINVAL, EISDIR for a folder) where this is not a plain file."""
+    kind = stat.S_IFMT(info.st_mode)
+    if kind != stat.S_IFREG:
+        number = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
+        raise OSError(number, f"is {_KINDS.get(kind, 'something else')}, not a plain file")
+
+
+def open_regular(path: str | Path) -> BufferedReader:
+    """A plain file, or a link to one, opened for reading bytes.
+
+    Raises:
+        OSError: it is missing, no plain file, a link that leads in a circle, or may not be read; ``strerror`` says so.
+    """
+    check_regular(os.stat(path))  # opening a device can do something by itself
+    handle = os.open(path, _FLAGS)
+    try:
+        check_regular(os.fstat(handle))  # what was opened, whatever has taken the name since
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: str | Path, most: int) -> bytes:
+    """The bytes of a plain file of at most ``most``.
+
+    Raises:
+        OSError: as ``open_regular``; EFBIG where it is larger.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(most + 1) if size <= most else b""
+        if size > most or len(content) > most:
+            raise OSError(errno.EFBIG, f"is larger than the {most:,} bytes allowed")
+    return content
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for ``json.loads``; raises ValueError where a key stands in it twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        raise ValueError(f"the key {twice[:80]!r} stands there twice")
+    return found

@@ -1,0 +1,97 @@
+"""Saved models read from their folders to be served; one that is broken is named and does not keep the others away."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.reading import read_regular
+from glassformer.runtime import choose_dtype
+from glassformer.serve.limits import Limits
+from glassformer.serve.models import EXAMPLES, Served
+from glassformer.serve.problems import printable
+
+log = logging.getLogger("glassformer.serve")
+
+EXAMPLE_CHARACTERS = 2_000  # of one sentence on the page
+MAX_METRICS_BYTES = 64 << 20
+
+
+def load_models(
+    runs: Sequence[str | Path],
+    limits: Limits,
+    *,
+    threads: int = 0,
+    precision: str = "auto",
+    broken: dict[str, str] | None = None,
+) -> list[tuple[Served, bool]]:
+    """Saved classifiers under the names of their folders, each with whether it was calibrated.
+
+    Args:
+        broken: is given what is wrong with each model that cannot be loaded, under its name, where another can. None:
+            the first such model ends the loading.
+
+    Raises:
+        InputError: no such folder, or two of one name; a damaged one or no classifier, where none can be served.
+    """
+    found: dict[str, tuple[Served, bool]] = {}
+    wrong: dict[str, InputError] = {}
+    for run in runs:
+        path = Path(run).resolve()
+        if not path.is_dir():
+            raise ConfigError(
+                "no such run folder", where=str(run), fix="Name the --out of 'glassformer train'"
+            )
+        name = path.parent.name if path.name == "model" else path.name
+        if name in found or name in wrong:
+            raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
+        try:
+            found[name] = _loaded(name, path, limits, threads, precision)
+        except InputError as error:
+            if broken is None:
+                raise
+            wrong[name] = error
+        except Exception as error:  # one folder must not keep the others from being served
+            if broken is None:
+                raise
+            log.error("%s could not be loaded", name, exc_info=error)
+            wrong[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
+    if wrong and not found:
+        raise next(iter(wrong.values()))
+    if broken is not None:
+        broken |= {name: printable(str(error)) for name, error in wrong.items()}
+    return list(found.values())
+
+
+def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str) -> tuple[Served, bool]:
+    """One model, which has answered once."""
+    from glassformer.saving import load
+
+    choose_dtype(precision, torch.device("cpu"))  # a wrong word is no fault of a model
+    clf = load(path)
+    calibrated = clf.temperature_ != 1.0 if hasattr(clf, "temperature_") else False
+    run_folder = path.parent if path.name == "model" else path
+    examples = example_sentences(run_folder)
+    served = Served(name, clf, limits, threads=threads, precision=precision, examples=examples)
+    served.try_out()
+    return served, calibrated
+
+
+def example_sentences(run: Path) -> list[str]:
+    """The sentences that the recipe of a run names (``evaluate.sentences``); rows of its data are never shown."""
+    try:
+        named = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())["sentences"]
+        return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RecursionError,
+    ):  # no run, or one without them: the page offers none
+        return []

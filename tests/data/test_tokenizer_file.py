@@ -1,0 +1,334 @@
+"""A stranger's tokenizer: every kind in use is read as its own library reads it; what hangs or panics is refused."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import time
+from typing import Any
+
+import pytest
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+from glassformer.data import text as texts
+from glassformer.data.charsmap import check_charsmap
+from glassformer.data.compiled import failure
+from glassformer.data.growth import growth
+from glassformer.data.patterns import KNOWN, check_pattern, simple_minimum
+from glassformer.data.text import encode
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.tokenizer_parts import DECODERS, NORMALIZERS, PRE_TOKENIZERS, PROCESSORS
+from glassformer.errors import CheckpointError, DataError
+
+VOCAB = {word: number for number, word in enumerate(["[UNK]", "a", "b", "film", "[CLS]", "[SEP]", "##s"])}
+TEXTS = ["a film", "A  Film, b!", "\u00e9\u4f60\ufdfa a_b 12", "films\n" * 3, ""]
+
+
+def made(**parts: Any) -> dict[str, Any]:
+    """A plain tokenizer with some of its parts replaced."""
+    model = {"type": "WordLevel", "vocab": VOCAB, "unk_token": "[UNK]"}
+    empty = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+    return {"version": "1.0", "added_tokens": [], **dict.fromkeys(empty), "model": model} | parts
+
+
+def put(folder: Any, content: Any) -> Any:
+    (folder / "tokenizer.json").write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder
+
+
+# --- kinds that are read --------------------------------------------------------------------------
+
+N, P, D, R = normalizers, pre_tokenizers, decoders, processors
+GOOD: dict[str, list[Any]] = {
+    "normalizer": [
+        N.BertNormalizer(), N.ByteLevel(), N.Lowercase(), N.NFC(), N.NFD(), N.NFKC(), N.NFKD(), N.Nmt(), N.Prepend("_"),
+        N.Replace("``", '"'), N.Replace(Regex(" {2,}"), " "), N.Strip(), N.StripAccents(),
+        N.Sequence([N.Replace("''", '"'), N.NFKD(), N.StripAccents(), N.Lowercase(), N.Replace(Regex(" {2,}"), " ")]),
+        N.Sequence([N.Prepend("\u2581"), N.Replace(" ", "\u2581")]),
+    ],
+    "pre_tokenizer": [
+        P.BertPreTokenizer(), P.ByteLevel(), P.CharDelimiterSplit(" "), P.Digits(True), P.FixedLength(3), P.Metaspace(),
+        P.Punctuation(), P.UnicodeScripts(), P.Whitespace(), P.WhitespaceSplit(), P.Split(" ", "merged_with_previous"),
+        *(P.Split(Regex(known), "isolated") for known in sorted(KNOWN)),
+        P.Sequence([P.WhitespaceSplit(), P.Metaspace(), P.Digits(False)]),
+        P.Sequence([P.Split(Regex(r"\d{1,3}"), "isolated"), P.ByteLevel(use_regex=False)]),
+    ],
+    "post_processor": [
+        R.BertProcessing(("[SEP]", 5), ("[CLS]", 4)), R.RobertaProcessing(("[SEP]", 5), ("[CLS]", 4)), R.ByteLevel(),
+        R.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", 4), ("[SEP]", 5)]),
+        R.Sequence([R.ByteLevel(), R.TemplateProcessing("$A [SEP]", None, [("[SEP]", 5)])]),
+    ],
+    "decoder": [
+        D.BPEDecoder(), D.ByteFallback(), D.ByteLevel(), D.CTC(), D.Fuse(), D.Metaspace(), D.WordPiece(),
+        D.Replace("\u2581", " "), D.Strip(" ", 1, 0),
+        D.Sequence([D.Replace("\u2581", " "), D.ByteFallback(), D.Fuse(), D.Strip(" ", 1, 0)]),
+    ],
+}  # fmt: skip
+MODELS = [
+    models.WordLevel(VOCAB, unk_token="[UNK]"),
+    models.WordPiece(VOCAB, unk_token="[UNK]"),
+    models.BPE({**VOCAB, "ab": 7}, [("a", "b")], unk_token="[UNK]"),
+    models.Unigram([(word, -float(i)) for word, i in VOCAB.items()], 0, False),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("slot", GOOD)
+def test_every_kind_is_read_as_its_library_reads_it(tmp_path, slot, model):
+    for stage in GOOD[slot]:
+        whole = Tokenizer(model)
+        setattr(whole, slot, stage)
+        whole.add_special_tokens(["[CLS]", "[SEP]"])
+        ours = load_tokenizer(put(tmp_path, whole.to_str()))
+        for text in TEXTS:
+            assert ours.encode(text).ids == whole.encode(text).ids, stage
+        assert ours.decode([1, 3, 6], False) == whole.decode([1, 3, 6], False)
+    assert id_count(ours) == whole.get_vocab_size()
+
+
+def test_every_kind_that_is_known_was_tried():
+    tried = {
+        slot: {json.loads(stage.__getstate__())["type"] for stage in stages} for slot, stages in GOOD.items()
+    }
+    assert tried["normalizer"] >= {*NORMALIZERS} - {"Precompiled"}
+    assert tried["pre_tokenizer"] >= {*PRE_TOKENIZERS}
+    assert tried["post_processor"] >= {*PROCESSORS}
+    assert tried["decoder"] >= {*DECODERS}
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_a_model_may_leave_its_kind_out_as_old_files_do(tmp_path, model):
+    whole = Tokenizer(model)
+    definition = json.loads(whole.to_str())
+    kind = definition["model"].pop("type")
+    ours = load_tokenizer(put(tmp_path, definition))
+    assert type(ours.model).__name__ == kind
+    assert [ours.encode(t).ids for t in TEXTS] == [whole.encode(t).ids for t in TEXTS]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def replaced(*pairs: tuple[str, str], kind: str = "String") -> dict[str, Any]:
+    steps = [
+        {"type": "Replace", "pattern": {kind: pattern}, "content": content} for pattern, content in pairs
+    ]
+    return {"type": "Sequence", "normalizers": steps}
+
+
+def template(*pieces: str, ids: int = 4) -> dict[str, Any]:
+    single = [{"Sequence" if p in "AB" else "SpecialToken": {"id": p, "type_id": 0}} for p in pieces]
+    special = {"[CLS]": {"id": "[CLS]", "ids": [ids], "tokens": ["[CLS]"]}}
+    return {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": special}
+
+
+def level(**changes: Any) -> dict[str, Any]:
+    return {"type": "WordLevel", "vocab": VOCAB, "unk_token": "[UNK]"} | changes
+
+
+def piece(**changes: Any) -> dict[str, Any]:
+    return level(type="WordPiece", continuing_subword_prefix="##", max_input_chars_per_word=100) | changes
+
+
+def token(**changes: Any) -> list[dict[str, Any]]:
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    return [{"id": 7, "content": "<x>", **flags} | changes]
+
+
+BAD = [
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "is damaged: its table is cut"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": None}}, "its table is no text"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "!"}}, "its table is not base64"),
+    ({"normalizer": replaced(*[("a", "a" * 10)] * 9)}, "up to 1,000,000,000 times as long, 64 times at most"),
+    ({"normalizer": replaced(*[(chr(97 + i), 10 * chr(98 + i)) for i in range(9)])}, "up to 1,000,000,000 times"),
+    ({"normalizer": replaced(*[("x*", "y" * 9)] * 9, kind="Regex")}, "the normalizer makes a text up to"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 9}}, "makes a text up to"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}] * 99}}, "more than 64 steps"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Run"}]}}, "a normalizer of the kind 'Run'"),
+    ({"normalizer": replaced(("", "x"))}, "a pattern of 0 characters"),
+    ({"normalizer": replaced(("(a+)+$", "x"), kind="Regex")}, "a pattern that takes too long"),
+    ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a|a)*b"}, "behavior": "Isolated", "invert": False}},
+     "a pattern that takes too long"),
+    ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}},
+     "a pattern that is wrong .*parenthesis"),
+    ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": r"(a)\1"}, "behavior": "Isolated", "invert": False}},
+     "calls or repeats a part of itself"),
+    ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "length = 0, from 1"),
+    ({"pre_tokenizer": {"type": "Nope"}}, "a pre-tokenizer of the kind 'Nope'"),
+    ({"post_processor": template("[X]", "A")}, r"a template names the token '\[X\]'"),
+    ({"post_processor": template("A", "A")}, "does not hold each text once"),
+    ({"post_processor": template("[CLS]")}, "does not hold each text once"),
+    ({"post_processor": template("[CLS]", "A", ids=2**31)}, "the id of .* is 2147483648"),
+    ({"post_processor": template("[CLS]", "A", ids=99)}, "is none of its vocabulary"),
+    ({"post_processor": template(*["[CLS]"] * 65, "A")}, "no list of at most 64"),
+    ({"decoder": {"type": "Strip", "content": "a", "start": 0, "stop": 9}}, "stop = 9, from 0 to 0"),
+    ({"model": level(vocab={"a": 0})}, r"lacks the token for what is unknown, '\[UNK\]'"),
+    ({"model": level(unk_token=None)}, "no token for what is unknown"),
+    ({"model": level(vocab=VOCAB | {"a": 2**31})}, "the id of 'a' is 2147483648, from 0 to 9,999,999"),
+    ({"model": level(vocab=VOCAB | {"a": -1})}, "the id of 'a' is -1"),
+    ({"model": level(vocab=VOCAB | {"a": 9_999_999})}, "its 7 tokens have ids up to 9,999,999"),
+    ({"model": level(vocab={})}, "no vocabulary"),
+    ({"model": piece(max_input_chars_per_word=10**9)}, "max_input_chars_per_word = 1000000000, from 1"),
+    ({"model": level(type="BPE", merges=["a b"])}, "needs 'ab', which its vocabulary lacks"),
+    ({"model": level(type="BPE", merges=[], dropout=0.5)}, "'dropout' would make its answers random"),
+    ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None}}, "no token for what is unknown"),
+    ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 7}}, "no token for what is unknown"),
+    ({"model": {"type": "Unigram", "vocab": [["", 0.0]], "unk_id": 0}}, "a piece of 0 characters"),
+    ({"added_tokens": token(content="")}, "'content' is no text of 1 to 1,000"),
+    ({"added_tokens": token(id=2**31)}, "the id of '<x>' is 2147483648"),
+    ({"added_tokens": token(special=7)}, "'special' of the added token"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parts", "said"), BAD, ids=[said[:40] for _, said in BAD])
+def test_what_would_hang_panic_or_grow_is_refused_in_a_line(tmp_path, capfd, parts, said):
+    started = time.monotonic()
+    with pytest.raises(CheckpointError, match=said) as caught:
+        load_tokenizer(put(tmp_path, made(**parts)))
+    assert str(tmp_path / "tokenizer.json") in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == ""  # no panic has said a word
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"model": 1, "model": 2}', "the key 'model' stands there twice"),
+        ('{"model": NaN}', "NaN is no number"),
+        ("[" * 100_000, "not a tokenizer"),
+        ("[]", "no JSON object"),
+        ("[" + "0," * 8_000_001, "holds more than 8,000,000 values"),
+        (json.dumps(made()).replace('"film"', '"\\ud800"'), "not a tokenizer"),
+    ],
+)
+def test_files_that_are_no_tokenizer(tmp_path, content, said):
+    with pytest.raises(CheckpointError, match=said):
+        load_tokenizer(put(tmp_path, content))
+
+
+# --- tables of characters -------------------------------------------------------------------------
+
+
+def charsmap(entries: dict[str, str], size: int = 2048) -> bytes:
+    """SentencePiece's format for single bytes: a root, a unit for each, and a leaf behind it."""
+    units, strings = [0] * size, b"\0"
+    units[0] = 256 << 10  # the root's children begin at 256
+    for i, (letter, becomes) in enumerate(entries.items()):
+        at, behind = 256 ^ ord(letter), 512 + 256 * i
+        units[at] = ((at ^ behind) << 10) | 1 << 8 | ord(letter)
+        units[behind] = 1 << 31 | len(strings)
+        strings += becomes.encode() + b"\0"
+    return struct.pack("<I", 4 * size) + struct.pack(f"<{size}I", *units) + strings
+
+
+def test_a_table_of_characters_is_walked_before_it_is_used(tmp_path):
+    good = charsmap({"A": "a", "B": "bb"})
+    assert normalizers.Precompiled(good).normalize_str("xAB") == "xabb"
+    assert check_charsmap(base64.b64encode(good).decode()) == (None, 2.0)
+    stage = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(good).decode()}
+    ours = load_tokenizer(put(tmp_path, made(normalizer=stage)))
+    assert ours.encode("A").ids == [VOCAB["a"]]
+
+    def said(raw: bytes) -> str:
+        return check_charsmap(base64.b64encode(raw).decode())[0] or ""
+
+    out = bytearray(good)
+    struct.pack_into("<I", out, 4 + 4 * (256 ^ ord("A")), (2**21 - 1) << 10 | 1 << 8 | ord("A"))
+    assert said(bytes(out)) == "its table leads out of itself"
+    out = bytearray(good)
+    struct.pack_into("<I", out, 4 + 4 * 512, 1 << 31 | 5000)
+    assert said(bytes(out)) == "its table leads out of its strings"
+    assert "not UTF-8" in said(good + b"\xff")
+    assert "puts 65 characters in the place of one" in said(charsmap({"A": "a" * 65}))
+    many = {
+        "type": "Precompiled",
+        "precompiled_charsmap": base64.b64encode(charsmap({"a": "a" * 40})).decode(),
+    }
+    with pytest.raises(CheckpointError, match="more than one table"):
+        load_tokenizer(put(tmp_path, made(normalizer={"type": "Sequence", "normalizers": [many, many]})))
+    steps = [*replaced(("b", "aa"))["normalizers"], many]
+    with pytest.raises(CheckpointError, match="up to 80 times as long"):
+        load_tokenizer(put(tmp_path, made(normalizer={"type": "Sequence", "normalizers": steps})))
+
+
+# --- patterns and growth --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least"),
+    [
+        (" {2,}", 2), (r"\s+", 1), (r"\d{1,3}", 1), (r"[\r\n]", 1), ("``", 2), (r"a|bc|[x-z]{3}", 1), (r" ?\p{L}+", 1),
+        (r"\p{N}{3}", 3), ("a*", 0), ("a?", 0), ("<0x[0-9A-F]{2}>", 6),
+        ("a+b", None), (r"\s+$", None), ("(a)", None), ("a+?", None), (".+", None), ("a{1,101}", None),
+        ("a?b?c?d?e", None), ("[a[b]]", None), (r"\bx", None), ("", 0), ("a{3,2}", None),
+    ],
+)  # fmt: skip
+def test_simple_patterns_and_the_fewest_characters_that_they_match(pattern, least):
+    assert simple_minimum(pattern) == least
+
+
+def test_other_patterns_are_tried():
+    assert check_pattern(r"(?i:it's)|\p{L}+(?!\d)|\S") is None
+    for slow in (r"(\w+\s?)+!", r"\s+$"):
+        assert check_pattern(slow) == "a pattern that takes too long"
+    assert "repeats its parts more than" in str(check_pattern(r"((a{1,1000}){1,1000})b"))
+    assert "a pattern of 2,001 characters" in str(check_pattern("a" * 2001))
+
+
+@pytest.mark.parametrize(
+    ("steps", "times"),
+    [
+        ([], 1), ([("a", "bb")], 2), ([("a", "bb"), ("b", "ccc")], 6), ([("a", "bb"), ("c", "ddd")], 3),
+        ([("ab", "c")], 1), ([("ab", "cccc")], 2), ([("a", "")], 1), ([("a", "aaa")] * 3, 27),
+    ],
+)  # fmt: skip
+def test_growth_is_counted_step_by_step(steps, times):
+    given = [{"type": "Replace", "pattern": {"String": p}, "content": c} for p, c in steps]
+    assert growth(given) == times
+    library = normalizers.Sequence([normalizers.Replace(p, c) for p, c in steps])
+    longest = max(
+        len(library.normalize_str(text)) / len(text) for text in ("a" * 60, "b" * 60, "ab" * 30, "c" * 60)
+    )
+    assert longest <= times
+
+
+# --- what fails on one text only ------------------------------------------------------------------
+
+
+class PanicException(BaseException):
+    """As the bindings of Rust raise one."""
+
+
+def test_a_panic_on_one_text_names_that_text(monkeypatch):
+    tokenizer = Tokenizer(models.WordLevel(VOCAB, unk_token="[UNK]"))
+
+    class Fails:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer, name)
+
+        def encode_batch_fast(self, part: list[str], **options: Any) -> Any:
+            if "b" in part:
+                raise PanicException("index out of bounds\nstack")
+            return tokenizer.encode_batch_fast(part, **options)
+
+    monkeypatch.setattr(texts, "unknown_id", lambda tokenizer: 0)
+    with pytest.raises(DataError, match=r"texts: the tokenizer fails on 'b' \(index out of bounds\)"):
+        encode(Fails(), ["a", "b", "film"], max_length=9)  # type: ignore[arg-type]
+    assert len(encode(Fails(), ["a", "film"], max_length=9)) == 2  # type: ignore[arg-type]
+    for error in (KeyboardInterrupt(), SystemExit(), MemoryError()):
+        assert failure(error) is None
+    assert failure(ValueError("a\nb")) == "a"
+
+
+def test_a_tokenizer_with_ids_beyond_the_model_is_refused(tmp_path):
+    import glassformer as gf
+
+    clf = gf.TextClassifier(
+        "encoder-mini", d_model=6, num_layers=1, num_heads=1, d_ff=5, epochs=1, min_count=1
+    )
+    clf.fit(["a film", "b film"] * 2, [0, 1] * 2)
+    clf.tokenizer_.add_tokens(["more"])
+    with pytest.raises(CheckpointError, match="the tokenizer knows 9 tokens, the model 8"):
+        gf.load(clf.save(tmp_path / "m"))
