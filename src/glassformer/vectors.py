@@ -18,6 +18,7 @@ from unicodedata import normalize
 import numpy as np
 import torch
 
+from glassformer.checkpoints.exchange import steadily
 from glassformer.checkpoints.files import read_json, verify_folder, write_folder
 from glassformer.checkpoints.native import list_states
 from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, section, shown
@@ -323,6 +324,10 @@ class Word2Vec(BaseEstimator):
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
             raise CheckpointError("holds no word vectors", where=str(path))
+        return steadily(folder, lambda: cls._load(folder))
+
+    @classmethod
+    def _load(cls, folder: Path) -> Word2Vec:
         verify_folder(folder)
         about = read_about(folder, FORMAT)
         if about["kind"] != cls.__name__:
