@@ -23,7 +23,10 @@ AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of fcntl.h and linux/fs.h
 def exchange(one: Path, two: Path) -> bool:
     """Exchange the names of two folders in one step: whether this system and this disk can."""
     call = _renameat2()
-    return call is not None and call(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(two), RENAME_EXCHANGE) == 0
+    return (
+        call is not None
+        and call(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(two), RENAME_EXCHANGE) == 0
+    )
 
 
 @cache
@@ -69,7 +72,9 @@ def _stamp(path: Path) -> tuple[Any, ...] | None:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe of that name gives nothing and holds up nobody
+    return os.open(
+        path, flags | getattr(os, "O_NONBLOCK", 0)
+    )  # a pipe of that name gives nothing and holds up nobody
 
 
 def _between(path: Path) -> bool:

@@ -140,6 +140,11 @@ def temporary_name(path: Path) -> Path:
     return path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder bears the name of one that is being written, or that a kill has left half-written."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
 def sweep(parent: Path, name: str | None = None) -> None:
     """Clear what a killed save of ``parent / name`` (None: of any folder in ``parent``) has left.
 

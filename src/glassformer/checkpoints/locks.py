@@ -3,8 +3,8 @@
     RUN/.lock    {"pid", "host", "command", "since"} of the process that writes there
 
 The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends: a file that a kill has
-left behind locks nothing. Where a file system has no such locks, the note in the file decides: a process of this machine
-that has ended counts no more, one of another machine counts until the file is removed. Readers take no lock.
+left behind locks nothing. Where a file system has no such locks, the note in the file decides: a process of this
+machine that has ended counts no more, one of another machine counts until the file is removed. Readers take no lock.
 """
 
 from __future__ import annotations
@@ -76,6 +76,11 @@ def refuse_held(folder: str | Path) -> None:
             raise _refusal(Path(folder), handle)
     finally:
         os.close(handle)
+
+
+def holds_nothing(folder: Path) -> bool:
+    """Whether there is nothing in a folder but the lock that a kill may have left."""
+    return all(name == LOCK for name in os.listdir(folder))
 
 
 @contextmanager
