@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.exchange import steadily
-from glassformer.checkpoints.files import read_json, verify_folder, write_folder
+from glassformer.checkpoints.files import read_json, sweep, verify_folder, write_folder
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import list_states
 from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, section, shown
@@ -142,6 +142,8 @@ class Word2Vec(BaseEstimator):
         started = time.perf_counter()
         folder = None if checkpoints is None else Path(checkpoints)
         with nullcontext() if folder is None else writing(folder):
+            if folder is not None:
+                sweep(folder)
             if folder is not None and not resume and (there := list_states(folder)):
                 raise CheckpointError("has checkpoints", where=str(there[-1][1]), fix="Use resume=True")
             if config.optimizer == "sgd":

@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -145,6 +146,8 @@ def _take(folder: Path) -> int:
         except OSError as error:
             raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
         try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise GlassformerError(f"{path}: is not a plain file; remove it")
             if not _ours(handle):
                 refused += 1
                 if refused > GRACE:

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any, Self
 
-from glassformer.checkpoints.files import disk_errors
+from glassformer.checkpoints.files import disk_errors, sweep
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
@@ -74,6 +74,7 @@ class Checkpoints(Callback):
         try:
             if ranks.leads:
                 self._held.enter_context(writing(self.folder))
+                sweep(self.folder)  # where no step is left to save, nothing else would
         except GlassformerError as error:
             refusal = error
         told = ranks.agree(refusal and str(refusal))
