@@ -153,8 +153,8 @@ def digest(folder: Path) -> str:
             continue
         h.update(name.encode())
         if path.name in ("history.jsonl", "metrics.json", "glassformer.json"):
-            lines = [without_clock(json.loads(x)) for x in path.read_text().splitlines()] if path.suffix == ".jsonl" else [
-                without_clock(json.loads(path.read_text()))]  # fmt: skip
+            texts = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+            lines = [without_clock(json.loads(text)) for text in texts]
             for line in lines:
                 for key in ("date", "peak_memory_mb", "machine"):
                     line.pop(key, None)
@@ -194,8 +194,13 @@ class Job:
         return digest(place / "out") if done.exists() else ""
 
 
-JOBS = [Job("train", "text"), Job("train", "image"), Job("train", "word2vec"), Job("evaluate", "text"), Job("train", "text"),
-        Job("predict", "text"), Job("train", "image"), Job("export", "image"), Job("evaluate", "image"), Job("export", "image")]  # fmt: skip
+JOBS = [
+    Job(*words.split())
+    for words in (
+        "train text", "train image", "train word2vec", "evaluate text", "train text",
+        "predict text", "train image", "export image", "evaluate image", "export image",
+    )
+]  # fmt: skip
 
 
 def warm() -> None:
@@ -225,7 +230,10 @@ def peaceful(job: Job) -> tuple[float, str]:
 def stops(count: int, first: int = 0) -> list[dict]:
     """Commands stopped at a random instant from their first line to their end, and given again."""
     quick()
-    return [stop(random.Random(i), JOBS[i % len(JOBS)], STOPS[i // len(JOBS) % 4]) for i in range(first, first + count)]
+    return [
+        stop(random.Random(i), JOBS[i % len(JOBS)], STOPS[i // len(JOBS) % 4])
+        for i in range(first, first + count)
+    ]
 
 
 def stop(rng: random.Random, job: Job, number: signal.Signals) -> dict[str, Any]:
@@ -402,11 +410,14 @@ def save_load(rng: random.Random, place: Path) -> list[str]:
 
         return work
 
-    readers = [read(lambda: gf.load(path)), read(lambda: load_models([path], Limits(), precision="fp32")[0][0].clf)]
+    readers = [
+        read(lambda: gf.load(path)),
+        read(lambda: load_models([path], Limits(), precision="fp32")[0][0].clf),
+    ]
     pids = [forked([], place / f"log{i}", work) for i, work in enumerate([save, save, *readers])]
     codes = [ended(pids[0]), ended(pids[1])]
     stop.touch()
     codes += [ended(pids[2]), ended(pids[3])]
-    problems = [f"{'saver saver load serve'.split()[i]}: {code}: {told(code, place / f'log{i}')[2][-300:]}"
+    problems = [f"{['saver', 'saver', 'load', 'serve'][i]}: {code}: {told(code, place / f'log{i}')[2][-300:]}"
                 for i, code in enumerate(codes) if code]  # fmt: skip
     return problems + [f"litter: {x}" for x in litter(place)]

@@ -42,7 +42,9 @@ def holder(tmp_path):
 
 def test_another_process_is_refused_and_told_who_writes(tmp_path, holder):
     for refused in (lambda: refuse_held(tmp_path / "run"), lambda: writing(tmp_path / "run").__enter__()):
-        with pytest.raises(ConfigError, match=rf"run: is being written by process {holder.pid} since 20.* \(-c") as e:
+        with pytest.raises(
+            ConfigError, match=rf"run: is being written by process {holder.pid} since 20.* \(-c"
+        ) as e:
             refused()
         assert e.value.exit_code == 2
     holder.communicate(b"")

@@ -73,7 +73,11 @@ def refuse_held(folder: str | Path) -> None:
     except OSError:
         return
     try:
-        if not _ours(handle):
+        for _ in range(GRACE):
+            if _ours(handle):
+                return
+            time.sleep(0.02)
+        if _same(handle, path):
             raise _refusal(Path(folder), handle)
     finally:
         os.close(handle)

@@ -155,9 +155,16 @@ class Listening:
                 continue
             if self._again:
                 self._again, self._echoes = False, self._echoes + 1
-                _thread.interrupt_main(next(iter(self._old)))
+                self._deliver(next(iter(self._old)))
             if ticks >= PATIENCE and not self.heard:
                 _end()
+
+    @staticmethod
+    def _deliver(number: int) -> None:
+        if hasattr(signal, "pthread_kill"):  # a true signal, which wakes a thread that sleeps
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+        else:
+            _thread.interrupt_main(number)
 
 
 def own_process() -> Listening:
