@@ -125,7 +125,8 @@ SMALL = [word for pair in ("d_model=16", "num_layers=1", "num_heads=2", "d_ff=16
 OTHERS = {
     "image": (image_experiment, "judge", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
     "masked words": (pretraining, "figures", ["europe-mlm", *SMALL, "--set", "limit=300"]),
-    "vectors": (vectors, "judge", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set", "limit=800", "--set", "threads=1"]),
+    "vectors": (vectors, "judge", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
+                          "limit=800", "--set", "threads=1"]),
     "translation": (translation, "judge", ["multi30k-transformer", "--data", "pairs.csv", *SMALL, "--set",
                                            "test_size=8", "--set", "validation_size=4", "--set", "vocab_size=300"]),
 }  # fmt: skip
@@ -352,9 +353,7 @@ def test_an_import_is_finished_before_it_is_interrupted(tmp_path):
 
 
 def test_a_stopped_and_continued_process_has_not_waited():
-    process = program(
-        "print('ready', flush=True); time.sleep(60)", after="time.sleep(1)", change="PATIENCE = 20"
-    )
+    process = program("print('ready', flush=True); time.sleep(60)", after="time.sleep(1)")
     ready(process)
     process.send_signal(signal.SIGSTOP)
     process.send_signal(signal.SIGTERM)
