@@ -51,10 +51,10 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                    kill_tests.full_disks),
     "signals": ("SIGTERM or Ctrl-C at a random instant: saved, exit code 130, the resumed run ends the same", 30,
                 kill_tests.signals),
-    "interruptions": ("`kill -9`, SIGTERM, Ctrl-C or SIGHUP at a random instant of the whole life of `train` (text, pictures, "
-                      "word vectors), `evaluate`, `predict --data` and `export`: exit code 130 and one line (but for "
-                      "`kill -9`), nothing left where nothing was begun, and the same command, with `--resume` for a "
-                      "run that was begun, ends with the same bytes, the clock aside", 200,
+    "interruptions": ("`kill -9`, SIGTERM, Ctrl-C or SIGHUP at a random instant of the whole life of `train` (text, "
+                      "pictures, word vectors), `evaluate`, `predict --data` and `export`: exit code 130 and one line "
+                      "(but for `kill -9`), nothing left where nothing was begun, and the same command, with "
+                      "`--resume` for a run that was begun, ends with the same bytes, the clock aside", 200,
                       interrupt_tests.interruptions),
     "races": ("two trainings into one folder (new and new, resumed and resumed, new and resumed), a training beside "
               "`evaluate` and `report`, two `save` beside `load` and a server's loading: both right, or one refused in "
