@@ -164,7 +164,7 @@ class Listening:
         if hasattr(signal, "pthread_kill"):  # a true signal, which wakes a thread that sleeps
             signal.pthread_kill(threading.main_thread().ident or 0, number)
         else:
-            _thread.interrupt_main(number)
+            _thread.interrupt_main(signal.Signals(number))
 
 
 def own_process() -> Listening:
