@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import io
 import json
 import os
 import random
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -206,8 +208,8 @@ JOBS = [
 def warm() -> None:
     """Run each command once here, so that nothing is imported or compiled in a forked process."""
     quick()
-    home()
-    with scratch() as place:
+    with redirect_stdout(io.StringIO()), scratch() as place:
+        home()
         for job in JOBS:
             main(job.argv(place))
             shutil.rmtree(place / "out", ignore_errors=True)

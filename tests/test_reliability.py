@@ -46,8 +46,17 @@ def test_killed_trainings_resume_to_the_same_bits(count):
     assert [one["killed"] and one["passed"] for one in runs] == [True] * count
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("call", "count"), [("stops(20)", 20), ("starts(3)", 3), ("races(10)", 10)])
+def test_commands_stopped_and_racing(call, count):
+    call = f"(interrupt_tests.warm(), interrupt_tests.{call})[1]"
+    runs = run(call, modules="interrupt_tests")
+    assert len(runs) == count
+    assert [one for one in runs if not one["passed"]] == []
+
+
 ROWS = {
-    "kill_tests.crashes()": 17,
+    "kill_tests.crashes()": 22,
     "kill_tests.full_disks(10)": 10,
     "bad_files.damaged_checkpoints(90)": 90,
     "bad_files.malicious_checkpoints()": 62,
