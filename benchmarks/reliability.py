@@ -28,6 +28,7 @@ import interrupt_tests
 import kill_tests
 import long_run
 import offline_suite
+import race_tests
 import round_trips
 import trainer_tests
 from common import RESULTS, environment, write_result
@@ -59,7 +60,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "races": ("two trainings into one folder (new and new, resumed and resumed, new and resumed), a training beside "
               "`evaluate` and `report`, two `save` beside `load` and a server's loading: both right, or one refused in "
               "one line that names the process; every reader sees one save, no folder is damaged", 50,
-              interrupt_tests.races),
+              race_tests.races),
     "pairs": ("the same seed twice, in two processes: the same bits (there are no loader workers whose number could "
               "matter: a training makes its batches itself)", 24, kill_tests.pairs),
     "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,

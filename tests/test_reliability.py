@@ -47,10 +47,12 @@ def test_killed_trainings_resume_to_the_same_bits(count):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("call", "count"), [("stops(20)", 20), ("starts(3)", 3), ("races(10)", 10)])
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [("interrupt_tests.stops(20)", 20), ("interrupt_tests.starts(3)", 3), ("race_tests.races(10)", 10)],
+)
 def test_commands_stopped_and_racing(call, count):
-    call = f"(interrupt_tests.warm(), interrupt_tests.{call})[1]"
-    runs = run(call, modules="interrupt_tests")
+    runs = run(f"(interrupt_tests.warm(), {call})[1]", modules="interrupt_tests, race_tests")
     assert len(runs) == count
     assert [one for one in runs if not one["passed"]] == []
 
