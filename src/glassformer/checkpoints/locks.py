@@ -208,7 +208,8 @@ def _write_note(handle: int, path: Path) -> None:
     }  # fmt: skip
     try:
         os.truncate(handle, 0)
-        os.pwrite(handle, (json.dumps(note) + "\n").encode(), 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.write(handle, (json.dumps(note) + "\n").encode())
     except OSError as error:
         path.unlink(missing_ok=True)
         raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
@@ -216,7 +217,8 @@ def _write_note(handle: int, path: Path) -> None:
 
 def _read_note(handle: int) -> dict[str, Any]:
     try:
-        note = json.loads(os.pread(handle, MOST_NOTE, 0).decode())
+        os.lseek(handle, 0, os.SEEK_SET)
+        note = json.loads(os.read(handle, MOST_NOTE).decode())
     except (OSError, ValueError, RecursionError):  # being written, or nothing of ours
         return {}
     return note if isinstance(note, dict) else {}

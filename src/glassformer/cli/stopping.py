@@ -101,6 +101,8 @@ class Listening:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 self._old[number] = signal.signal(number, self)
         self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+        if os.name == "nt":  # its pipes cannot be waited for
+            return
         reader, writer = os.pipe()
         os.set_blocking(writer, False)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
