@@ -275,10 +275,10 @@ def litter(place: Path) -> list[str]:
     return [str(p.relative_to(place)) for p in place.rglob(".*")]
 
 
-def starts(count: int) -> list[dict]:
+def starts(count: int, first: int = 0) -> list[dict]:
     """New processes, stopped while Python begins and imports: 130, or the signal's own end before our first line."""
     out = []
-    for i in range(count):
+    for i in range(first, first + count):
         rng, number = random.Random(i), STOPS[1 + i % 3]
         with scratch() as place:
             argv = JOBS[0].argv(place)
@@ -294,6 +294,7 @@ def starts(count: int) -> list[dict]:
     return out
 
 
-def interruptions(count: int) -> list[dict]:
-    """``stops``, and for each 25 of them a process begun anew."""
-    return stops(count - count // 25) + starts(count // 25)
+def interruptions(count: int, first: int = 0) -> list[dict]:
+    """``stops``, every twentieth of them of a process begun anew."""
+    anew, before = count // 20, first // 20
+    return stops(count - anew, first - before) + starts(anew, before)

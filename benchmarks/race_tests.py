@@ -32,12 +32,12 @@ import glassformer as gf
 from glassformer.study.run_folder import is_begun
 
 
-def races(count: int) -> list[dict]:
+def races(count: int, first: int = 0) -> list[dict]:
     """Two writers, or a writer and readers, in one folder."""
     quick()
     kinds = (fresh_fresh, resume_resume, fresh_resume, resume_evaluate, save_load)
     out = []
-    for i in range(count):
+    for i in range(first, first + count):
         with scratch() as place:
             race = kinds[i % len(kinds)]
             problems = race(random.Random(i), place)

@@ -99,6 +99,8 @@ ADDED = {
     "kills",
     "full_disks",
     "signals",
+    "interruptions",
+    "races",
     "pairs",
     "injections",
     "trainer_kills",
