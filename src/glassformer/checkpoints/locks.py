@@ -201,7 +201,8 @@ def _missing(folder: Path) -> list[Path]:
 
 
 def _write_note(handle: int, path: Path) -> None:
-    words = [Path(sys.argv[0] or "python").name, *sys.argv[1:]]
+    program = Path(sys.argv[0] or "python")
+    words = [program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]]
     note = {
         "pid": os.getpid(), "host": socket.gethostname(), "command": shlex.join(words)[:500],
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
