@@ -195,7 +195,7 @@ def kill_and_resume(
         killed = ended(pid) == -signal.SIGKILL
         os.close(reader)
         names = os.listdir(folder) if folder.exists() else []
-        half = any(name.startswith(".") for name in names)
+        half = any(name.endswith((".tmp", ".old")) for name in names)
         done = list_states(folder)[-1][0] if any(not n.startswith(".") for n in names) else 0
         found = finish(kind, folder)
         return {"kind": kind, "killed": killed, "in a save": half, "step": done, "passed": found == wanted,

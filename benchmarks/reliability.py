@@ -27,9 +27,11 @@ import hostile_folders
 import hostile_pictures
 import hostile_requests
 import injections
+import interrupt_tests
 import kill_tests
 import long_run
 import offline_suite
+import race_tests
 import round_trips
 import soak_server
 import trainer_tests
@@ -54,6 +56,15 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                    kill_tests.full_disks),
     "signals": ("SIGTERM or Ctrl-C at a random instant: saved, exit code 130, the resumed run ends the same", 30,
                 kill_tests.signals),
+    "interruptions": ("`kill -9`, SIGTERM, Ctrl-C or SIGHUP at a random instant of the whole life of `train` (text, "
+                      "pictures, word vectors), `evaluate`, `predict --data` and `export`: exit code 130 and one line "
+                      "(but for `kill -9`), nothing left where nothing was begun, and the same command, with "
+                      "`--resume` for a run that was begun, ends with the same bytes, the clock aside", 200,
+                      interrupt_tests.interruptions),
+    "races": ("two trainings into one folder (new and new, resumed and resumed, new and resumed), a training beside "
+              "`evaluate` and `report`, two `save` beside `load` and a server's loading: both right, or one refused in "
+              "one line that names the process; every reader sees one save, no folder is damaged", 50,
+              race_tests.races),
     "pairs": ("the same seed twice, in two processes: the same bits (there are no loader workers whose number could "
               "matter: a training makes its batches itself)", 24, kill_tests.pairs),
     "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,
@@ -109,6 +120,8 @@ ADDED = {
     "kills",
     "full_disks",
     "signals",
+    "interruptions",
+    "races",
     "pairs",
     "injections",
     "trainer_kills",
@@ -152,7 +165,7 @@ def run_row(name: str, count: int | None, more: int) -> dict[str, Any]:
         "passed": len(runs) - len(failures),
         "seconds": round(time.perf_counter() - started, 1),
         "network_attempts": len(ATTEMPTS),
-        "answers": dict(Counter(str(one["answer"]) for one in runs if "answer" in one)),
+        "answers": dict(sorted(Counter(str(one["answer"]) for one in runs if "answer" in one).items())),
         "in_a_save": sum(bool(one.get("in a save")) for one in runs),
         "largest": max((one["difference"] for one in runs if "difference" in one), default=None),
         "resumed": sum(bool(one.get("resumed")) for one in runs),
@@ -207,6 +220,7 @@ def page(result: dict[str, Any]) -> str:
         ]
     told = [note for note in (borrowed.onnx()[1],) if note]
     for name, words in (("round_trips", "Round trips"),
+                        ("interruptions", "Interruptions"), ("races", "Races"),
                         ("suite", "Tests with the network shut (the other folders have not been run so)"),
                         ("memory", "Memory against that at 10,000 steps"),
                         ("hostile_requests", "Hostile requests"),
@@ -263,6 +277,8 @@ def main() -> None:
     watch_the_network()
     if {"kills", "signals", "pairs", "resumes"} & set(names):
         kill_tests.warm()
+    if {"interruptions", "races"} & set(names):
+        interrupt_tests.warm()
     if PEER.keys() & set(names):
         trainer_tests.warm()
     for name in names:

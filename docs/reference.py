@@ -226,7 +226,17 @@ def commands() -> str:
     lines = [
         "# Every command",
         "",
-        "Exit codes: 0 done, 1 the run failed, 2 the input is wrong (one line says what, where and the way out).",
+        "| Exit code | Meaning |",
+        "|---|---|",
+        "| 0 | done |",
+        "| 1 | the run failed |",
+        "| 2 | the input is wrong: one line says what, where and the way out |",
+        "| 130 | interrupted by Ctrl-C, SIGTERM or SIGHUP, at whatever stage: one line says how to go on |",
+        "",
+        "Training ends its step and saves first; a command that had begun nothing leaves nothing. A second signal,",
+        "half a second or more after the first, ends the command at once. What is ignored when the command begins",
+        "(`nohup`) stays ignored. `serve` answers what is in and ends by the signal itself.",
+        "",
         "`--debug` shows the traceback of an error.",
     ]
     for name, command in verbs():

@@ -46,8 +46,19 @@ def test_killed_trainings_resume_to_the_same_bits(count):
     assert [one["killed"] and one["passed"] for one in runs] == [True] * count
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [("interrupt_tests.stops(20)", 20), ("interrupt_tests.starts(3)", 3), ("race_tests.races(10)", 10)],
+)
+def test_commands_stopped_and_racing(call, count):
+    runs = run(f"(interrupt_tests.warm(), {call})[1]", modules="interrupt_tests, race_tests")
+    assert len(runs) == count
+    assert [one for one in runs if not one["passed"]] == []
+
+
 ROWS = {
-    "kill_tests.crashes()": 17,
+    "kill_tests.crashes()": 22,
     "kill_tests.full_disks(10)": 10,
     "bad_files.damaged_checkpoints(90)": 90,
     "bad_files.malicious_checkpoints()": 62,

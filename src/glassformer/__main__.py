@@ -2,6 +2,6 @@
 
 import sys
 
-from glassformer.cli.app import main
+from glassformer.cli.start import run
 
-sys.exit(main())
+sys.exit(run())

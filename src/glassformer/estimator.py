@@ -17,12 +17,11 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.names_lora import save_adapter
-from glassformer.checkpoints.native import newest_state
 from glassformer.config import build, to_toml
 from glassformer.contract import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.data.checks import check_classes, check_pairs, check_two, check_weights, place
 from glassformer.data.splits import stratified_split
-from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import ahead, softmax
 from glassformer.explain.asked import Explains
@@ -184,12 +183,8 @@ class Estimator(Explains, ClassifierMixin, BaseEstimator):
     def _run(self, training, stream, objective, judge, callbacks, checkpoints, resume) -> None:
         calls = list(callbacks)
         if checkpoints is not None:
-            folder = Path(checkpoints)
-            if newest := training.ranks.agree(newest_state(folder)):
-                if not resume:
-                    raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
-                training.load(folder)
-            calls.insert(0, Checkpoints(folder, training.config.checkpoint_every))
+            saves = Checkpoints(Path(checkpoints), training.config.checkpoint_every)
+            calls.insert(0, saves.begin(training, resume))
         if training.config.unfreeze_every:
             calls.insert(0, Unfreeze(training.config.train_layers, training.config.unfreeze_every))
         if training.config.verbose and training.ranks.leads:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import MANIFEST, read_json, verify_folder, write_folder
+from glassformer.checkpoints.exchange import steadily
+from glassformer.checkpoints.files import MANIFEST, read_json, restore_folder, verify_folder, write_folder
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, real, section, shown
@@ -56,7 +57,8 @@ def save_classifier(clf: Estimator, path: str | Path, overwrite: bool = False) -
 def load(path: str | Path) -> Any:
     """A saved estimator of any kind, every byte checked against its manifest.
 
-    A classifier that ``transformers`` trained and saved, BERT or ViT, is opened too: its own head answers.
+    A classifier that ``transformers`` trained and saved, BERT or ViT, is opened too: its own head answers. What another
+    process saves there meanwhile is the old model or the new one, never parts of both.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
@@ -66,8 +68,14 @@ def load(path: str | Path) -> Any:
             ``transformers`` without a head for classes.
     """
     folder = Path(path)
-    if not (folder / "glassformer.json").is_file() and (folder / "model" / "glassformer.json").is_file():
+    for one in (folder, folder / "model"):
+        restore_folder(one)
+    if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
         folder = folder / "model"
+    return steadily(folder, lambda: _load(folder, path))
+
+
+def _load(folder: Path, path: str | Path) -> Any:
     if folder.exists() and not folder.is_dir():
         raise CheckpointError("is a file, not a folder", where=str(path), fix="Name the folder around it")
     if not folder.is_dir():

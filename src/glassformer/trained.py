@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from glassformer.checkpoints.native import newest_state
 from glassformer.checkpoints.settings import check_parameters
 from glassformer.config import build, plain, to_toml
 from glassformer.contract import BaseEstimator, check_is_fitted
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import ConfigError
 from glassformer.recipe import TrainConfig, load_recipe
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_threads
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
@@ -128,12 +127,7 @@ class SequenceEstimator(BaseEstimator):
         training.fingerprint = self._fingerprint(arrays)
         calls = list(callbacks)
         if checkpoints is not None:
-            folder = Path(checkpoints)
-            if newest := ranks.agree(newest_state(folder)):
-                if not resume:
-                    raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
-                training.load(folder)
-            calls.insert(0, Checkpoints(folder, train.checkpoint_every))
+            calls.insert(0, Checkpoints(Path(checkpoints), train.checkpoint_every).begin(training, resume))
         if train.verbose and ranks.leads:
             calls.append(Progress())
         run_with(calls, training, stream, objective, judge)

@@ -10,6 +10,7 @@ import difflib
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,9 @@ from unicodedata import normalize
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import read_json, verify_folder, write_folder
+from glassformer.checkpoints.exchange import steadily
+from glassformer.checkpoints.files import read_json, sweep, verify_folder, write_folder
+from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import list_states
 from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
@@ -138,12 +141,15 @@ class Word2Vec(BaseEstimator):
         fingerprint["corpus_sha256"] = corpus.digest()
         started = time.perf_counter()
         folder = None if checkpoints is None else Path(checkpoints)
-        if folder is not None and not resume and (there := list_states(folder)):
-            raise CheckpointError("has checkpoints", where=str(there[-1][1]), fix="Use resume=True")
-        if config.optimizer == "sgd":
-            self._fit_fast(corpus, config, fingerprint, folder, resume, tell)
-        else:
-            self._fit_adam(corpus, config, fingerprint, folder, resume, callbacks)
+        with nullcontext() if folder is None else writing(folder):
+            if folder is not None:
+                sweep(folder)
+            if folder is not None and not resume and (there := list_states(folder)):
+                raise CheckpointError("has checkpoints", where=str(there[-1][1]), fix="Use resume=True")
+            if config.optimizer == "sgd":
+                self._fit_fast(corpus, config, fingerprint, folder, resume, tell)
+            else:
+                self._fit_adam(corpus, config, fingerprint, folder, resume, callbacks)
         if config.add_contexts:
             self.vectors_ = self.vectors_ + self.contexts_
         before = norms(first_vectors(len(corpus.words), config.dim, config.seed))
@@ -323,6 +329,10 @@ class Word2Vec(BaseEstimator):
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
             raise CheckpointError("holds no word vectors", where=str(path))
+        return steadily(folder, lambda: cls._load(folder))
+
+    @classmethod
+    def _load(cls, folder: Path) -> Word2Vec:
         verify_folder(folder)
         about = read_about(folder, FORMAT)
         if about["kind"] != cls.__name__:

@@ -5,8 +5,10 @@ manifest with sizes and SHA-256 sums comes last, and one rename makes it visible
 
     .model.4711-9f3a.tmp/   ->  files  ->  manifest.json  ->  fsync  ->  rename  ->  model/
 
-A process may be killed between any two of these steps: what was there before stays readable. One
-process at a time may write to a given path.
+A process may be killed between any two of these steps: what was there before stays readable. Where the
+system can exchange two names (Linux, local disks), a reader never finds the folder missing. Several
+processes may save to one path: each writes a folder of its own, they are put in place one after the
+other, and the last one stays.
 """
 
 from __future__ import annotations
@@ -19,20 +21,21 @@ import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from glassformer.checkpoints.exchange import exchange
+from glassformer.checkpoints.locks import alive, is_alive, moving
 from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
 from glassformer.reading import open_regular, read_regular, unique_keys
 
 MANIFEST = "manifest.json"
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
-MAX_FOLDER_BYTES = (
-    2**40
-)  # of all files that a manifest lists: more is no model, and would be summed up for hours
-_LEFTOVER = re.compile(r"\.(.+)\.(?:\d+-[0-9a-f]{8}\.tmp|old)")
+# of all files that a manifest lists: more is no model, and would be summed up for hours
+MAX_FOLDER_BYTES = 2**40
+_LEFTOVER = re.compile(r"\.(.+)\.(?:(\d+)-[0-9a-f]{8}\.tmp|old)")
 UPDATE = "Read it with the version that wrote it, or update glassformer"
 _SAVE_AGAIN = "Save it again or take another copy"
 
@@ -63,19 +66,23 @@ def write_folder(
     path = Path(path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        sweep(path.parent, path.name)
-        if os.path.lexists(path):
-            _check_replaceable(path, overwrite)
         fresh = temporary_name(path)
-        fresh.mkdir()
-        try:
-            writer(fresh)
-            _seal(fresh, dict(extra or {}))
-            _publish(fresh, path)
-        except BaseException:
-            shutil.rmtree(fresh, ignore_errors=True)
-            raise
-        shutil.rmtree(_aside(path), ignore_errors=True)
+        with ExitStack() as held:
+            with moving(path.parent):
+                _sweep(path.parent, path.name)
+                if os.path.lexists(path):
+                    _check_replaceable(path, overwrite)
+                fresh.mkdir()
+                held.enter_context(alive(fresh))
+            try:
+                writer(fresh)
+                _seal(fresh, dict(extra or {}))
+                with moving(path.parent):
+                    if os.path.lexists(path):  # another process may have put one there meanwhile
+                        _check_replaceable(path, overwrite)
+                    _publish(fresh, path)
+            finally:  # what could not be put in its place, or the old folder that it was exchanged for
+                shutil.rmtree(fresh, ignore_errors=True)
     return path
 
 
@@ -143,14 +150,24 @@ def temporary_name(path: Path) -> Path:
     return path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file or folder bears the name of one that is being written, or that a kill has left half-written."""
+    return _LEFTOVER.fullmatch(name) is not None
+
+
 def sweep(parent: Path, name: str | None = None) -> None:
     """Clear what a killed save of ``parent / name`` (None: of any folder in ``parent``) has left.
 
-    Temporary folders go; an old folder comes back if its successor is not there.
+    Temporary folders go, but for those whose writer lives; an old folder comes back if its successor is not there.
     """
+    with moving(parent):
+        _sweep(parent, name)
+
+
+def _sweep(parent: Path, name: str | None) -> None:
     for entry in os.listdir(parent):
         match = _LEFTOVER.fullmatch(entry)
-        if match and name in (None, match[1]):
+        if match and name in (None, match[1]) and not (match[2] and is_alive(parent / entry, int(match[2]))):
             restore_folder(parent / match[1])
             shutil.rmtree(parent / entry, ignore_errors=True)
 
@@ -264,8 +281,8 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _publish(fresh: Path, target: Path) -> None:
-    """Rename ``fresh`` to ``target``; a folder can't replace another, so the old one steps aside."""
-    while True:
+    """Put ``fresh`` at ``target``, the old folder at ``fresh``; or where names cannot be exchanged, step by step."""
+    while not (target.exists() and exchange(fresh, target)):
         if target.exists():
             shutil.rmtree(_aside(target), ignore_errors=True)  # of an earlier, finished save
             os.rename(target, _aside(target))
@@ -278,6 +295,7 @@ def _publish(fresh: Path, target: Path) -> None:
                 restore_folder(target)
                 raise
     _sync_folder(target.parent)
+    shutil.rmtree(_aside(target), ignore_errors=True)
 
 
 def _aside(path: Path) -> Path:

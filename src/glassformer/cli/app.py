@@ -1,6 +1,7 @@
 """The ``glassformer`` command: the verbs, and how every failure becomes one line and an exit code.
 
-Exit codes: 0 done, 1 the run failed, 2 the input or the command line is wrong, 130 interrupted.
+Exit codes: 0 done, 1 the run failed, 2 the input or the command line is wrong, 130 interrupted (Ctrl-C, SIGTERM or
+SIGHUP, at whatever stage; see ``stopping.py``).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -35,11 +37,14 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.output import one_line
+from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.contract import go_plain
 from glassformer.errors import GlassformerError
 
 ASKING = {"serve", "predict", "explain", "translate", "fill"}  # verbs that do nothing with a model but ask it
-INTERRUPTED = 130  # 128 + SIGINT, as shells count
+# How to go on after an interruption, where the verb has not said so itself.
+AGAIN = "give the same command again"
+GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
 app = typer.Typer(
     name="glassformer",
@@ -108,7 +113,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
-    if argv is None and ASKING.intersection(arguments[:1]):  # this process is ours, from its start to its end
+    listening = own_process() if argv is None else Listening()
+    listening.listen()
+    try:
+        code = _command(arguments, debug, argv is None, listening)
+        listening.code = code
+    except KeyboardInterrupt:
+        listening.code = code = INTERRUPTED
+        _interrupted(arguments)
+    finally:
+        if argv is not None:
+            listening.release()
+    return code
+
+
+def _command(arguments: list[str], debug: bool, own: bool, listening: Listening) -> int:
+    """Run a command to its exit code, having said what went wrong."""
+    if own and ASKING.intersection(arguments[:1]):  # this process is ours, from its start to its end
         go_plain()
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="glassformer", standalone_mode=False)
@@ -117,15 +138,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.format_message()} See '{help_for} --help'", 2, debug)
     except GlassformerError as error:
         return _fail(str(error), error.exit_code, debug)
-    except (KeyboardInterrupt, typer.Abort):
+    except typer.Abort:
+        code = INTERRUPTED
+    except SystemExit:  # of another library's own handler
+        if not listening.heard:
+            raise
         code = INTERRUPTED
     except Exception as error:
+        if listening.heard:  # what a library has made of the interruption
+            raise KeyboardInterrupt from error
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "" if debug else " (run with --debug for the traceback)"
         return _fail(f"{what}{hint}", 1, debug)
     if code == INTERRUPTED:
-        return _fail("interrupted", INTERRUPTED, debug=False)
+        raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _interrupted(arguments: list[str]) -> None:
+    verb = next((a for a in arguments if not a.startswith("-")), "")
+    keeps = verb in GO_ON or (verb == "predict" and "--data" in arguments)
+    _fail(f"interrupted; {'what is finished is kept, give the same command to go on' if keeps else AGAIN}",
+          INTERRUPTED, debug=False)  # fmt: skip
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
@@ -140,7 +174,8 @@ def _fail(message: str, code: int, debug: bool) -> int:
         traceback.print_exc()
     rank = os.environ.get("RANK", "0")
     who = "" if rank == "0" else f"process {rank}: "
-    typer.echo(f"error: {who}{one_line(message)}", err=True)
+    with suppress(OSError):  # a terminal that has hung up
+        typer.echo(f"error: {who}{one_line(message)}", err=True)
     return code
 
 

@@ -33,7 +33,7 @@ DEMOS = {
 # What a run folder may hold; anything else is somebody's own and keeps the folder from being replaced.
 OURS = {
     "config.toml", "history.jsonl", "checkpoints", "model", "doctor.json", "metrics.json", "predictions.csv",
-    "maps.json", "grid.png", "pictures.json", "report.html",
+    "maps.json", "grid.png", "pictures.json", "report.html", ".lock",
 }  # fmt: skip
 
 

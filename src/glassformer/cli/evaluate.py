@@ -33,6 +33,8 @@ def check_run(folder: str | Path) -> Path:
     Raises:
         ConfigError: it does not; the message says what it is instead.
     """
+    from glassformer.checkpoints.files import restore_folder
+
     folder = Path(folder)
     if not folder.is_dir():
         raise ConfigError(
@@ -40,6 +42,7 @@ def check_run(folder: str | Path) -> Path:
         )
     if not (folder / "config.toml").is_file():
         raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
+    restore_folder(folder / "model")  # of a save that a kill, or this instant, finds between its moves
     if not (folder / "model").exists():
         fix = f"Go on with: glassformer train --resume --out {folder}"
         raise ConfigError("this run has not ended: it has no model yet", where=str(folder), fix=fix)

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.output import note, say
+from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
 
 KEY = "GLASSFORMER_API_KEY"
@@ -96,5 +97,12 @@ def serve_command(
         note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
     run_server(
         runs, limits, host=host, port=port, key=key, hosts=allow_host or (), threads=threads,
-        precision=precision, said=lambda address: (say(f"serving on {address}"), sys.stdout.flush())[0],
+        precision=precision, said=_serving,
     )  # fmt: skip
+
+
+def _serving(address: str) -> None:
+    """The server is about to answer: from here on signals are its own, which end it in good order."""
+    say(f"serving on {address}")
+    sys.stdout.flush()
+    hand_over()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,27 +33,19 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
 
     Raises:
         InputError: see ``run_task``.
-        Interrupted: on Ctrl-C, with everything saved.
+        Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
     """
-    from glassformer.study.run_folder import Helped
     from glassformer.study.tasks import run_task
     from glassformer.train.callbacks import Interrupted, Progress
 
     folder = Path(folder)
-    was_there, had_config = folder.is_dir(), (folder / "config.toml").exists()
     try:
         return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
-    except Helped:
-        raise
-    except BaseException as error:
-        # Else the corrected command would meet "the output folder exists".
-        if not had_config and folder.is_dir() and {p.name for p in folder.iterdir()} == {"config.toml"}:
-            (folder / "config.toml").unlink()
-            if not was_there:
-                folder.rmdir()
-        elif isinstance(error, KeyboardInterrupt) and (folder / "config.toml").exists():
-            raise Interrupted(f"interrupted; go on with: glassformer train --resume --out {folder}") from None
-        raise
+    except KeyboardInterrupt:
+        if not (folder / "config.toml").exists():
+            raise Interrupted("interrupted; nothing was begun, give the same command again") from None
+        go_on = f"glassformer train --resume --out {shlex.quote(str(folder))}"
+        raise Interrupted(f"interrupted; go on with: {go_on}") from None
 
 
 def choose_recipe(

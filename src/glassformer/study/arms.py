@@ -221,7 +221,8 @@ def _run_apart(job: Job, say: Say, progress: bool, running: list[Any]) -> tuple[
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(job, say, progress, sender, os.getpid()))
-    process.start()
+    with _unheard("SIGINT", "SIGHUP"):
+        process.start()
     running.append(process)
     sender.close()
     try:
@@ -232,6 +233,20 @@ def _run_apart(job: Job, say: Say, progress: bool, running: list[Any]) -> tuple[
     process.join()
     running.remove(process)
     return error, time.perf_counter() - started
+
+
+@contextmanager
+def _unheard(*names: str) -> Iterator[None]:
+    """What this thread begins does not hear these signals: a terminal tells the whole group, and the command ends the
+    runs itself, each with its state saved."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {getattr(signal, name) for name in names})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _attempt(job: Job) -> tuple[BaseException | None, float]:
@@ -254,6 +269,7 @@ def _ending(code: int | None) -> str:
 
 
 def _child(job: Job, say: Say, progress: bool, sender: Any, parent: int) -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # at every stage, not in training alone
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     error: BaseException | None = None
     try:

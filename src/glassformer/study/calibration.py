@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
+from glassformer.checkpoints.locks import writing
 from glassformer.data.checks import place
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
@@ -51,12 +52,19 @@ def calibrate_run(
     The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
 
     Raises:
-        ConfigError: no validation data, or a threshold for more than two classes.
+        ConfigError: no validation data, a threshold for more than two classes, or another process writes there.
         DataError: labels that the model does not know, or one class only.
     """
     folder = Path(folder)
     recipe = read_run_recipe(folder)
     check_classifies(recipe)
+    with writing(folder):
+        return _calibrate(folder, recipe, data, threshold, bootstrap, say)
+
+
+def _calibrate(
+    folder: Path, recipe: Any, data: str | None, threshold: Metric | None, bootstrap: int, say: Say
+) -> dict[str, Any]:
     clf = load(folder)
     parts = PARTS[recipe.task](recipe)
     chosen_by, name = (_other(data, recipe), data) if data else (parts.validation, "validation")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.errors import ConfigError
 from glassformer.report.study import write_study_report
 from glassformer.study.arms import Say, jobs_of, run_jobs, silent
-from glassformer.study.grid import Study, expand
+from glassformer.study.grid import Arm, Study, expand
 from glassformer.study.results import collect, write_results
 
 
@@ -35,13 +36,13 @@ def compare(
         The results, as in results.json; ``failed`` names the runs that did not end, with the reason.
 
     Raises:
-        InputError: whatever is wrong with the study, its recipes or the data.
+        InputError: whatever is wrong with the study, its recipes or the data; another process runs it there.
         Interrupted: on a signal, with everything saved.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "arms").is_dir():
+    if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
         raise ConfigError("exists and is no study of ours", where=str(folder), fix="Choose another --out")
     if workers < 0:
         raise ConfigError(
@@ -49,6 +50,13 @@ def compare(
         )
     study = replace(study, set=study.set | dict(settings or {}))
     arms = expand(study)
+    with writing(folder):
+        return _compare(study, arms, folder, workers, engine, say, progress)
+
+
+def _compare(
+    study: Study, arms: Sequence[Arm], folder: Path, workers: int, engine: str, say: Say, progress: bool
+) -> dict[str, Any]:
     jobs = jobs_of(study, arms, folder)
     (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")

@@ -43,8 +43,8 @@ from glassformer.study.run_folder import (
     Run,
     Say,
     Splits,
+    alone,
     begin,
-    check_folder,
     check_unseen,
     counter,
     describe,
@@ -71,6 +71,7 @@ def load_splits(recipe: Recipe) -> Splits:
     return split_up(dataset, recipe)
 
 
+@alone
 def run_recipe(
     recipe: Recipe,
     folder: str | Path,
@@ -90,7 +91,6 @@ def run_recipe(
         InputError: whatever is wrong with the data, the settings or the checkpoint.
     """
     folder, started = Path(folder), time.perf_counter()
-    check_folder(folder, recipe, resume)
     splits = load_splits(recipe)
     check_unseen(splits)
     if recipe.evaluate.sentences:  # found before the training, not after it

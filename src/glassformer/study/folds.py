@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
+from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import ConfigError
@@ -66,7 +67,7 @@ def cross_validate(
         their mean, standard deviation and range under ``over_folds``.
 
     Raises:
-        ConfigError: fewer than two folds, or another recipe's folder.
+        ConfigError: fewer than two folds, another recipe's folder, or another process writes there.
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
@@ -74,6 +75,14 @@ def cross_validate(
     if folds < 2:
         raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
+    with writing(folder):
+        _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
+        return _run_folds(recipe, folder, folds, say, callbacks, started)
+
+
+def _run_folds(
+    recipe: Any, folder: Path, folds: int, say: Say, callbacks: Sequence[Callback], started: float
+) -> dict[str, Any]:
     parts = PARTS[recipe.task](recipe)
     train = parts.train
     d = recipe.data
@@ -162,7 +171,7 @@ def over_folds(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
-    if not folder.is_dir() or not any(folder.iterdir()):
+    if not folder.is_dir() or holds_nothing(folder):
         return
     config, plan = folder / "config.toml", folder / "folds.json"
     if not (config.is_file() and plan.is_file()):

@@ -39,8 +39,8 @@ from glassformer.study.run_folder import (
     Run,
     Say,
     Splits,
+    alone,
     begin,
-    check_folder,
     check_unseen,
     counter,
     describe,
@@ -75,6 +75,7 @@ def load_image_splits(recipe: ImageRecipe) -> Splits:
     return splits
 
 
+@alone
 def run_image_recipe(
     recipe: ImageRecipe,
     folder: str | Path,
@@ -85,7 +86,6 @@ def run_image_recipe(
 ) -> Run:
     """Run a recipe for pictures in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
     folder, started = Path(folder), time.perf_counter()
-    check_folder(folder, recipe, resume)
     splits = load_image_splits(recipe)
     check_unseen(splits)
     clf = ImageClassifier.from_recipe(recipe)

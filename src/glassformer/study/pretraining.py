@@ -29,8 +29,8 @@ from glassformer.study.run_folder import (
     Announce,
     Run,
     Say,
+    alone,
     begin,
-    check_folder,
     one_writer,
     read_run_recipe,
     write_json,
@@ -99,6 +99,7 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     )  # fmt: skip
 
 
+@alone
 def run_pretraining(
     recipe: PretrainRecipe,
     folder: str | Path,
@@ -109,7 +110,6 @@ def run_pretraining(
 ) -> Run:
     """Run a recipe in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
     folder, started = Path(folder), time.perf_counter()
-    check_folder(folder, recipe, resume)
     for sentence in recipe.evaluate.sentences:  # found before the training, not after it
         if MASK not in sentence:
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text, replacing
+from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import review_labels
@@ -72,6 +73,11 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     if not path.is_file():
         fix = "Give the command of the cross-validation again: it goes on"
         raise ConfigError("this cross-validation has not ended", where=str(folder), fix=fix)
+    with writing(folder):
+        return _review(folder, path, top)
+
+
+def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     rows = [row for row in read_predictions(path) if row.split == NAME]
     if not rows:
         raise DataError(f"no {NAME} predictions", where=str(path))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from glassformer.checkpoints.files import replace_text
+from glassformer.checkpoints.files import is_temporary, replace_text
+from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
+from glassformer.checkpoints.native import list_states
 from glassformer.config import nearest, read_toml, to_dict, to_toml
 from glassformer.data.checks import place
 from glassformer.data.doctor import DoctorReport, Severity
@@ -182,8 +187,64 @@ def check_unseen(splits: Splits) -> None:
                 )
 
 
-def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
-    """Raises ConfigError where a run cannot be begun, or gone on with, in ``folder``."""
+UNBEGUN = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", "checkpoints", LOCK}
+
+
+def alone(run: Callable[..., Run]) -> Callable[..., Run]:
+    """A runner of recipes that holds the lock of its folder from its start to its end, and that leaves nothing where it
+    is stopped, or fails, before there is anything to go on from.
+    """
+
+    @wraps(run)
+    def guarded(recipe: Any, folder: str | Path, *, resume: bool = False, **options: Any) -> Run:
+        folder = Path(folder)
+        refuse_held(folder)
+        # The lock of a process that was killed: what it left is no run as long as nothing was begun.
+        killed = (folder / LOCK).is_file()
+        check_folder(folder, recipe, resume, killed)
+        with writing(folder):
+            check_folder(folder, recipe, resume, killed)  # whoever held the lock before may have left a run
+            if killed and not resume:
+                clear_unbegun(folder)
+            new = not (folder / "config.toml").exists()
+            try:
+                return run(recipe, folder, resume=resume, **options)
+            except Helped:
+                raise
+            except BaseException:
+                if new:
+                    clear_unbegun(folder)
+                raise
+
+    return guarded
+
+
+def is_begun(folder: Path) -> bool:
+    """Whether a folder holds more than the first files of a run: a step, a checkpoint, or anything else."""
+    names = {name for name in os.listdir(folder) if not is_temporary(name)}
+    history = folder / "history.jsonl"
+    stepped = history.is_file() and history.stat().st_size > 0
+    return not names <= UNBEGUN or stepped or bool(list_states(folder / "checkpoints"))
+
+
+def clear_unbegun(folder: Path) -> None:
+    """Remove the first files of a run that was not begun; else the corrected command would meet a folder in use."""
+    if is_begun(folder):
+        return
+    for name in os.listdir(folder):
+        with suppress(OSError):
+            if name == "checkpoints":
+                shutil.rmtree(folder / name)
+            elif name != LOCK:
+                (folder / name).unlink()
+
+
+def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) -> None:
+    """Raises ConfigError where a run cannot be begun, or gone on with, in ``folder``.
+
+    Args:
+        killed: a process was killed there; what it has not begun does not count.
+    """
     config = folder / "config.toml"
     if folder.exists() and not folder.is_dir():
         raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
@@ -195,7 +256,9 @@ def check_folder(folder: Path, recipe: Any, resume: bool) -> None:
                 where=str(folder),
                 fix="Choose another --out",
             )
-    if folder.is_dir() and any(folder.iterdir()):
+    if killed and not resume and not is_begun(folder):
+        return
+    if folder.is_dir() and not holds_nothing(folder):
         if not resume:
             raise ConfigError(
                 "the output folder exists",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
+from glassformer.checkpoints.locks import writing
 from glassformer.config import nearest
 from glassformer.data.checks import check_texts
 from glassformer.data.image import open_picture
@@ -107,7 +109,7 @@ def score_file(
         ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
 
     Raises:
-        InputError: as ``score_shard``; ``out`` exists or has no folder to lie in.
+        InputError: as ``score_shard``; ``out`` exists, has no folder to lie in, or another process writes it.
     """
     out = Path(out)
     if out.exists():
@@ -121,14 +123,17 @@ def score_file(
         raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
     total, failed, clf = sum(shard.rows for shard in shards), 0, load_once(model)
     work = partial(score_shard, str(Path(model).resolve()))
-    for shard, without in mapped(engine, work, shards, **needs(clf.threads, clf.device)):
-        failed += without
-        if progress is not None:
-            progress(shard.rows, total)
-    join_parts([shard.target for shard in shards], out)
-    for shard in shards:
-        Path(shard.target).unlink(missing_ok=True)
-    if not any(parts.iterdir()):
+    with writing(parts):
+        if out.exists():  # another process has just come to its end
+            raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
+        for shard, without in mapped(engine, work, shards, **needs(clf.threads, clf.device)):
+            failed += without
+            if progress is not None:
+                progress(shard.rows, total)
+        join_parts([shard.target for shard in shards], out)
+        for shard in shards:
+            Path(shard.target).unlink(missing_ok=True)
+    with suppress(OSError):  # something else lies in it, or the next one has begun
         parts.rmdir()
     return {"rows": total, "failed": failed, "truncated": _cut(out)}
 

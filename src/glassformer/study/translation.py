@@ -31,8 +31,8 @@ from glassformer.study.run_folder import (
     Announce,
     Run,
     Say,
+    alone,
     begin,
-    check_folder,
     choose_judged,
     one_writer,
     read_run_recipe,
@@ -96,6 +96,7 @@ def hold_out(train: PairSplit, size: float, seed: int) -> tuple[PairSplit, PairS
     return train.select(kept), train.select(held)
 
 
+@alone
 def run_translation(
     recipe: TranslationRecipe,
     folder: str | Path,
@@ -106,7 +107,6 @@ def run_translation(
 ) -> Run:
     """Run a recipe in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
     folder, started = Path(folder), time.perf_counter()
-    check_folder(folder, recipe, resume)
     need_sacrebleu()
     if recipe.evaluate.sentences:  # found before the training, not after it
         check_texts(recipe.evaluate.sentences, "evaluate.sentences")

@@ -29,8 +29,8 @@ from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.study.run_folder import (
     Run,
     Say,
+    alone,
     begin,
-    check_folder,
     read_run_recipe,
     write_json,
 )
@@ -100,6 +100,7 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
     return named.splits[split].texts
 
 
+@alone
 def run_vectors(
     recipe: VectorsRecipe,
     folder: str | Path,
@@ -110,7 +111,6 @@ def run_vectors(
 ) -> Run:
     """Run a recipe of word vectors in ``folder``; options and errors as in ``experiment.run_recipe``."""
     folder, started = Path(folder), time.perf_counter()
-    check_folder(folder, recipe, resume)
     check_judge(recipe.judge)
     texts = load_texts(recipe.data)
     corpus = read_corpus(

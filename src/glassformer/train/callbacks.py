@@ -7,12 +7,14 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from glassformer.checkpoints.files import disk_errors
-from glassformer.errors import GlassformerError
+from glassformer.checkpoints.files import disk_errors, sweep
+from glassformer.checkpoints.locks import writing
+from glassformer.checkpoints.native import newest_state
+from glassformer.errors import CheckpointError, ConfigError, GlassformerError
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
 
@@ -49,8 +51,9 @@ def run_with(callbacks: Sequence[Callback], training: Training, *loop: Any) -> N
                 for callback in callbacks:
                     callback.step(training, info)
     finally:
-        for callback in callbacks:
-            callback.end(training)
+        with ExitStack() as ends:  # every one of them, in this order, whatever another raises
+            for callback in reversed(callbacks):
+                ends.callback(callback.end, training)
 
 
 class Checkpoints(Callback):
@@ -58,6 +61,37 @@ class Checkpoints(Callback):
 
     def __init__(self, folder: Path, every: int = 0, keep_last: int = 2):
         self.folder, self.every, self.keep_last = Path(folder), every, keep_last
+        self._held = ExitStack()
+
+    def begin(self, training: Training, resume: bool) -> Self:
+        """Take the folder for this process alone, until ``end``, and go on from its newest whole checkpoint.
+
+        Raises:
+            ConfigError: another process writes there; every rank hears it.
+            CheckpointError: there are checkpoints and ``resume`` is False, or they are of another training.
+        """
+        ranks, refusal = training.ranks, None
+        try:
+            if ranks.leads:
+                self._held.enter_context(writing(self.folder))
+                sweep(self.folder)  # where no step is left to save, nothing else would
+        except GlassformerError as error:
+            refusal = error
+        told = ranks.agree(refusal and str(refusal))
+        if told:
+            raise refusal or ConfigError(told)
+        try:
+            if newest := ranks.agree(newest_state(self.folder)):
+                if not resume:
+                    raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
+                training.load(self.folder)
+        except BaseException:
+            self._held.close()
+            raise
+        return self
+
+    def end(self, training: Training) -> None:
+        self._held.close()
 
     def step(self, training: Training, info: StepInfo) -> None:
         due = training.step % self.every == 0 if self.every else training.cursor == 0
@@ -90,35 +124,49 @@ class HistoryFile(Callback):
 
 
 class Signals:
-    """Notes Ctrl-C or SIGTERM while it listens, so that work can stop at a good place; a second one stops it at once.
+    """Notes Ctrl-C, SIGTERM or SIGHUP while it listens, so that work can stop at a good place; a second one stops it at
+    once. What is ignored (``nohup``) stays ignored.
 
     Python gives signals to the main thread alone: in another one nothing is noted.
     """
 
+    NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
     def __init__(self) -> None:
         self.received: int | None = None
+        self.obeyed = False  # whoever listens has stopped because of it
         self._old: dict[int, Any] = {}
 
     def listen(self) -> None:
         """From now on."""
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._old[number] = signal.signal(number, self._receive)
+            for name in self.NAMES:
+                number = getattr(signal, name, None)
+                if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._old[number] = signal.signal(number, self._receive)
 
     def _receive(self, number: int, frame: Any) -> None:
         self.received = number
         for known, handler in self._old.items():
             signal.signal(known, handler)
+        # The command line's own handler, to which the next one goes, takes echoes of this one for what they are.
+        if noted := getattr(self._old.get(number), "noted", None):
+            noted()
 
     def release(self) -> None:
-        """Signals do again what they did before."""
-        for number, handler in self._old.items():
+        """Signals do again what they did before. One that came too late to stop anything here stops what follows, where
+        the command line listens."""
+        old, self._old = self._old, {}
+        for number, handler in old.items():
             signal.signal(number, handler)
-        self._old = {}
+        if self.received is not None and not self.obeyed:
+            handler, self.received = old.get(self.received), None
+            if late := getattr(handler, "late", None):
+                late()
 
 
 class StopOnSignal(Callback):
-    """Ctrl-C or SIGTERM: finish the step, save, and raise ``Interrupted``. A second Ctrl-C stops at once."""
+    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, and raise ``Interrupted``. A second one stops at once."""
 
     def __init__(self, folder: Path, keep_last: int = 2):
         self.folder, self.keep_last = Path(folder), keep_last
@@ -133,6 +181,7 @@ class StopOnSignal(Callback):
             saved = (
                 f"saved in {path}; go on with --resume" if training.ranks.leads else "the first process saves"
             )
+            self.signals.obeyed = True
             raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {saved}")
 
     def end(self, training: Training) -> None:
@@ -191,11 +240,13 @@ class Progress(Callback):
             self._line(line + ("  (best)" if info.is_best else ""))
 
     def _line(self, text: str) -> None:
-        self.console.print(text, highlight=False, markup=False)
+        with suppress(OSError):  # a terminal that has hung up is no reason to lose a step
+            self.console.print(text, highlight=False, markup=False)
 
     def end(self, training: Training) -> None:
         if self.bar is not None:
-            self.bar.stop()
+            with suppress(OSError):
+                self.bar.stop()
 
     @contextmanager
     def count(self, what: str, total: int) -> Iterator[Told]:

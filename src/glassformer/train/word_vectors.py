@@ -170,7 +170,7 @@ def run_fast(
     """Run to the end; ``tell`` is called with each record.
 
     With a ``folder`` a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and at the
-    end, and Ctrl-C or SIGTERM lets the round at hand end and saves one.
+    end, and Ctrl-C, SIGTERM or SIGHUP lets the round at hand end and saves one.
 
     Raises:
         Interrupted: on such a signal; a second one stops at once and saves nothing.
@@ -186,6 +186,7 @@ def run_fast(
                 path = training.save(folder)
             tell(record)
             if stop:
+                signals.obeyed = True
                 what = f"stopped at round {training.round} of {training.total_rounds}"
                 raise Interrupted(f"{what}, saved in {path}; go on with --resume")
     finally:

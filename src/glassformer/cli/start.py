@@ -1,0 +1,19 @@
+"""Where the program begins: signals are listened to before anything slow is imported."""
+
+from __future__ import annotations
+
+import os
+
+from glassformer.cli.stopping import INTERRUPTED, own_process
+
+
+def run() -> int:
+    """The ``glassformer`` program: one command with the arguments of this process; returns the exit code."""
+    listening = own_process()
+    try:
+        from glassformer.cli.app import main
+    except KeyboardInterrupt:
+        listening.code = INTERRUPTED
+        os.write(2, b"error: interrupted; nothing was begun, give the same command again\n")
+        return INTERRUPTED
+    return main()

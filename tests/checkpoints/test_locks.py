@@ -1,0 +1,219 @@
+"""One writer at a time: who holds a folder, who is refused, and what is left behind."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from glassformer.checkpoints import exchange, files, locks
+from glassformer.checkpoints.files import sweep, verify_folder, write_folder
+from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
+from glassformer.errors import CheckpointError, ConfigError, GlassformerError
+
+HOLD = """\
+import sys
+from glassformer.checkpoints.locks import writing
+with writing(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """Another process that holds the lock of ``tmp_path / "run"``."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_another_process_is_refused_and_told_who_writes(tmp_path, holder):
+    for refused in (lambda: refuse_held(tmp_path / "run"), lambda: writing(tmp_path / "run").__enter__()):
+        with pytest.raises(
+            ConfigError, match=rf"run: is being written by process {holder.pid} since 20.* \(-c"
+        ) as e:
+            refused()
+        assert e.value.exit_code == 2
+    holder.communicate(b"")
+    assert not (tmp_path / "run").exists()  # nothing was written: nothing stays
+    with writing(tmp_path / "run") as run:
+        note = json.loads((run / LOCK).read_text())
+        assert (note["pid"], sorted(note)) == (os.getpid(), ["command", "host", "pid", "since"])
+
+
+def test_the_lock_of_a_killed_process_locks_nothing(tmp_path, holder):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / "run" / LOCK).is_file()
+    assert holds_nothing(tmp_path / "run")
+    refuse_held(tmp_path / "run")
+    with writing(tmp_path / "run") as run:
+        (run / "kept").touch()
+    assert os.listdir(tmp_path / "run") == ["kept"]
+
+
+def test_two_threads_of_one_process_are_two_writers(tmp_path):
+    inside = threading.Barrier(2)
+    done, told = threading.Event(), []
+
+    def hold():
+        with writing(tmp_path):
+            inside.wait()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait()
+    try:
+        writing(tmp_path).__enter__()
+    except ConfigError as error:
+        told.append(str(error))
+    done.set()
+    thread.join()
+    assert len(told) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_folders_are_made_and_only_what_is_empty_goes(tmp_path):
+    with writing(tmp_path / "a" / "b" / "c"):
+        pass
+    assert os.listdir(tmp_path) == []
+    with writing(tmp_path / "a" / "b") as b:
+        (b / "x").touch()
+    assert os.listdir(tmp_path / "a" / "b") == ["x"]
+    (tmp_path / "file").touch()
+    with pytest.raises(GlassformerError, match=r"\.lock: could not be written"):
+        writing(tmp_path / "file").__enter__()
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_without_locks_of_the_file_system_the_note_decides(tmp_path, monkeypatch, code):
+    def refuses(handle, how):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(locks.fcntl, "flock", refuses)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    here = {"host": locks.socket.gethostname(), "command": "x", "since": "y"}
+    with writing(tmp_path):
+        pass
+    for note, free in (
+        ({**here, "pid": ended.pid}, True),  # of this machine, and gone
+        ({**here, "pid": os.getppid()}, False),
+        ({**here, "pid": ended.pid, "host": "elsewhere"}, False),
+        ({}, True),  # cut by a kill
+        ([1], True),
+        ({**here, "pid": "x"}, True),
+    ):
+        (tmp_path / LOCK).write_text(json.dumps(note))
+        if free:
+            with writing(tmp_path):
+                pass
+        else:
+            with pytest.raises(ConfigError, match=r"if it has ended, remove .*\.lock"):
+                writing(tmp_path).__enter__()
+            (tmp_path / LOCK).unlink()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/etc/hostname", path), os.mkdir])
+def test_what_stands_where_the_lock_belongs_is_left_alone(tmp_path, make):
+    make(tmp_path / LOCK)
+    try:
+        with writing(tmp_path):
+            pass
+    except GlassformerError:
+        assert os.path.lexists(tmp_path / LOCK)
+    assert Path("/etc/hostname").stat().st_size > 0
+
+
+def test_a_sweep_spares_the_folder_of_a_living_writer(tmp_path):
+    seen = []
+
+    def writer(folder: Path) -> None:
+        (folder / "a").write_bytes(b"1")
+        sweep(tmp_path)
+        write_folder(tmp_path / "model", lambda other: (other / "b").write_bytes(b"2") and None)
+        seen.append(folder.is_dir())
+
+    with pytest.raises(CheckpointError, match="exists already"):  # the one inside came first
+        write_folder(tmp_path / "model", writer)
+    assert seen == [True]
+    assert os.listdir(tmp_path) == ["model"]
+    assert verify_folder(tmp_path / "model")["files"].keys() == {"b"}
+
+
+@pytest.mark.parametrize("exchanged", [True, False])
+def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
+    """Two savers and two readers: every reader sees the files of one save."""
+    if not exchanged:
+        monkeypatch.setattr(files, "exchange", lambda one, two: False)
+    path, wrong, done = tmp_path / "model", [], threading.Event()
+
+    def content(value: int):
+        def write(folder: Path) -> None:
+            for name in "abc":
+                (folder / name).write_text(str(value))
+
+        return write
+
+    write_folder(path, content(0))
+
+    def save(first: int) -> None:
+        try:
+            for value in range(first, first + 23):
+                write_folder(path, content(value), overwrite=True)
+        except Exception as error:
+            wrong.append(error)
+
+    def look() -> set[str]:
+        verify_folder(path)
+        return {(path / name).read_text() for name in "abc"}
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                found = exchange.steadily(path, look)
+            except Exception as error:
+                wrong.append(error)
+                return
+            if len(found) != 1:
+                wrong.append(found)
+
+    savers = [threading.Thread(target=save, args=(n,)) for n in (100, 200)]
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for thread in savers + readers:
+        thread.start()
+    for thread in savers:
+        thread.join()
+    done.set()
+    for thread in readers:
+        thread.join()
+    assert wrong == []
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_reader_does_not_mix_two_saves(tmp_path):
+    path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
+
+    def look() -> str:
+        first = (path / "a").read_text()
+        if not reads:
+            write_folder(path, lambda f: (f / "a").write_text("2") and None, overwrite=True)
+        reads.append(first)
+        return first + (path / "a").read_text()
+
+    assert exchange.steadily(path, look) == "22"
+    assert reads == ["1", "2"]

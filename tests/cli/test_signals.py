@@ -1,0 +1,363 @@
+"""A signal at each stage of a command: one line, exit code 130, nothing left where nothing was begun, and going on."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from glassformer.checkpoints.locks import LOCK, writing
+from glassformer.cli import stopping
+from glassformer.cli.app import main
+from glassformer.cli.stopping import SIGNALS
+from glassformer.study import (
+    experiment,
+    image_experiment,
+    pretraining,
+    run_folder,
+    scoring,
+    translation,
+    vectors,
+)
+
+from .tiny import sentences, settings, snapshot, write_csv
+
+HOLD = """\
+import sys
+from glassformer.checkpoints.locks import writing
+with writing(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+SENDS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "SIGINT", signal.SIGHUP: "SIGHUP"}
+
+
+@pytest.fixture
+def stop(monkeypatch):
+    """``stop(module, "name", number)``: the first call of that function is interrupted by the signal."""
+
+    def at(owner, name, number, calls=1):
+        real, left = getattr(owner, name), [calls]
+
+        @functools.wraps(real)
+        def interrupted(*args, **options):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), number)
+                time.sleep(0.001)  # for the interpreter to hear of it
+            return real(*args, **options)
+
+        monkeypatch.setattr(owner, name, interrupted)
+
+    return at
+
+
+def handlers() -> list:
+    return [signal.getsignal(number) for number in SIGNALS] + [sys.unraisablehook, signal.set_wakeup_fd(-1)]
+
+
+def one_line(result) -> str:
+    assert result.code == 130, result
+    assert result.err.startswith("error: ")
+    assert result.err.count("\n") == 1
+    return result.err
+
+
+def steps(run: Path) -> list[tuple]:
+    lines = map(json.loads, (run / "history.jsonl").read_text().splitlines())
+    return [(r["step"], r["loss"]) for r in lines if r["kind"] == "step"]
+
+
+@pytest.mark.parametrize("number", SENDS)
+@pytest.mark.parametrize("stage", ["load_splits", "check_unseen", "begin", "_examine"])
+def test_a_start_that_has_begun_nothing_leaves_nothing(gf, reviews, stop, stage, number):
+    before = handlers()
+    stop(experiment, stage, number)
+    argv = ["train", "--text", reviews, "--out", "a/run", *settings()]
+    assert "give the same command again" in one_line(gf(*argv))
+    assert not Path("a").exists()
+    assert handlers() == before
+    assert gf(*argv).code == 0
+
+
+JUDGING = ["judge", "baselines", "training_sample", "write_predictions", "attention_examples", "write_report"]
+
+
+@pytest.mark.parametrize("stage", JUDGING)
+def test_stopped_in_judging_and_gone_on_with(gf, reviews, stop, stage):
+    argv = ["train", "--text", reviews, "--out", "run", *settings(), "--set", "baselines=true"]
+    stop(experiment, stage, SIGNALS[JUDGING.index(stage) % 3])
+    assert "interrupted; go on with: glassformer train --resume --out run" in one_line(gf(*argv))
+    assert not Path("run", LOCK).exists()
+    trained, weights = steps(Path("run")), Path("run/model/model.safetensors").read_bytes()
+    result = gf("train", "--resume", "--out", "run")
+    assert result.code == 0, result
+    assert f"resumed at step {trained[-1][0]}" in result.out
+    assert steps(Path("run")) == trained  # nothing was trained again
+    assert Path("run/model/model.safetensors").read_bytes() == weights
+    assert Path("run/report.html").is_file()
+
+
+def test_a_signal_in_the_last_step_stops_what_follows(gf, reviews, stop):
+    argv = ["train", "--text", reviews, "--out", "run", *settings(), "--set", "batch_size=8"]
+    assert gf(*argv).code == 0
+    last = steps(Path("run"))[-1][0]
+    shutil.rmtree("run")
+    stop(run_folder.Progress, "step", signal.SIGTERM, calls=last)
+    assert "go on with" in one_line(gf(*argv))
+    assert steps(Path("run"))[-1][0] == last
+    assert not Path("run/metrics.json").exists()
+
+
+SMALL = [word for pair in ("d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32",
+                           "threads=1") for word in ("--set", pair)]  # fmt: skip
+OTHERS = {
+    "image": (image_experiment, "judge", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
+    "masked words": (pretraining, "figures", ["europe-mlm", *SMALL, "--set", "limit=300"]),
+    "vectors": (vectors, "judge", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
+                          "limit=800", "--set", "threads=1"]),
+    "translation": (translation, "judge", ["multi30k-transformer", "--data", "pairs.csv", *SMALL, "--set",
+                                           "test_size=8", "--set", "validation_size=4", "--set", "vocab_size=300"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", OTHERS)
+def test_no_task_is_trained_again_for_its_judging(gf, stop, task):
+    if task == "translation":
+        pytest.importorskip("sacrebleu")
+        rows = [(f"the {w} number {i}", f"das {w} Nummer {i}") for i in range(20) for w in ("dog", "cat")]
+        write_csv(Path("pairs.csv"), rows, "en,de")
+    module, stage, argv = OTHERS[task]
+    stop(module, stage, signal.SIGTERM)
+    assert "go on with" in one_line(gf("train", *argv, "--out", "run"))
+    trained, model = steps(Path("run")), snapshot(Path("run/model"))
+    assert trained
+    result = gf("train", "--resume", "--out", "run")
+    assert result.code == 0, result
+    assert steps(Path("run")) == trained
+    weights = [name for name in model if name.endswith(".safetensors")]
+    assert weights
+    assert all(Path("run/model", name).read_bytes() == model[name] for name in weights)
+
+
+def test_what_a_kill_left_before_anything_was_begun_blocks_no_start(gf, reviews):
+    argv = ["train", "--text", reviews, "--out", "run", *settings()]
+    assert gf(*argv).code == 0
+    whole = Path("run/config.toml").read_bytes()
+    shutil.rmtree("run")
+    Path("run/checkpoints/.step-00000001.77-0123abcd.tmp").mkdir(parents=True)
+    for name in ("history.jsonl", LOCK, "doctor.json"):
+        Path("run", name).touch()
+    Path("run/config.toml").write_bytes(whole.replace(b"d_ff = 16", b"d_ff = 24"))  # of another recipe, even
+    assert gf(*argv).code == 0
+    assert Path("run/config.toml").read_bytes() == whole
+    Path("run", LOCK).touch()
+    assert gf(*argv).code == 2  # now it is a run
+    Path("run2").mkdir()
+    shutil.copy("run/config.toml", "run2")  # and this is somebody's own
+    assert gf(*argv[: -len(settings()) - 1], "run2", *settings()).code == 2
+    assert os.listdir("run2") == ["config.toml"]
+
+
+@pytest.mark.parametrize("number", SENDS)
+def test_predict_keeps_its_parts_and_goes_on(gf, run, stop, number, monkeypatch):
+    monkeypatch.setattr(scoring, "SHARD_ROWS", 7)
+    pq.write_table(pa.table({"text": [text for text, _ in sentences(40)]}), "many.parquet")
+    argv = ["predict", run, "--data", "many.parquet", "--out"]
+    assert gf(*argv, "whole.parquet").code == 0
+    stop(scoring, "_table", number, calls=4)
+    assert "what is finished is kept, give the same command to go on" in one_line(gf(*argv, "out.parquet"))
+    assert sorted(os.listdir("out.parquet.parts")) == [f"part-{i:06}.parquet" for i in range(3)]
+    assert gf(*argv, "out.parquet").code == 0
+    assert Path("out.parquet").read_bytes() == Path("whole.parquet").read_bytes()
+    assert not Path("out.parquet.parts").exists()
+
+
+def test_evaluate_and_export_leave_nothing_half(gf, run, stop):
+    before = snapshot(run)
+    stop(experiment, "_figures", signal.SIGHUP)
+    one_line(gf("evaluate", run))
+    assert snapshot(run) == before
+    said = gf("evaluate", run)
+    assert said.code == 0
+    import glassformer.export.onnx_folder as onnx_folder
+
+    pytest.importorskip("onnxruntime")
+    stop(onnx_folder, "_write_text", signal.SIGTERM)
+    one_line(gf("export", run, "--to", "onnx"))
+    assert snapshot(run) == before
+    assert os.listdir(run) == [p.name for p in run.iterdir() if not p.name.startswith(".")]
+
+
+def test_every_writer_into_a_held_run_is_refused_and_readers_are_not(gf, run, reviews, tmp_path):
+    before = snapshot(run)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        recipe = ["train", "--text", reviews, "--out", run, *settings()]
+        for argv in (recipe, ["train", "--resume", "--out", run], ["calibrate", run]):
+            result = gf(*argv)
+            assert result.code == 2, result
+            assert f"is being written by process {process.pid}" in result.err
+            assert result.err.count("\n") == 1
+        for argv in (["evaluate", run], ["predict", run, "a text"], ["report", run]):
+            assert gf(*argv).code == 0
+        left = snapshot(run)
+        assert {k: v for k, v in left.items() if k not in (LOCK, "report.html")} == {
+            k: v for k, v in before.items() if k != "report.html"
+        }
+    finally:
+        process.communicate(b"")
+    assert gf("calibrate", run).code == 0
+
+
+def test_folds_studies_and_scoring_have_one_writer(gf, reviews, run, tmp_path):
+    pq.write_table(pa.table({"text": ["a text"]}), "one.parquet")
+    Path("study.toml").write_text(f'recipe = "{run / "config.toml"}"\n[grid]\npooling = ["mean", "max"]\n')
+    commands = {
+        "folds": ["cross-validate", "--text", reviews, "--out", "folds", *settings()],
+        "study": ["compare", "study.toml", "--out", "study", "--workers", "0"],
+        "out.parquet.parts": ["predict", run, "--data", "one.parquet", "--out", "out.parquet"],
+    }
+    for folder, argv in commands.items():
+        with writing(folder):  # another open file is another writer, in this process too
+            result = gf(*argv)
+            assert result.code == 2, result
+            assert "is being written by process" in result.err
+        assert not Path(folder).exists()
+
+
+def test_a_library_gets_its_handlers_back(gf, reviews):
+    heard = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        mine = handlers()
+        assert gf("train", "--text", reviews, "--out", "run", *settings()).code == 0
+        assert gf("evaluate", "nothing").code == 2
+        assert handlers() == mine
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.001)
+        assert heard == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    done = []
+    thread = threading.Thread(target=lambda: done.append(main(["evaluate", "nothing"])))
+    thread.start()
+    thread.join()
+    assert done == [2]
+
+
+def test_what_is_ignored_stays_ignored(gf, reviews, stop):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop(experiment, "load_splits", signal.SIGHUP)
+        stop(run_folder.Progress, "step", signal.SIGHUP)
+        assert gf("train", "--text", reviews, "--out", "run", *settings()).code == 0
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+PROGRAM = """\
+import sys, threading, time
+from glassformer.cli import stopping
+stopping.{change}
+listening = stopping.own_process()
+def main():
+    {body}
+try:
+    main()
+    listening.code = 0
+except KeyboardInterrupt:
+    print("unwound", flush=True)
+    {after}
+    listening.code = 130
+    sys.exit(130)
+"""
+
+
+def program(body: str, after: str = "pass", change: str = "TICK = 0.01") -> subprocess.Popen[str]:
+    text = PROGRAM.format(body=body, after=after, change=change)
+    return subprocess.Popen(
+        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def ready(process: subprocess.Popen[str]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+
+
+@pytest.mark.parametrize("number", SENDS)
+def test_a_second_signal_ends_at_once(number):
+    process = program("print('ready', flush=True); time.sleep(60)", after="time.sleep(60)")
+    ready(process)
+    process.send_signal(number)
+    process.send_signal(number)  # the same wish, told twice
+    assert process.stdout is not None
+    assert process.stdout.readline() == "unwound\n"
+    time.sleep(0.4)  # more than ECHO ticks
+    assert process.poll() is None
+    process.send_signal(number)
+    assert process.wait(30) == 130
+    assert process.communicate()[1] == stopping.LAST.decode()
+
+
+def test_a_main_thread_that_computes_outside_of_python_is_not_waited_for():
+    body = "print('ready', flush=True); import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"
+    process = program(body, change="TICK = stopping.PATIENCE = 0.1")
+    ready(process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    assert process.communicate() == ("", stopping.LAST.decode())
+
+
+def test_an_interruption_in_a_destructor_is_not_lost():
+    body = """
+    class Swallows:
+        def __del__(self):
+            print('ready', flush=True)
+            time.sleep(60)
+    Swallows()
+    time.sleep(60)"""
+    process = program(body.strip("\n").replace("\n    ", "\n    ").lstrip())
+    ready(process)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "unwound\n", "")
+
+
+def test_an_import_is_finished_before_it_is_interrupted(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import time\nprint('ready', flush=True)\ntime.sleep(0.5)\nprint('imported', flush=True)\n"
+    )
+    process = program(f"sys.path.insert(0, {str(tmp_path)!r}); import slow; time.sleep(60)")
+    ready(process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "imported\nunwound\n", "")
+
+
+def test_a_stopped_and_continued_process_has_not_waited():
+    process = program("print('ready', flush=True); time.sleep(60)", after="time.sleep(1)")
+    ready(process)
+    process.send_signal(signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "unwound\n", "")
