@@ -12,15 +12,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer.errors import ConfigError
+from glassformer.regular import NotRegularError, open_regular
 
 T = TypeVar("T")
+MOST_LISTED = 100
+MAX_RECIPE = 4 << 20  # bytes
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.55)  # half the letters are no likeness
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(names))}"
+    tried = list(names)[:1_000]  # of a stranger's table there may be any number
+    close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)  # half the letters are no likeness
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {listed(sorted(names))}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a message has them: all where they are few, else the first of them and how many more there are."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[: MOST_LISTED // 2])} and {len(names) - MOST_LISTED // 2:,} more"
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -31,9 +42,19 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, IsADirectoryError):
+        with open_regular(path) as file:
+            raw = file.read(MAX_RECIPE + 1)
+        if len(raw) > MAX_RECIPE:
+            raise ConfigError(f"larger than {MAX_RECIPE >> 20} MB, so no recipe", where=str(path))
+        return tomllib.loads(raw.decode().replace("\r\n", "\n").replace("\r", "\n"))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise ConfigError("no such recipe file", where=str(path)) from None
+    except NotRegularError as error:
+        raise ConfigError(f"no such recipe file: {error.strerror}", where=str(path)) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", where=str(path)) from None
+    except RecursionError:
+        raise ConfigError("nested too deeply", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 ({error})", where=str(path), fix="save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:

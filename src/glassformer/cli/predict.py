@@ -154,7 +154,7 @@ def read_texts(
 
 
 def _text_column(table: Any, wanted: str | None) -> str:
-    from glassformer.config import nearest
+    from glassformer.config import listed, nearest
     from glassformer.data.sources import TEXT_COLUMNS
 
     if wanted is not None:
@@ -168,7 +168,7 @@ def _text_column(table: Any, wanted: str | None) -> str:
     if len(usual) == 1 or len(exact) == 1:
         return (exact or usual)[0]
     what = f"several columns could be the text: {', '.join(usual)}" if usual else "no column of texts"
-    raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {', '.join(table.names)}")
+    raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {listed(table.names)}")
 
 
 def check_output(path: Path) -> None:

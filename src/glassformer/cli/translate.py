@@ -144,9 +144,10 @@ def translate_command(
         for line in translations:
             typer.echo(one_line(line))
         return
+    from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
 
-    with out.open("w", encoding="utf-8", newline="") as file:
+    with replacing(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "translation"])
         writer.writerows([csv_safe(t), csv_safe(s)] for t, s in zip(found.texts, translations, strict=True))

@@ -7,6 +7,7 @@ Words seen too seldom are left out; they take no place in a window.
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from unicodedata import normalize
 import numpy as np
 
 from glassformer.errors import ConfigError, DataError
+from glassformer.regular import NotRegularError, open_regular
 
 CHUNK = 10_000  # sentences turned into numbers at a time
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
@@ -53,6 +55,8 @@ class Corpus:
         """
         folder = Path(folder)
         try:
+            for name in ("ids.npy", "starts.npy", "words.json"):
+                open_regular(folder / name).close()
             ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
             starts = np.load(folder / "starts.npy", allow_pickle=False)
             about = json.loads((folder / "words.json").read_text(encoding="utf-8"))
@@ -183,11 +187,18 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
             yield from file
-    except (FileNotFoundError, IsADirectoryError):
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             "no such file of sentences", where=str(path), fix="Give the path of a text file, or a list"
+        ) from None
+    except NotRegularError as error:  # it is read twice, which a pipe does not allow
+        what = f"no such file of sentences: {error.strerror}"
+        raise DataError(what, where=str(path), fix="Give the path of a text file, or a list") from None
+    except OSError as error:
+        raise DataError(
+            f"cannot be read ({error.strerror})", where=str(path), fix="Check its rights"
         ) from None
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None
