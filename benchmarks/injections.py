@@ -152,7 +152,9 @@ def no_formulas(run: Path) -> bool:
     """Whether no cell of predictions.csv is taken for a formula."""
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
-    parts = [part.lstrip(' "') for cell in cells for part in re.split(r"[;\t\r\n]", cell)[1:]]  # other separators
+    parts = [
+        part.lstrip(' "') for cell in cells for part in re.split(r"[;\t\r\n]", cell)[1:]
+    ]  # other separators
     return len(cells) > 7 * AT_ONCE and not any(cell.startswith(FORMULA_STARTS) for cell in cells + parts)
 
 

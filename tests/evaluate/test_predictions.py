@@ -25,7 +25,9 @@ INSIDE = [
     " =1",
     '"=1',
 ]
-PIECES = st.lists(st.sampled_from([";", "\t", "\n", " ", '"', "'", "=", "-", "a", "\uff0b", ","]), max_size=12)
+PIECES = st.lists(
+    st.sampled_from([";", "\t", "\n", " ", '"', "'", "=", "-", "a", "\uff0b", ","]), max_size=12
+)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 ATTACKS = [
     "=1+1",
@@ -70,7 +72,8 @@ def test_a_class_whose_name_hides_a_formula(tmp_path):
     classes = ["a;=1+1", "b\t@SUM(A1)"]
     write_predictions(tmp_path / "p.csv", ["x"], [[0.75, 0.25]], classes)
     header, row = (tmp_path / "p.csv").read_text().splitlines()
-    assert ";=" not in header + row and "\t@" not in header + row
+    assert ";=" not in header + row
+    assert "\t@" not in header + row
     (found,) = read_predictions(tmp_path / "p.csv")
     assert found.probabilities == {"a;=1+1": 0.75, "b\t@SUM(A1)": 0.25}
     assert found.predicted == "a;=1+1"

@@ -13,6 +13,7 @@ import typer
 
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
 from glassformer.errors import ConfigError, DataError
+from glassformer.outputs import check_new_file
 
 OTHER_VERBS = {
     "Translator": "translate",
@@ -173,10 +174,7 @@ def _text_column(table: Any, wanted: str | None) -> str:
 
 def check_output(path: Path) -> None:
     """Raises ConfigError where ``path`` exists, has no folder to lie in, or is not a CSV file's name."""
-    if path.exists():
-        raise ConfigError("the output file exists", where=str(path), fix="Choose another --out")
-    if not path.parent.is_dir():
-        raise ConfigError("no such folder", where=str(path.parent), fix="Make it first")
+    check_new_file(path)
     if path.suffix.lower() != ".csv":
         raise ConfigError(
             "predictions are written as CSV", where=str(path), fix="Give --out a name that ends in .csv"

@@ -12,6 +12,7 @@ import typer
 from glassformer.cli.output import note, one_line, say
 from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.errors import ConfigError
+from glassformer.outputs import check_new_file
 
 MOST = 20  # alignments of one page
 
@@ -52,8 +53,7 @@ def align(
     from glassformer.explain.alignment import check_name, save_alignments
 
     check_name(path)
-    if path.exists():
-        raise ConfigError("the output file exists", where=str(path), fix="Choose another --align")
+    check_new_file(path, "--align")
     translator, found = _opened(folder, given, text_column)
     if len(found.texts) > MOST:
         raise ConfigError(f"{len(found.texts)} texts, at most {MOST} go into one page", fix="Give fewer")

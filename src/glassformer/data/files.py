@@ -50,7 +50,7 @@ def more_room(path: str | Path, size: int) -> str:
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raises DataError when ``path`` is no plain file or larger than ``most`` bytes (by default what memory may hold)."""
+    """Raises DataError when ``path`` is no plain file, or larger than ``most`` bytes (None: than a table may be)."""
     try:
         info = os.stat(path)
     except (OSError, ValueError) as error:

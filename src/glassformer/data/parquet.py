@@ -108,7 +108,9 @@ def batches(
     leaves = [leaf for _, leaf in _leaves(file, column)]
     widest = max((leaf.length for leaf in leaves), default=0)  # of values of one fixed length
     entry = pages.largest if PREFIXES in pages.encodings else pages.dictionary
-    if any(leaf.max_repetition_level for leaf in leaves):  # how many values a row has, no batch of rows can bound
+    if any(
+        leaf.max_repetition_level for leaf in leaves
+    ):  # how many values a row has, no batch of rows can bound
         limit, widest = limit or room, max(widest, entry)
     if limit is not None and (taken := max(pages.unpacked, (_POINTER + widest) * pages.values)) > limit:
         raise _too_large(path, column, taken, limit)
@@ -180,7 +182,8 @@ def _is_bytes(kind: Any) -> bool:
 
     is_of = pa.types
     return any(
-        test(kind) for test in (is_of.is_string, is_of.is_large_string, is_of.is_binary, is_of.is_large_binary)
+        test(kind)
+        for test in (is_of.is_string, is_of.is_large_string, is_of.is_binary, is_of.is_large_binary)
     )
 
 

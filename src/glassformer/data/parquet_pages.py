@@ -14,7 +14,10 @@ MAX_HEADER = 1 << 24  # bytes of one header: statistics hold values
 MAX_PAGES = 1 << 20  # of one column in one row group
 _DEEPEST = 8  # structs in structs
 _DICTIONARY = 7  # field of PageHeader with the header of a page of distinct values
-_DATA = {5: 2, 8: 4}  # fields of PageHeader with a data page's own header (1: values), and there: the encoding
+_DATA = {
+    5: 2,
+    8: 4,
+}  # fields of PageHeader with a data page's own header (1: values), and there: the encoding
 # Encodings of values of any length: 0 plain, 2 and 8 the number of an entry in the dictionary's page, 7 how much of the
 # value before it is repeated.
 PREFIXES = 7
@@ -92,7 +95,7 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, dict[int, Any]]:
 
 
 class _Compact:
-    """As much of Thrift's compact protocol as headers of pages need: whole numbers and structs; the rest is passed over."""
+    """As much of Thrift's compact protocol as headers of pages need: whole numbers, structs; others are passed over."""
 
     def __init__(self, raw: bytes):
         self.raw, self.at = raw, 0

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.files import disk_errors
 from glassformer.errors import ConfigError
+from glassformer.outputs import check_folder_path
 from glassformer.report.study import write_study_report
 from glassformer.study.arms import Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Study, expand
@@ -39,8 +41,7 @@ def compare(
         Interrupted: on a signal, with everything saved.
     """
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    check_folder_path(folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / "arms").is_dir():
         raise ConfigError("exists and is no study of ours", where=str(folder), fix="Choose another --out")
     if workers < 0:
@@ -50,7 +51,8 @@ def compare(
     study = replace(study, set=study.set | dict(settings or {}))
     arms = expand(study)
     jobs = jobs_of(study, arms, folder)
-    (folder / "arms").mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder):
+        (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
     failed = run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
     results = collect(study, arms, jobs, failed)

@@ -20,11 +20,12 @@ import numpy as np
 from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts
-from glassformer.data.image import open_picture
 from glassformer.data.files import check_file
+from glassformer.data.image import open_picture
 from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
 from glassformer.data.sources import TEXT_COLUMNS
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.outputs import check_new_file
 from glassformer.study.engines import mapped, needs
 from glassformer.study.run_folder import trained_column
 
@@ -113,10 +114,7 @@ def score_file(
         InputError: as ``score_shard``; ``out`` exists or has no folder to lie in.
     """
     out = Path(out)
-    if out.exists():
-        raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
-    if not out.parent.is_dir():
-        raise ConfigError("no such folder", where=str(out.parent), fix="Make it first")
+    check_new_file(out)
     parts = out.with_name(f"{out.name}.parts")
     column = find_column(source, load_once(model).NOUN, column, trained_column(model))
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows)

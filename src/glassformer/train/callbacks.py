@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -83,9 +84,17 @@ class HistoryFile(Callback):
 
     def _flush(self, training: Training) -> None:
         # Neither synced nor replaced: a resume writes the file anew from what the checkpoint holds.
-        with disk_errors(self.path), self.path.open("a", encoding="utf-8") as file:
-            for record in training.history[self.written :]:
-                file.write(json.dumps(record) + "\n")
+        lines = "".join(json.dumps(record) + "\n" for record in training.history[self.written :])
+        with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
+            before = file.seek(0, os.SEEK_END)
+            try:
+                whole = file.write(lines.encode()) == len(lines.encode())
+            except OSError:
+                file.truncate(before)
+                raise
+            if not whole:  # the disk took a part: no line is left half-written
+                file.truncate(before)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.written = len(training.history)
 
 
