@@ -1,4 +1,4 @@
-"""The disk full in every verb that writes, at any byte: one line, exit code 1, nothing half-written, the rest as before.
+"""The disk full in every verb that writes, at any byte: one line, exit code 1, nothing half-written, the rest kept.
 
 Each verb runs once in a process of its own without a limit, to know how large the files are that it writes. Then the
 system refuses every byte of a file beyond a limit (RLIMIT_FSIZE: writers in C and Rust are refused as Python's are).
@@ -13,6 +13,7 @@ import random
 import resource
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -104,6 +105,25 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def warm() -> None:
+    """Import here what every forked process will need."""
+    import onnx  # noqa: F401
+    import onnxruntime  # noqa: F401
+    import scipy.stats  # noqa: F401
+    import sklearn.linear_model  # noqa: F401
+    import torch
+
+    import glassformer as gf
+    from glassformer.export import hf_folder, onnx_folder  # noqa: F401
+    from glassformer.study import compare, folds, tasks  # noqa: F401
+
+    torch.set_num_threads(1)
+    texts = ["a good film", "a bad film"] * 4
+    gf.TextClassifier("encoder-mini", d_model=6, num_layers=1, num_heads=1, d_ff=5, epochs=1, threads=1).fit(
+        texts, [1, 0] * 4
+    )
+
+
 def prepare(home: Path, verbs: Sequence[str]) -> None:
     """Data, recipes and finished runs that these verbs need."""
     rng, needs = random.Random(3), " ".join(word for verb in verbs for word in VERBS[verb]).split()
@@ -117,7 +137,8 @@ def prepare(home: Path, verbs: Sequence[str]) -> None:
         (home / f"{name}.toml").write_text(f'task = "{TASKS[name]}"\n{text}')
     (home / "base.toml").write_text(
         '[data]\nsource = "reviews.csv"\nvalidation_size = 0.2\ntest_size = 0.2\n'
-        '[text]\nmax_length = 16\nmin_count = 1\n[model]\nmodel = "encoder-mini"\nd_model = 12\nnum_layers = 1\nnum_heads = 2\nd_ff = 16\n'
+        "[text]\nmax_length = 16\nmin_count = 1\n"
+        '[model]\nmodel = "encoder-mini"\nd_model = 12\nnum_layers = 1\nnum_heads = 2\nd_ff = 16\n'
         '[train]\nepochs = 1\nthreads = 1\nprecision = "fp32"\n[evaluate]\nbootstrap = 20\nmaps = 1\n'
         "baselines = false\n"
     )
@@ -159,12 +180,16 @@ def called(argv: Sequence[str], limit: int | None = None) -> tuple[int, str, flo
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(writer, 2)
+            sys.stdout, sys.stderr = (open(handle, "w", closefd=False) for handle in (1, 2))  # noqa: SIM115
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             signal.alarm(MOST_SECONDS)
             if limit is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
             code = main(list(argv))
+        except BaseException as error:
+            os.write(2, f"Traceback: {error!r}".encode())
         finally:
+            sys.stderr.flush()
             os._exit(code)
     os.close(writer)
     with open(reader, "rb") as pipe:
@@ -204,6 +229,7 @@ def _goes(name: str) -> bool:
 def full_disks(count: int, first: int = 0, verbs: Sequence[str] = tuple(VERBS)) -> list[dict]:
     """``count`` refusals in turn over the verbs, at a random byte of a random file that each writes."""
     out: list[dict] = []
+    warm()
     with scratch() as home:
         prepare(home, verbs)
         whole = home.parent / f"{home.name}-whole"
