@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import io
 import json
 import os
 import resource
@@ -27,12 +26,14 @@ from glassformer.data.parquet import batches, check_rows, open_parquet, to_list
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
 
-MOST_SECONDS, MOST_MB = 20.0, 700
+MOST_SECONDS, MOST_MB = 30.0, 700
 READ, REFUSED = "read", "refused"
 Case = tuple[str, str, Callable[[Path], Any], str]  # name, ending, what writes it, the answer that is right
 
 
 def _table(**options: Any) -> Callable[..., Callable[[Path], None]]:
+    """What writes a Parquet file of these columns with these options."""
+
     def of(text: Any, label: Any = None, more: dict | None = None) -> Callable[[Path], None]:
         def write(path: Path) -> None:
             n = len(text)
@@ -154,7 +155,7 @@ def cases() -> list[Case]:
             {"text": ["a", "b"], "label": [[0] * 35_000_000, [1]]}), p, compression="zstd"), REFUSED),
         ("an unread column of 1 GB", ".parquet", one(good, None, {"junk": _repeated("z" * 25_000_000, 40)}), READ),
         ("an unread nested column", ".parquet", one(good, None, {"junk": pa.array([[["x"]]] * 40)}), READ),
-        ("70,000 columns", ".parquet", lambda p: pq.write_table(
+        ("3,002 columns", ".parquet", lambda p: pq.write_table(
             pa.table({"text": good, "label": [0, 1] * 20} | {f"c{i}": [1] * 40 for i in range(3_000)}), p), READ),
         ("20,000 row groups", ".parquet", lambda p: pq.write_table(
             pa.table({"text": good * 50, "label": [0, 1] * 1_000}), p, row_group_size=1), READ),
@@ -183,13 +184,14 @@ def cases() -> list[Case]:
             ",".join(["text", "label", *map(str, range(100_000))]) + "\n"), REFUSED),
         ("CSV of a million columns", ".csv", _text("a," * 1_000_000 + "\n"), REFUSED),
         ("CSV of 60,000 columns of one name", ".csv", _text(",".join(["text"] * 60_000) + "\n" + "a\n"), REFUSED),
-        ("a line of 70 million characters", ".csv", _text(head + "a" * 70_000_000 + ",1\n"), REFUSED),
+        ("a cell of 70 million characters", ".csv", _text(head + "a" * 70_000_000 + ",1\n"), REFUSED),
+        ("a line of 150 MB", ".csv", _text(head + "a" * 150_000_000 + ",1\n"), REFUSED),
         ("a line of 60 million separators", ".csv", _text(head + "," * 60_000_000 + "\n"), REFUSED),
-        ("a quote that is never closed, over 80 MB", ".csv", _text(head + '"' + "a film\n" * 12_000_000), REFUSED),
+        ("a quote that is never closed, over 70 MB", ".csv", _text(head + '"' + "a film, long \n" * 5_000_000), REFUSED),
         ("a header of 5,000 characters", ".csv", _text("word " * 1_000 + ",1\n" + row), REFUSED),
         ("a header alone, of 60 MB", ".csv", _text("a" * 60_000_000), REFUSED),
-        ("four million short rows", ".csv", _text(head + "a,1\nb,0\n" * 2_000_000), READ),
-        ("only line breaks, 40 MB", ".csv", _text("\n" * 40_000_000), REFUSED),
+        ("two million short rows", ".csv", _text(head + "a,1\nb,0\n" * 1_000_000), READ),
+        ("only line breaks, 10 MB", ".csv", _text("\n" * 10_000_000), REFUSED),
         ("only carriage returns", ".csv", _text(head + "\r" * 5_000_000 + row), READ),
         ("TSV with a cell of 10 MB", ".tsv", _text(
             "text\tlabel\n" + "a " * 5_000_000 + "\t1\nb film\t0\n"), READ),
@@ -202,7 +204,7 @@ def cases() -> list[Case]:
         ("a JSON row of ten million lists", ".jsonl", _text('{"text": [' + "[]," * 10_000_000 + "[]]}\n"), REFUSED),
         ("an array with a row of ten million lists", ".json", _text(
             '[{"text": [' + "[]," * 10_000_000 + "[]]}]"), REFUSED),
-        ("a JSON line of 70 MB", ".jsonl", _text('{"text": "' + "a" * 70_000_000 + '"}\n'), REFUSED),
+        ("a JSON line of 150 MB", ".jsonl", _text('{"text": "' + "a" * 150_000_000 + '"}\n'), REFUSED),
         ("a new key in each of 100,000 rows", ".jsonl", _text(
             "".join(f'{{"text": "a", "label": 1, "k{i}": 1}}\n' for i in range(100_000))), REFUSED),
         ("100,000 keys in a row", ".jsonl", _text(_lines({f"k{i}": 1 for i in range(100_000)})), REFUSED),
@@ -230,7 +232,9 @@ def cases() -> list[Case]:
         ("a link that leads nowhere", ".jsonl", lambda p: p.symlink_to("gone"), REFUSED),
         ("a sparse file of 20 GB", ".csv", lambda p: (p.touch(), os.truncate(p, 20 << 30))[0], REFUSED),
     ]  # fmt: skip
-    found += [(f"labels: {k}", ".parquet", _table()(good, column), answer) for k, (column, answer) in kinds.items()]
+    found += [
+        (f"labels: {k}", ".parquet", _table()(good, column), answer) for k, (column, answer) in kinds.items()
+    ]
     found += [(f"texts: {k}", ".parquet", _table()(column), REFUSED) for k, column in texts.items()]
     return found
 
@@ -239,7 +243,9 @@ def _millions(path: Path) -> None:
     n = 50_000_000
     labels = pa.array([0, 1], pa.int8()).take(pa.array([0] * 2)).slice(0, 1)
     text = pa.DictionaryArray.from_arrays(pa.array([0], pa.int32()), pa.array(["a film"]))
-    chunk = pa.table({"text": pa.chunked_array([text]), "label": labels}).take(pa.array([0] * 1_000_000, pa.int32()))
+    chunk = pa.table({"text": pa.chunked_array([text]), "label": labels}).take(
+        pa.array([0] * 1_000_000, pa.int32())
+    )
     with pq.ParquetWriter(path, chunk.schema, compression="zstd") as writer:
         for _ in range(n // len(chunk)):
             writer.write_table(chunk)
@@ -271,7 +277,9 @@ def attempt(path: Path, read: Callable[[Path], None]) -> dict[str, Any]:
         try:
             read(path)
         except InputError as error:
-            answer = REFUSED if path.name in str(error) and len(str(error)) < 2_000 else f"unnamed: {error}"[:300]
+            answer = (
+                REFUSED if path.name in str(error) and len(str(error)) < 2_000 else f"unnamed: {error}"[:300]
+            )
         except BaseException as error:
             answer = repr(error)[:300]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -292,7 +300,6 @@ def _resident_mb() -> float:
 def hostile_tables(count: int = 0) -> list[dict]:
     """Every case; the Parquet files also as streams, which only have to end within the bounds."""
     out = []
-    io.StringIO(), pq.read_schema  # imported before the first process, as all of the reader's modules are
     for name, suffix, write, right in cases()[: count or None]:
         with scratch() as home:
             path = home / f"table{suffix}"

@@ -18,7 +18,8 @@ from glassformer.errors import DataError
 from glassformer.regular import NotRegularError, open_regular
 
 MAX_BYTES = 8 << 30  # a table is held in memory
-MAX_TEXT = 1 << 26  # characters of one text, one cell, one line
+MAX_TEXT = 1 << 26  # characters of one text, one cell
+MAX_LINE = 1 << 27  # bytes
 ALWAYS = 256 << 20  # bytes that every packed file may unfold to
 GROWTH = 100  # times its size, that a packed file may unfold to; honest tables stay below 50
 VARIABLE = "GLASSFORMER_TABLE_GB"
@@ -93,10 +94,10 @@ def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        DataError: missing, unreadable, UTF-16, with NUL bytes, or not UTF-8 (line and byte named).
+        DataError: missing, unreadable, UTF-16, with NUL bytes, not UTF-8 (line and byte named), or a line without end.
     """
     check_file(path)
-    decoder, at, line = codecs.getincrementaldecoder("utf-8")(), 0, 1
+    decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0
     with opened(path) as file:
         while True:
             try:
@@ -122,28 +123,28 @@ def check_utf8(path: Path) -> None:
                 raise DataError(what, where=where, fix="Save it as UTF-8") from None
             if not piece:
                 return
+            end = piece.find(LF)
+            if begun + (len(piece) if end < 0 else end) > MAX_LINE:
+                raise DataError(
+                    f"more than {MAX_LINE:,} bytes in one line", where=f"{path}, line {line}",
+                    fix="Check that it is the file you mean, or break the line",
+                )  # fmt: skip
+            begun = begun + len(piece) if end < 0 else len(piece) - piece.rfind(LF) - 1
             at, line = at + len(piece), line + piece.count(LF)
 
 
-def text_lines(path: Path, newline: str = "\n", most: int = MAX_TEXT) -> Iterator[str]:
+def text_lines(path: Path, newline: str = "\n") -> Iterator[str]:
     """The lines of a file that ``check_utf8`` has passed, with their ends, a byte order mark taken off.
 
     Args:
         newline: what ends a line, as in ``open``: ``"\\n"`` that alone, ``""`` also ``"\\r"``.
-        most: characters of a line.
 
     Raises:
-        DataError: a longer line, or the file has changed in the meantime.
+        DataError: the file has changed in the meantime.
     """
     with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline=newline) as file:
         try:
-            for row, line in enumerate(iter(lambda: file.readline(most + 1), ""), 1):
-                if len(line) > most:
-                    raise DataError(
-                        f"more than {most:,} characters in one line", where=f"{path}, line {row}",
-                        fix="Check that it is the file you mean, or break the line",
-                    )  # fmt: skip
-                yield line
+            yield from file
         except (UnicodeDecodeError, OSError) as error:
             raise DataError(
                 f"changed while it was read ({error})", where=str(path), fix="Try again"

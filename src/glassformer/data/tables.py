@@ -138,11 +138,20 @@ def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _cells_counted(path: Path, delimiter: str) -> Iterator[str]:
-    for number, line in enumerate(text_lines(path, newline=""), 1):
-        if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
-            what = f"more than {MAX_VALUES:,} separators in one line"
-            raise DataError(what, where=f"{path}, line {number}", fix="Check that it is the file you mean")
-        yield line
+    lines = text_lines(path, newline="")
+    if path.stat().st_size <= MAX_VALUES:
+        return lines
+
+    def counted() -> Iterator[str]:
+        for number, line in enumerate(lines, 1):
+            if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
+                what = f"more than {MAX_VALUES:,} separators in one line"
+                raise DataError(
+                    what, where=f"{path}, line {number}", fix="Check that it is the file you mean"
+                )
+            yield line
+
+    return counted()
 
 
 def _check_names(names: Sequence[str], where: str) -> None:

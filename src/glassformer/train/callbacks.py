@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
@@ -86,15 +85,13 @@ class HistoryFile(Callback):
         # Neither synced nor replaced: a resume writes the file anew from what the checkpoint holds.
         lines = "".join(json.dumps(record) + "\n" for record in training.history[self.written :])
         with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
-            before = file.seek(0, os.SEEK_END)
+            before, left = file.seek(0, os.SEEK_END), lines.encode()
             try:
-                whole = file.write(lines.encode()) == len(lines.encode())
+                while left:  # a disk that fills takes a part first, and refuses the rest
+                    left = left[file.write(left) :]
             except OSError:
-                file.truncate(before)
+                file.truncate(before)  # no line is left half-written
                 raise
-            if not whole:  # the disk took a part: no line is left half-written
-                file.truncate(before)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.written = len(training.history)
 
 
