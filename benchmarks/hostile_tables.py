@@ -1,7 +1,7 @@
 """Tables by construction that ask for more than they are: bombs, width, depth, length, columns of every odd kind.
 
-Each is read rightly, or refused by a typed error that names the file, within seconds and a bound on memory. Every one is
-read in a process of its own, as ``load_text_dataset`` does for training; the large ones also as ``predict --data`` does.
+Each is read rightly, or refused by a typed error that names the file, within seconds and a bound on memory. Every one
+is read in a process of its own, as ``load_text_dataset`` does for training; Parquet also as ``predict --data`` does.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _no_groups(path: Path) -> None:
         pass
 
 
-def _text(content: str | bytes) -> Callable[[Path], None]:
+def _text(content: str | bytes) -> Callable[[Path], Any]:
     return lambda path: path.write_bytes(content.encode() if isinstance(content, str) else content) and None
 
 
@@ -187,7 +187,7 @@ def cases() -> list[Case]:
         ("a cell of 70 million characters", ".csv", _text(head + "a" * 70_000_000 + ",1\n"), REFUSED),
         ("a line of 150 MB", ".csv", _text(head + "a" * 150_000_000 + ",1\n"), REFUSED),
         ("a line of 60 million separators", ".csv", _text(head + "," * 60_000_000 + "\n"), REFUSED),
-        ("a quote that is never closed, over 70 MB", ".csv", _text(head + '"' + "a film, long \n" * 5_000_000), REFUSED),
+        ("a quote never closed, over 70 MB", ".csv", _text(head + '"' + "a film, long \n" * 5_000_000), REFUSED),
         ("a header of 5,000 characters", ".csv", _text("word " * 1_000 + ",1\n" + row), REFUSED),
         ("a header alone, of 60 MB", ".csv", _text("a" * 60_000_000), REFUSED),
         ("two million short rows", ".csv", _text(head + "a,1\nb,0\n" * 1_000_000), READ),
@@ -268,7 +268,7 @@ def load(path: Path) -> None:
 
 
 def attempt(path: Path, read: Callable[[Path], None]) -> dict[str, Any]:
-    """What reading a file in a process of its own comes to: its answer, seconds, and memory beyond that at its start."""
+    """What reading a file in a process of its own comes to: its answer, seconds, and memory beyond that before."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:

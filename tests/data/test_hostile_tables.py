@@ -146,7 +146,7 @@ def test_rows_out_of_proportion_are_refused(tmp_path, monkeypatch):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"n": pa.array([1] * 1_000_003, pa.int8())}), path)
     monkeypatch.setattr(parquet, "FREE_ROWS", 1_000)
-    with pytest.raises(DataError, match="1,000,003 rows in .* bytes"):
+    with pytest.raises(DataError, match=r"1,000,003 rows in .* bytes"):
         check_rows(path, open_parquet(path))
 
 

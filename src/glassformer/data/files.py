@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from glassformer.errors import DataError
 from glassformer.regular import NotRegularError, open_regular
@@ -78,10 +79,10 @@ def _close_to(path: Path) -> str:
     return f"Did you mean {close[0]!r}?" if close else "Check the path"
 
 
-def opened(path: Path) -> io.BufferedIOBase:
+def opened(path: Path) -> BinaryIO:
     """A plain file, opened for reading bytes; DataError where it cannot be."""
     try:
-        return open_regular(path)  # type: ignore[return-value]
+        return open_regular(path)
     except NotRegularError as error:
         raise DataError(str(error.strerror), where=str(path), fix="Name a file") from None
     except OSError as error:
