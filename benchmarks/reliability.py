@@ -50,8 +50,8 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                 lambda count: kill_tests.resumes()),
     "full_disks": ("the disk refuses bytes inside a save: older checkpoint whole, nothing left behind, exit code 1", 30,
                    kill_tests.full_disks),
-    "full_disks_verbs": ("the disk full at a random byte of a random file, in each verb that writes: one line, exit code "
-                         "1, nothing half-written under its name, what was there intact", 72, full_disks.verbs),
+    "full_disks_verbs": ("the disk full at a random byte of a random file, in each verb that writes: one line, exit "
+                         "code 1, nothing half-written under its name, what was there intact", 72, full_disks.verbs),
     "signals": ("SIGTERM or Ctrl-C at a random instant: saved, exit code 130, the resumed run ends the same", 30,
                 kill_tests.signals),
     "pairs": ("the same seed twice, in two processes: the same bits (there are no loader workers whose number could "
