@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 import shutil
 import sys
 import time
@@ -61,7 +62,7 @@ FORMULAS = (
     "=1+{n}", "+1+{n}", "-1+{n}", "@SUM({n})", "=cmd|' /C calc'!A{n}", "+cmd|' /C calc'!A{n}", "-2+3+cmd|' /C calc'!A{n}",
     "@SUM(1+9)*cmd|' /C calc'!A{n}", '=HYPERLINK("http://x.invalid/{n}","click")', "=IMPORTXML(\"//x.invalid/{n}\",\"//a\")",
     "=WEBSERVICE(\"http://x.invalid/{n}\")", "\t=2+{n}", "\r=3+{n}", "\n=4+{n}", "\uff1d1+{n}", "\uff0b1+{n}", "\uff0d1+{n}",
-    "\uff20SUM({n})", "'=1+{n}", '"=1+{n}', "=1+{n}\",=2", ";=1+{n}", "=DDE(\"cmd\";\"/C calc\";\"{n}\")", "-{n}-{n}",
+    "\uff20SUM({n})", "'=1+{n}", '"=1+{n}', "=1+{n}\",=2", ";=1+{n}", "hello;=cmd|' /C calc'!A{n}", "x\t@SUM({n})", "=DDE(\"cmd\";\"/C calc\";\"{n}\")", "-{n}-{n}",
 )  # fmt: skip
 NAMES = (
     "__proto__",
@@ -151,7 +152,10 @@ def no_formulas(run: Path) -> bool:
     """Whether no cell of predictions.csv is taken for a formula."""
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
-    return len(cells) > 7 * AT_ONCE and not any(cell.startswith(FORMULA_STARTS) for cell in cells)
+    parts = [
+        part.lstrip(' "') for cell in cells for part in re.split(r"[;\t\r\n]", cell)[1:]
+    ]  # other separators
+    return len(cells) > 7 * AT_ONCE and not any(cell.startswith(FORMULA_STARTS) for cell in cells + parts)
 
 
 # --- the browser --------------------------------------------------------------------------------------

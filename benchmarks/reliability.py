@@ -23,9 +23,11 @@ from typing import Any
 import bad_files
 import bad_settings
 import borrowed
+import full_disks
 import hostile_folders
 import hostile_pictures
 import hostile_requests
+import hostile_tables
 import injections
 import interrupt_tests
 import kill_tests
@@ -54,6 +56,8 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                 lambda count: kill_tests.resumes()),
     "full_disks": ("the disk refuses bytes inside a save: older checkpoint whole, nothing left behind, exit code 1", 30,
                    kill_tests.full_disks),
+    "full_disks_verbs": ("the disk full at a random byte of a random file, in each verb that writes: one line, exit "
+                         "code 1, nothing half-written under its name, what was there intact", 72, full_disks.verbs),
     "signals": ("SIGTERM or Ctrl-C at a random instant: saved, exit code 130, the resumed run ends the same", 30,
                 kill_tests.signals),
     "interruptions": ("`kill -9`, SIGTERM, Ctrl-C or SIGHUP at a random instant of the whole life of `train` (text, "
@@ -69,6 +73,9 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
               "matter: a training makes its batches itself)", 24, kill_tests.pairs),
     "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,
                bad_files.tables),
+    "hostile_tables": ("tables by construction: 2 kB that unfold to gigabytes, false footers, 100,000 columns, lines "
+                       "without end, deep JSON, columns of every odd kind, pipes and devices: read rightly or a typed "
+                       "error that names the file, below 700 MB and 30 s", 0, hostile_tables.hostile_tables),
     "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
                  bad_files.pictures),
     "hostile_pictures": ("pictures built to do harm: scans, segments, chunks, frames, texts, EXIF, directories, strips "
@@ -119,6 +126,7 @@ PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
 ADDED = {
     "kills",
     "full_disks",
+    "full_disks_verbs",
     "signals",
     "interruptions",
     "races",

@@ -12,17 +12,26 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glassformer.errors import ConfigError
-from glassformer.reading import read_regular
+from glassformer.reading import NotRegularError, read_regular
 
 T = TypeVar("T")
+MOST_LISTED = 100
 MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.55)  # half the letters are no likeness
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(sorted(names))}"
+    tried = list(names)[:1_000]  # of a stranger's table there may be any number
+    close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)  # half the letters are no likeness
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {listed(sorted(names))}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a message has them: all where they are few, else the first of them and how many more there are."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[: MOST_LISTED // 2])} and {len(names) - MOST_LISTED // 2:,} more"
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -35,10 +44,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         text = read_regular(path, MAX_TOML_BYTES).decode("utf-8")
         return tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
-    except (FileNotFoundError, IsADirectoryError):
+    except (FileNotFoundError, NotADirectoryError):
         raise ConfigError("no such recipe file", where=str(path)) from None
+    except NotRegularError as error:
+        raise ConfigError(f"no such recipe file: {error.strerror}", where=str(path)) from None
     except OSError as error:
-        raise ConfigError(error.strerror or "cannot be read", where=str(path)) from None
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except RecursionError:
         raise ConfigError("nested too deeply", where=str(path)) from None
     except UnicodeDecodeError as error:

@@ -25,22 +25,30 @@ _FLAGS = os.O_RDONLY | sum(
 )
 
 
+class NotRegularError(OSError):
+    """What stands there is no plain file, or nothing can; ``strerror`` says what it is."""
+
+
 def check_regular(info: os.stat_result) -> None:
-    """Raises OSError (EINVAL, EISDIR for a folder) where this is not a plain file."""
+    """Raises NotRegularError (EINVAL, EISDIR for a folder) where this is not a plain file."""
     kind = stat.S_IFMT(info.st_mode)
     if kind != stat.S_IFREG:
         number = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
-        raise OSError(number, f"is {_KINDS.get(kind, 'something else')}, not a plain file")
+        raise NotRegularError(number, f"is {_KINDS.get(kind, 'something else')}, not a plain file")
 
 
 def open_regular(path: str | Path) -> BufferedReader:
     """A plain file, or a link to one, opened for reading bytes.
 
     Raises:
-        OSError: it is missing, no plain file, a link that leads in a circle, or may not be read; ``strerror`` says so.
+        NotRegularError: a folder, pipe, device or socket, or a name that no file can have.
+        OSError: it is missing, a link that leads in a circle, or may not be read; ``strerror`` says so.
     """
-    check_regular(os.stat(path))  # opening a device can do something by itself
-    handle = os.open(path, _FLAGS)
+    try:
+        check_regular(os.stat(path))  # opening a device can do something by itself
+        handle = os.open(path, _FLAGS)
+    except ValueError:  # a NUL, or half of a surrogate pair
+        raise NotRegularError(errno.EINVAL, "is a name that no file can have") from None
     try:
         check_regular(os.fstat(handle))  # what was opened, whatever has taken the name since
         return os.fdopen(handle, "rb")

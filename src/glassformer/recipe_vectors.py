@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from glassformer.errors import ConfigError
-from glassformer.recipe import check_ranges
+from glassformer.recipe import MOST, check_ranges
 
 INF = float("inf")
 
@@ -56,7 +56,7 @@ class VectorsConfig:
     def __post_init__(self) -> None:
         for f in fields(self):
             value, (low, high) = getattr(self, f.name), RANGES.get(f.name, (-INF, INF))
-            if isinstance(value, int | float) and not low <= value <= high:
+            if isinstance(value, int | float) and not (low <= value <= high and abs(value) <= MOST):
                 bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:g}"
                 what = f"{f.name} = {value} is out of range"
                 raise ConfigError(what, where=f.name, fix=f"Use a value {bound}")

@@ -284,3 +284,11 @@ def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(tmp_path):
         assert loaded.skipped == []
         assert loaded.state == {"step": loaded.step}
         assert torch.equal(loaded.tensors["t"], torch.full((200_000,), loaded.step))
+
+
+def test_the_newest_is_the_one_of_the_most_steps_whatever_the_clock_says(tmp_path):
+    for step, when in ((2, 4e9), (3, 2e9), (11, 1e9)):
+        path = save_state(tmp_path, step, {"w": torch.full((3,), float(step))}, {"step": step}, keep_last=5)
+        os.utime(path, (when, when))
+    assert [step for step, _ in list_states(tmp_path)] == [2, 3, 11]
+    assert load_state(tmp_path).step == 11

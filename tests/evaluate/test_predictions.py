@@ -1,6 +1,7 @@
 """predictions.csv: safe in a spreadsheet, unchanged when read back, whole or absent."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,21 @@ from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.evaluate import predictions
 from glassformer.evaluate.predictions import csv_plain, csv_safe, read_predictions, write_predictions
 
+INSIDE = [
+    "hello;=cmd|' /C calc'!A0",
+    "hello; =1+1",
+    "hello\t+1",
+    "one\r\n@SUM(A1)",
+    'x;"=1"',
+    "x;'=1",
+    "x;\u201c=1",
+    "a;;\uff1d1",
+    " =1",
+    '"=1',
+]
+PIECES = st.lists(
+    st.sampled_from([";", "\t", "\n", " ", '"', "'", "=", "-", "a", "\uff0b", ","]), max_size=12
+)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 ATTACKS = [
     "=1+1",
@@ -27,7 +43,7 @@ ATTACKS = [
 ]
 
 
-@given(st.one_of(TEXT, st.sampled_from(ATTACKS), TEXT.map("'=".__add__)))
+@given(st.one_of(TEXT, PIECES.map("".join), st.sampled_from(ATTACKS + INSIDE), TEXT.map("'=".__add__)))
 def test_guard_comes_off_unambiguously(text):
     assert csv_plain(csv_safe(text)) == text
 
@@ -35,6 +51,32 @@ def test_guard_comes_off_unambiguously(text):
 @pytest.mark.parametrize("text", ATTACKS)
 def test_no_cell_begins_like_a_formula(text):
     assert csv_safe(text).startswith("'")
+
+
+@given(st.one_of(st.sampled_from(INSIDE), PIECES.map("".join)))
+def test_no_part_between_semicolons_tabs_or_lines_begins_like_a_formula(text):
+    safe = csv_safe(text)
+    if re.fullmatch(r"-?\d*", safe):
+        return
+    for part in re.split(r"[;\t\r\n]", safe):
+        assert not part.lstrip(' "\u201c').startswith(("=", "+", "-", "@", "\uff1d", "\uff0b")), (text, safe)
+
+
+def test_a_text_of_separators_takes_no_time():
+    text = ";\t \n" * 500_000
+    assert csv_plain(csv_safe(text)) == text
+    assert csv_safe("'" * 200_000) == "'" * 200_000
+
+
+def test_a_class_whose_name_hides_a_formula(tmp_path):
+    classes = ["a;=1+1", "b\t@SUM(A1)"]
+    write_predictions(tmp_path / "p.csv", ["x"], [[0.75, 0.25]], classes)
+    header, row = (tmp_path / "p.csv").read_text().splitlines()
+    assert ";=" not in header + row
+    assert "\t@" not in header + row
+    (found,) = read_predictions(tmp_path / "p.csv")
+    assert found.probabilities == {"a;=1+1": 0.75, "b\t@SUM(A1)": 0.25}
+    assert found.predicted == "a;=1+1"
 
 
 def test_numbers_and_harmless_text_stay_as_they_are():

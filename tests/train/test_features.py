@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -173,6 +175,15 @@ def test_the_oldest_features_go_first(tmp_path, monkeypatch, cache):
     one = sum(file.stat().st_size for file in folders[0].iterdir())
     features._prune(cache, 2 * one + 100)
     assert set(cache.iterdir()) == set(folders[1:])
+
+
+def test_a_clock_set_back_does_not_throw_the_newest_away(tmp_path, cache):
+    for name, when in (("from-the-future", 4e9), ("fresh", 1e9)):
+        (cache / name).mkdir(parents=True)
+        (cache / name / "x").write_bytes(bytes(101))
+        os.utime(cache / name, (when, when))
+    features._prune(cache, 150, cache / "fresh")
+    assert [path.name for path in cache.iterdir()] == ["fresh"]
 
 
 def test_features_lead_to_the_models_own_logits():

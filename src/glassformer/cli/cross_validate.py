@@ -14,6 +14,7 @@ from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
+from glassformer.outputs import check_folder_path
 from glassformer.recipe import recipe_names
 
 
@@ -40,6 +41,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
     from glassformer.study.folds import cross_validate
     from glassformer.train.callbacks import Interrupted, Progress
 
+    check_folder_path(folder)
     try:
         return cross_validate(recipe, folder, folds, say=say, callbacks=[Progress(sys.stdout)])
     except (KeyboardInterrupt, Interrupted):

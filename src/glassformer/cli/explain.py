@@ -11,6 +11,7 @@ import typer
 
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
 from glassformer.errors import ConfigError
+from glassformer.outputs import check_new_file, write_text_whole
 
 MOST = 20  # inputs of one page
 SHOWN = 10  # words of one table
@@ -175,10 +176,7 @@ def _figure(score: float, small: bool) -> str:
 def _check_out(out: Path) -> None:
     if out.suffix.lower() not in ENDS:
         raise ConfigError("not .html or .json", where=str(out), fix="End the name with one of them")
-    if out.exists():
-        raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
-    if not out.parent.is_dir():
-        raise ConfigError("no such folder", where=str(out.parent), fix="Make it first")
+    check_new_file(out)
 
 
 def _write(out: Path, made: Sequence[Any]) -> None:
@@ -188,7 +186,7 @@ def _write(out: Path, made: Sequence[Any]) -> None:
         title = (
             "" if len(made) == 1 else f"{len(made)} inputs, explained by {made[0].method.replace('_', ' ')}"
         )
-        out.write_text(page(made, title), encoding="utf-8")
+        write_text_whole(out, page(made, title))
     else:
         text = json.dumps([e.to_dict() for e in made], indent=2, ensure_ascii=False)
-        out.write_text(text + "\n", encoding="utf-8")
+        write_text_whole(out, text + "\n")

@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli.output import note, say
 from glassformer.errors import ConfigError, DataError
+from glassformer.outputs import check_folder_path
 
 CHECKED = 200  # inputs of the gate
 JUDGED = 1_000  # validation examples that int8 is judged on
@@ -51,7 +52,7 @@ def export(
     if not hasattr(clf, "predict_proba"):
         raise ConfigError(f"holds a {type(clf).__name__}; classifiers are exported", where=str(run))
     folder = Path(out) if out is not None else Path(run) / to
-    if folder.exists():
+    if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
     samples, labels = samples_of(clf, run, check)
     if to == "hf":

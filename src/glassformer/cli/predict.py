@@ -13,6 +13,7 @@ import typer
 
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
 from glassformer.errors import ConfigError, DataError
+from glassformer.outputs import check_new_file
 
 OTHER_VERBS = {
     "Translator": "translate",
@@ -154,7 +155,7 @@ def read_texts(
 
 
 def _text_column(table: Any, wanted: str | None) -> str:
-    from glassformer.config import nearest
+    from glassformer.config import listed, nearest
     from glassformer.data.sources import TEXT_COLUMNS
 
     if wanted is not None:
@@ -168,15 +169,12 @@ def _text_column(table: Any, wanted: str | None) -> str:
     if len(usual) == 1 or len(exact) == 1:
         return (exact or usual)[0]
     what = f"several columns could be the text: {', '.join(usual)}" if usual else "no column of texts"
-    raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {', '.join(table.names)}")
+    raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {listed(table.names)}")
 
 
 def check_output(path: Path) -> None:
     """Raises ConfigError where ``path`` exists, has no folder to lie in, or is not a CSV file's name."""
-    if path.exists():
-        raise ConfigError("the output file exists", where=str(path), fix="Choose another --out")
-    if not path.parent.is_dir():
-        raise ConfigError("no such folder", where=str(path.parent), fix="Make it first")
+    check_new_file(path)
     if path.suffix.lower() != ".csv":
         raise ConfigError(
             "predictions are written as CSV", where=str(path), fix="Give --out a name that ends in .csv"

@@ -12,6 +12,7 @@ import typer
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import RUNS
 from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.outputs import write_text_whole
 from glassformer.recipe import load_recipe
 from glassformer.study.published import (
     ROWS,
@@ -60,8 +61,10 @@ def write_page(path: Path) -> None:
         raise InputError(
             "the table is a Markdown file in a folder that exists", where=str(path), fix="Use x.md"
         )
+    if path.is_dir() or (path.is_symlink() and not path.exists()):
+        raise InputError("no file can be written there", where=str(path), fix="Choose another --out")
     text = page(measure, lambda name: measured_study(name, RESULTS), in_form(RESULTS))
-    path.write_text(text, encoding="utf-8")
+    write_text_whole(path, text)
     say(f"table: {path}")
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from glassformer.cli.output import say
 from glassformer.errors import ConfigError
+from glassformer.outputs import check_new_file, written_whole
 
 SHOWN = 8  # pictures, a row each
 
@@ -30,15 +31,14 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
         given, lacking = ("--out", "--augment LEVEL") if level is None else ("--augment", "--out FILE.png")
         raise ConfigError("a contact sheet needs both --augment and --out", where=given, fix=f"Add {lacking}")
     columns = sheet_columns(level)
-    if out.exists():
-        raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
-    if not out.parent.is_dir():
-        raise ConfigError("no such folder", where=str(out.parent), fix="Make it first")
+    check_new_file(out)
     if out.suffix.lower() != ".png":
         raise ConfigError(
             "the sheet is a PNG file", where=str(out), fix="Give --out a name that ends in .png"
         )
     split = next(iter(load_image_dataset(source).splits.values()))
     chosen = np.unique(np.linspace(0, len(split) - 1, SHOWN).astype(int)).tolist()
-    contact_sheet([split.images[i] for i in chosen], level, split.origin).save(out, "PNG")
+    sheet = contact_sheet([split.images[i] for i in chosen], level, split.origin)
+    with written_whole(out) as draft:
+        sheet.save(draft, "PNG")
     say(f"{len(chosen)} pictures, {', '.join(columns)}: {out}")

@@ -12,6 +12,7 @@ import typer
 from glassformer.cli.output import note, one_line, say
 from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.errors import ConfigError
+from glassformer.outputs import check_new_file
 
 MOST = 20  # alignments of one page
 
@@ -52,8 +53,7 @@ def align(
     from glassformer.explain.alignment import check_name, save_alignments
 
     check_name(path)
-    if path.exists():
-        raise ConfigError("the output file exists", where=str(path), fix="Choose another --align")
+    check_new_file(path, "--align")
     translator, found = _opened(folder, given, text_column)
     if len(found.texts) > MOST:
         raise ConfigError(f"{len(found.texts)} texts, at most {MOST} go into one page", fix="Give fewer")
@@ -144,9 +144,10 @@ def translate_command(
         for line in translations:
             typer.echo(one_line(line))
         return
+    from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
 
-    with out.open("w", encoding="utf-8", newline="") as file:
+    with replacing(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["text", "translation"])
         writer.writerows([csv_safe(t), csv_safe(s)] for t, s in zip(found.texts, translations, strict=True))

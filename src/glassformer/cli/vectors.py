@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli.output import say, say_json, show_table
 from glassformer.errors import ConfigError
+from glassformer.outputs import check_new_file
 
 if TYPE_CHECKING:
     from glassformer.study.run_folder import Run
@@ -43,8 +44,7 @@ def convert(source: str | Path, out: Path) -> None:
     """
     from glassformer.vectors import Word2Vec
 
-    if out.exists():
-        raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
+    check_new_file(out)
     Word2Vec.load(source).save_word2vec_format(out)
 
 

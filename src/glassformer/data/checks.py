@@ -227,6 +227,8 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
         DataError: not ``n`` non-negative finite numbers, or all of them 0.
     """
     array = np.asarray(weights, dtype=np.float64)
-    if array.shape != (n,) or not np.isfinite(array).all() or (array < 0).any() or array.sum() == 0:
+    if array.shape != (n,) or not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise DataError(f"sample_weight must be {n} non-negative finite numbers, not all 0", where="fit")
+    if not 1e-100 < array.max() < 1e100:  # so that no sum overflows, and no mean becomes 0
+        array = array / array.max()
     return (array / array.mean()).astype(np.float32)

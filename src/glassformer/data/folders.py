@@ -7,7 +7,7 @@ from pathlib import Path
 
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits, names_of
-from glassformer.data.tables import read_utf8
+from glassformer.data.files import MAX_TEXT, read_utf8
 from glassformer.errors import DataError
 
 
@@ -49,7 +49,7 @@ def load_text_folder(folder: Path, wanted: Sequence[str] | None = None) -> TextD
 
 
 def _read_text(path: Path) -> str:
-    text = read_utf8(path)
+    text = read_utf8(path, MAX_TEXT)
     try:
         return check_texts([text])[0]
     except DataError as error:

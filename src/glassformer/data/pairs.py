@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import nearest
+from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts, check_two
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
 from glassformer.data.sources import data_folders, split_files
@@ -268,7 +268,7 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
     if found[0] is None or found[1] is None:
         raise DataError(
             "two columns are wanted, a text and its translation", where=table.origin,
-            fix=f"Name them with source_column and target_column: {', '.join(table.names)}",
+            fix=f"Name them with source_column and target_column: {listed(table.names)}",
         )  # fmt: skip
     return found[0], found[1]
 

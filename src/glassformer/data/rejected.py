@@ -11,6 +11,7 @@ from typing import Any
 from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
+from glassformer.outputs import write_text_whole
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def without_bad_rows(table: Table, text: str, label: str | None, rejected: list[
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     """One JSON object a row: ``file``, ``row``, ``reason``."""
     lines = [json.dumps(vars(row), ensure_ascii=False) + "\n" for row in rejected]
-    path.write_text("".join(lines), encoding="utf-8")
+    write_text_whole(path, "".join(lines))
 
 
 def summary(rejected: Sequence[Any], listed: bool = True) -> str:

@@ -7,7 +7,9 @@ Words seen too seldom are left out; they take no place in a window.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +20,9 @@ from unicodedata import normalize
 
 import numpy as np
 
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.outputs import write_text_whole, written_whole
+from glassformer.reading import NotRegularError, open_regular
 
 CHUNK = 10_000  # sentences turned into numbers at a time
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
@@ -53,6 +57,8 @@ class Corpus:
         """
         folder = Path(folder)
         try:
+            for name in ("ids.npy", "starts.npy", "words.json"):
+                open_regular(folder / name).close()
             ids = np.load(folder / "ids.npy", mmap_mode="r", allow_pickle=False)
             starts = np.load(folder / "starts.npy", allow_pickle=False)
             about = json.loads((folder / "words.json").read_text(encoding="utf-8"))
@@ -149,17 +155,29 @@ def read_corpus(
     assert isinstance(ids, np.memmap)
     ids.flush()
     folder = Path(folder)
-    np.save(folder / "starts.npy", starts, allow_pickle=False)
+    with written_whole(folder / "starts.npy") as draft, draft.open("wb") as file:
+        np.save(file, starts, allow_pickle=False)
     about = {"words": words, "counts": counts.tolist(), "raw_words": raw}
-    (folder / "words.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text_whole(folder / "words.json", json.dumps(about, ensure_ascii=False) + "\n")
     return Corpus.open(folder)
 
 
 def _room(size: int, folder: str | Path | None) -> np.ndarray:
     if folder is None:
         return np.empty(size, np.int32)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return np.lib.format.open_memmap(Path(folder) / "ids.npy", "w+", np.int32, (size,))
+    file = Path(folder) / "ids.npy"
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        made = np.lib.format.open_memmap(file, "w+", np.int32, (size,))
+        if hasattr(
+            os, "posix_fallocate"
+        ):  # else a full disk would end the process at the first write into the map
+            with open(file, "rb+") as opened:
+                os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise GlassformerError(f"{file}: could not be written: {error.strerror or error}") from error
+    return made
 
 
 def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
@@ -183,11 +201,18 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
             yield from file
-    except (FileNotFoundError, IsADirectoryError):
+    except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             "no such file of sentences", where=str(path), fix="Give the path of a text file, or a list"
+        ) from None
+    except NotRegularError as error:  # it is read twice, which a pipe does not allow
+        what = f"no such file of sentences: {error.strerror}"
+        raise DataError(what, where=str(path), fix="Give the path of a text file, or a list") from None
+    except OSError as error:
+        raise DataError(
+            f"cannot be read ({error.strerror})", where=str(path), fix="Check its rights"
         ) from None
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-from glassformer.config import nearest
+from glassformer.config import listed, nearest
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
@@ -150,7 +150,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             texts += check_texts(table.read(text_column), table.origin, table.rows)
             if label_column is None:
                 if split != "unsupervised":
-                    notes.append(f"{table.origin} has no labels (columns: {', '.join(table.names)})")
+                    notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
                 continue
             class_names = table.class_names.get(label_column, class_names)
             labels += _read_labels(table, label_column, class_names)
@@ -234,7 +234,7 @@ def _find(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> 
     if len(found) > 1:
         exact = [name for name in found if name.lower() == usual[0]]
         if len(exact) != 1:
-            what = f"several columns could be the {kind}: {', '.join(found)}"
+            what = f"several columns could be the {kind}: {listed(found)}"
             raise DataError(what, where=table.origin, fix=f"Name it with {kind}_column")
         return exact[0]
     return found[0] if found else None

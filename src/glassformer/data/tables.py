@@ -8,20 +8,34 @@ from __future__ import annotations
 
 import codecs
 import csv
-import difflib
-import io
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from glassformer.data.files import (
+    MAX_TEXT,
+    check_utf8,
+    count_lines,
+    opened,
+    read_lines,
+    read_utf8,
+    text_lines,
+)
+from glassformer.data.parquet import check_rows, open_parquet, read_column
 from glassformer.errors import DataError
 from glassformer.reading import unique_keys
 
+__all__ = ["PLAIN", "READERS", "Table", "count_lines", "read_lines", "read_table", "read_utf8"]
+
 PLAIN = ".txt"  # one text a line
-MAX_BYTES = 8 << 30  # a table is held in memory
-MAX_CELL = 1 << 26  # characters in one cell; more means a quote that is never closed
+MAX_COLUMNS = 1 << 16
+MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
+_CHUNK = 1 << 20
+MAX_VALUES = 1 << 22  # in one JSON object, and separators in one line of CSV
+KEPT_COLUMNS = 16  # of a table with more, rows are read again for each column that is asked for
 
 
 @dataclass(frozen=True)
@@ -64,100 +78,55 @@ def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
     return table
 
 
-def check_file(path: Path) -> None:
-    """Raises DataError when ``path`` is no readable file or too large to hold in memory."""
-    if not path.is_file():
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        close = difflib.get_close_matches(path.name, siblings, n=1)
-        fix = f"Did you mean {close[0]!r}?" if close else "Check the path"
-        raise DataError("no such file", where=str(path), fix=fix)
-    if path.stat().st_size > MAX_BYTES:
-        raise DataError(f"larger than {MAX_BYTES >> 30} GB", where=str(path), fix="Split the file")
-
-
-def read_utf8(path: Path) -> str:
-    """The text of a UTF-8 file, a byte order mark taken off.
-
-    Raises:
-        DataError: missing, unreadable, UTF-16, with NUL bytes, or not UTF-8 (line and byte named).
-    """
-    check_file(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DataError(
-            f"cannot be read ({error.strerror})", where=str(path), fix="Check its rights"
-        ) from None
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DataError("the file is UTF-16", where=str(path), fix="Save it as UTF-8")
-    nul = data.find(b"\0")
-    if nul >= 0:
-        what = f"a NUL byte (byte {nul}): binary, or UTF-16 without a mark"
-        raise DataError(what, where=_line(path, data, nul), fix="Save it as UTF-8 text")
-    start = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
-    try:
-        return data[start:].decode("utf-8")
-    except UnicodeDecodeError as error:
-        at = start + error.start
-        what = f"not UTF-8: byte 0x{data[at]:02x} at position {at}"
-        raise DataError(what, where=_line(path, data, at), fix="Save it as UTF-8") from None
-
-
-def read_lines(path: Path) -> tuple[list[str], list[int]]:
-    """The lines of a plain text file that hold something, and their numbers from 1.
-
-    Raises:
-        DataError: see ``read_utf8``; also no such line.
-    """
-    lines = [(i, line.rstrip("\r")) for i, line in enumerate(read_utf8(path).split("\n"), 1) if line.strip()]
-    if not lines:
-        raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
-    return [line for _, line in lines], [i for i, _ in lines]
-
-
-def count_lines(path: Path) -> int:
-    """How many lines a plain text file has, empty ones included; a last one need not end.
-
-    Raises:
-        DataError: see ``read_utf8``.
-    """
-    text = read_utf8(path)
-    return text.count("\n") + (bool(text) and not text.endswith("\n"))
-
-
-def _line(path: Path, data: bytes, position: int) -> str:
-    line = data.count(b"\n", 0, position) + 1
-    return f"{path}, line {line}"
-
-
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
 def _read_delimited(path: Path, refuse: Refuse) -> Table:
-    text = read_utf8(path)
-    header = text[: text.find("\n")] if "\n" in text else text
+    check_utf8(path)
+    header = next(text_lines(path), "")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
+    if (columns := header.count(delimiter)) >= MAX_COLUMNS:
+        raise _too_many(columns + 1, f"{path}, row 1")
     names: list[str] = []
-    records: list[list[str]] = []
+    kept: list[list[str]] | None = []
     rows: list[int] = []
+    for row, record in _records(path, delimiter):
+        if not names:
+            names = [name.strip() for name in record]
+            _check_names(names, f"{path}, row {row}")
+            kept = kept if len(names) <= KEPT_COLUMNS else None
+        elif record and len(record) != len(names):
+            error = DataError(
+                f"{len(record)} fields where the header has {len(names)}",
+                where=f"{path}, row {row}",
+                fix="Put a text that holds the separator or a line break into double quotes",
+            )
+            refuse(error, row)
+        elif record:  # a blank line is no record, yet it counts as a row
+            rows.append(row)
+            if kept is not None:
+                kept.append(record)
+    place = {name: i for i, name in enumerate(names)}
+
+    def read(name: str) -> list[str]:
+        at = place[name]
+        if kept is not None:
+            return [record[at] for record in kept]
+        wanted = set(rows) if len(rows) < row else None
+        found = (record for n, record in _records(path, delimiter) if wanted is None or n in wanted)
+        return [record[at] for record in found]
+
+    return Table(str(path), tuple(names), rows, read, typed=False)
+
+
+def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of the file with their numbers from 1, the header and blank ones among them."""
     row = 0
-    before = csv.field_size_limit(MAX_CELL)
+    before = csv.field_size_limit(MAX_TEXT)
     try:
-        for row, record in enumerate(
-            csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1
-        ):
-            if not names:
-                names = [name.strip() for name in record]
-            elif record and len(record) != len(names):
-                error = DataError(
-                    f"{len(record)} fields where the header has {len(names)}",
-                    where=f"{path}, row {row}",
-                    fix="Put a text that holds the separator or a line break into double quotes",
-                )
-                refuse(error, row)
-            elif record:  # a blank line is no record, yet it counts as a row
-                records.append(record)
-                rows.append(row)
+        lines = _cells_counted(path, delimiter)
+        for row, record in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), 1):
+            yield row, record
     except csv.Error as error:
         what = (
             "a double quote is never closed" if "end of data" in str(error) else f"broken quoting ({error})"
@@ -167,53 +136,169 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
         ) from None
     finally:
         csv.field_size_limit(before)
-    _check_names(names, f"{path}, row 1")
-    place = {name: i for i, name in enumerate(names)}
-    return Table(str(path), tuple(names), rows, lambda name: [r[place[name]] for r in records], typed=False)
+
+
+def _cells_counted(path: Path, delimiter: str) -> Iterator[str]:
+    lines = text_lines(path, newline="")
+    if path.stat().st_size <= MAX_VALUES:
+        return lines
+
+    def counted() -> Iterator[str]:
+        for number, line in enumerate(lines, 1):
+            if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
+                what = f"more than {MAX_VALUES:,} separators in one line"
+                raise DataError(
+                    what, where=f"{path}, line {number}", fix="Check that it is the file you mean"
+                )
+            yield line
+
+    return counted()
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    if len(names) > MAX_COLUMNS:
+        raise _too_many(len(names), where)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise DataError(f"column {twice[0]!r} stands there twice", where=where, fix="Rename one of them")
+        what = f"column {twice[0][:MAX_NAME]!r} stands there twice"
+        raise DataError(what, where=where, fix="Rename one of them")
+    long = next((i for i, name in enumerate(names, 1) if len(name) > MAX_NAME), None)
+    if long is not None:
+        what = f"the name of column {long} has {len(names[long - 1]):,} characters"
+        raise DataError(what, where=where, fix="The first row must be the header, with a short name each")
+
+
+def _too_many(count: int, where: str) -> DataError:
+    what = f"{count:,} columns, and at most {MAX_COLUMNS:,} are read"
+    return DataError(what, where=where, fix="Keep the columns of texts and labels")
 
 
 # --- JSONL and JSON ---------------------------------------------------------------------------
 
 
 def _read_jsonl(path: Path, refuse: Refuse) -> Table:
-    text = read_utf8(path)
-    if path.suffix.lower() == ".json" and text.lstrip().startswith("["):
-        found = list(enumerate(_parse(text, str(path), "Write one array of objects"), 1))
-    else:
-        lines = enumerate(text.split("\n"), 1)  # not splitlines: a text may hold U+2028
-        found = []
-        for row, line in lines:
-            try:
-                found += [(row, _parse(line, f"{path}, row {row}"))] if line.strip() else []
-            except DataError as error:
-                refuse(error, row)
+    check_utf8(path)
     names: dict[str, None] = {}  # a set in order of appearance
-    for row, record in found:
-        if isinstance(record, dict):
+    kept: list[dict[str, Any]] | None = []
+    rows: list[int] = []
+    for row, record in _objects(path, refuse):
+        rows.append(row)
+        if not record.keys() <= names.keys():
             names |= dict.fromkeys(record)
+            if len(names) > MAX_COLUMNS:
+                raise _too_many(len(names), f"{path}, row {row}")
+            kept = kept if len(names) <= KEPT_COLUMNS else None
+        if kept is not None:
+            kept.append(record)
+    _check_names(tuple(names), str(path))
+
+    def read(name: str) -> list[Any]:
+        values = []
+        again = (record for _, record in _objects(path, lambda error, row: None))
+        for row, record in zip(rows, again if kept is None else kept, strict=True):
+            if name not in record and refuse is _stop:
+                raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
+            values.append(record.get(name))
+        return values
+
+    return Table(str(path), tuple(names), rows, read)
+
+
+def _objects(path: Path, refuse: Refuse) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The JSON objects of a file with their rows; what is none is refused."""
+    array = path.suffix.lower() == ".json" and _begins_array(path)
+    for row, found in _elements(path) if array else _json_lines(path, refuse):
+        if isinstance(found, dict):
+            yield row, found
         else:
             what = DataError(
                 "not a JSON object", where=f"{path}, row {row}", fix='Write {"text": ...} a line'
             )
             refuse(what, row)
-    found = [(row, record) for row, record in found if isinstance(record, dict)]
 
-    def read(name: str) -> list[Any]:
-        for row, record in found:
-            if name not in record and refuse is _stop:
-                raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
-        return [record.get(name) for _, record in found]
 
-    return Table(str(path), tuple(names), [row for row, _ in found], read)
+def _begins_array(path: Path) -> bool:
+    with opened(path) as file:
+        piece = file.read(_CHUNK).removeprefix(codecs.BOM_UTF8)
+        while piece and not (start := piece.lstrip()):
+            piece = file.read(_CHUNK)
+        return bool(piece) and start.startswith(b"[")
+
+
+def _json_lines(path: Path, refuse: Refuse) -> Iterator[tuple[int, Any]]:
+    for row, line in enumerate(text_lines(path), 1):  # not splitlines: a text may hold U+2028
+        if not line.strip():
+            continue
+        try:
+            found = _parse(line, f"{path}, row {row}")
+        except DataError as error:
+            refuse(error, row)
+        else:
+            yield row, found
+
+
+def _elements(path: Path) -> Iterator[tuple[int, Any]]:
+    """The elements of one JSON array, each parsed by itself, so that only what is needed of it is kept."""
+    fix = "Write one array of objects"
+    text = read_utf8(path)
+    at, row, blank = text.index("[") + 1, 0, " \t\r\n"
+    while True:
+        at = _behind(text, at, blank)
+        if text[at : at + 1] == "]" and row == 0:
+            at += 1
+            break
+        row += 1
+        found, at = _element(text, at, f"{path}, row {row}", fix)
+        yield row, found
+        at = _behind(text, at, blank)
+        sign = text[at : at + 1]
+        at += 1
+        if sign == "]":
+            break
+        if sign != ",":
+            what = f"not JSON (a ',' or ']' is missing behind row {row})"
+            raise DataError(what, where=str(path), fix=fix)
+    if _behind(text, at, blank) < len(text):
+        raise DataError("not JSON (something stands behind the array)", where=str(path), fix=fix)
+
+
+def _behind(text: str, at: int, blank: str) -> int:
+    while at < len(text) and text[at] in blank:
+        at += 1
+    return at
+
+
+def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
+    """The value that begins at a place, and where it ends; parsed from the shortest piece that holds all of it."""
+    size = 1 << 16
+    while True:
+        piece = _counted(text[at : at + size], where)
+        try:
+            found, end = _DECODER.raw_decode(piece)
+            return found, at + end
+        except RecursionError:
+            raise DataError("nested too deeply", where=where, fix="Write flat objects") from None
+        except ValueError as error:
+            if at + size >= len(text):
+                raise DataError(f"not JSON ({error})", where=where, fix=fix) from None
+            if size >= MAX_TEXT:
+                what = f"more than {MAX_TEXT:,} characters in one object, or not JSON"
+                raise DataError(what, where=where, fix=fix) from None
+        size <<= 4
+
+
+_DECODER = json.JSONDecoder()
+
+
+def _counted(text: str, where: str) -> str:
+    """The same, unless it may hold more values than one object is allowed."""
+    if len(text) > MAX_VALUES and sum(map(text.count, ",[{")) > MAX_VALUES:
+        raise DataError(f"more than {MAX_VALUES:,} values in one row", where=where, fix="Write flat objects")
+    return text
 
 
 def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> Any:
+    _counted(text, where)
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError:
@@ -226,51 +311,14 @@ def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> 
 
 
 def _read_parquet(path: Path, refuse: Refuse) -> Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    check_file(path)
-    try:
-        file = pq.ParquetFile(path)
-        schema, meta = file.schema_arrow, file.metadata
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise DataError(
-            f"not a Parquet file ({_first_line(error)})", where=str(path), fix="Write it anew"
-        ) from None
-    if sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups)) > MAX_BYTES:
-        raise DataError(f"larger than {MAX_BYTES >> 30} GB", where=str(path), fix="Split the file")
+    file = open_parquet(path)
+    schema, rows = file.schema_arrow, check_rows(path, file)
     _check_names(schema.names, str(path))
-
-    def read(name: str) -> list[Any]:
-        try:
-            column = file.read(columns=[name]).column(0)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise DataError(
-                f"column {name!r} is damaged ({_first_line(error)})",
-                where=str(path),
-                fix="Write the file anew",
-            ) from None
-        try:
-            return column.to_pylist()
-        except UnicodeDecodeError:
-            return _decode_rows(column.cast(pa.large_binary()).to_pylist(), path)
-
     class_names = _huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
-    return Table(str(path), tuple(schema.names), range(1, meta.num_rows + 1), read, class_names=class_names)
-
-
-def _decode_rows(values: list[bytes | None], path: Path) -> list[str | None]:
-    decoded = []
-    for row, value in enumerate(values, 1):
-        try:
-            decoded.append(None if value is None else value.decode())
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"not UTF-8 ({error.reason} at byte {error.start})",
-                where=f"{path}, row {row}",
-                fix="Write the column as UTF-8",
-            ) from None
-    return decoded
+    return Table(
+        str(path), tuple(schema.names), range(1, rows + 1), lambda name: read_column(path, name),
+        class_names=class_names,
+    )  # fmt: skip
 
 
 def _huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
@@ -281,10 +329,6 @@ def _huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}  # another tool's note under the same key is no reason to refuse the table
     return {name: tuple(map(str, names)) for name, names in labels.items()}
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 READERS: dict[str, Callable[[Path, Refuse], Table]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,25 +15,40 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.reading import open_regular
 
 HEADER = ("split", "row", "text", "label", "predicted", "probability")
 MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is below a long document
 
 # A spreadsheet runs a cell that begins like this (the wide forms too, in East Asian locales). The
 # leading apostrophes are part of the pattern so that the guard can be taken off unambiguously.
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+_SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
+_FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+# One that splits at semicolons or tabs, as many do, finds cells inside ours: after a run of separators, blanks and
+# quotes. Each run is looked at once, from its start, so that a text of a million blanks takes no time.
+_INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
+_SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def csv_safe(cell: Any) -> str:
-    """A cell's text, with an apostrophe before it where a spreadsheet would take it for a formula."""
+    """A cell's text, with an apostrophe wherever a spreadsheet would take what follows for a formula.
+
+    That is at the start of the cell and, for programs that split at them, after a semicolon, tab or line break inside.
+    """
     text = "" if cell is None else str(cell)
+    text = _INSIDE.sub(lambda m: f"{m[1]}'{m[2]}" if _opens_cell(m) else m[0], text)
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def csv_plain(cell: str) -> str:
     """What ``csv_safe`` was given."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    cell = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    return _INSIDE.sub(lambda m: f"{m[1]}{m[2][1:]}" if _opens_cell(m) else m[0], cell)
+
+
+def _opens_cell(match: re.Match[str]) -> bool:
+    return match.start() == 0 or _SEPARATORS.search(match[1]) is not None
 
 
 @dataclass(frozen=True)
@@ -89,7 +105,7 @@ def write_predictions(
     try:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow([*HEADER, *(f"p:{c}" for c in classes)])
+            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes)])
             for i, text in enumerate(texts):
                 row = "" if rows is None else int(rows[i])
                 label = None if labels is None else labels[i]
@@ -115,10 +131,10 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
     path, line = Path(path), 2
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))  # one for the process: raised, never lowered
     try:
-        with open(path, encoding="utf-8", newline="") as file:
+        with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             reader = csv.reader(file)
             header = next(reader, [])
-            names = [column[2:] for column in header[len(HEADER) :]]
+            names = [csv_plain(column)[2:] for column in header[len(HEADER) :]]
             if tuple(header[: len(HEADER)]) != HEADER:
                 raise DataError(
                     f"the header is not {','.join(HEADER)}", where=str(path), fix="Is it a predictions.csv?"

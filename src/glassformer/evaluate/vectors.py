@@ -12,9 +12,11 @@ import numpy as np
 
 from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.errors import DataError
+from glassformer.reading import NotRegularError, open_regular
 
 MOST_FREQUENT = 30_000  # words that may answer an analogy, as usual in the field
 AT_ONCE = 1_024  # analogies
+MAX_TEST = 64 << 20  # bytes of a file of pairs or questions; the largest in use has 1 MB
 
 Question = tuple[str, str, str, str]  # a is to b as c is to d: man king woman queen
 
@@ -161,11 +163,16 @@ def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Q
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError):
+        with open_regular(path) as file:
+            text = file.read(MAX_TEST + 1).decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError, NotRegularError):
         raise DataError("no such test of word vectors", where=str(path), fix="Check the path") from None
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 ({error})", where=str(path)) from None
+    if len(text) > MAX_TEST:
+        raise DataError(f"larger than {MAX_TEST >> 20} MB, so no test of word vectors", where=str(path))
     lines = [(i, line.strip("\r\n")) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise DataError("the file is empty", where=str(path))

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.errors import DataError, InputError
 from glassformer.explain.view import inert
+from glassformer.outputs import write_text_whole
 
 CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
 INK, SHADE = (
@@ -62,7 +63,7 @@ def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
         text = json.dumps(values if len(found) > 1 else values[0], indent=2, ensure_ascii=False) + "\n"
     else:
         text = page(found)
-    path.write_text(text, encoding="utf-8")
+    write_text_whole(path, text)
     return path
 
 

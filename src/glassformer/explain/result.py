@@ -11,6 +11,7 @@ import numpy as np
 
 from glassformer.errors import InputError
 from glassformer.explain.tokens import per_word, word_numbers, word_spans
+from glassformer.outputs import write_text_whole
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Explanation:
             from glassformer.explain.render import page
 
             text = page([self])
-        path.write_text(text, encoding="utf-8")
+        write_text_whole(path, text)
         return path
 
     def _repr_html_(self) -> str:

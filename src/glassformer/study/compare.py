@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.files import disk_errors
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.errors import ConfigError
+from glassformer.outputs import check_folder_path
 from glassformer.report.study import write_study_report
 from glassformer.study.arms import Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Arm, Study, expand
@@ -40,8 +42,7 @@ def compare(
         Interrupted: on a signal, with everything saved.
     """
     folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    check_folder_path(folder)
     if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
         raise ConfigError("exists and is no study of ours", where=str(folder), fix="Choose another --out")
     if workers < 0:
@@ -58,7 +59,8 @@ def _compare(
     study: Study, arms: Sequence[Arm], folder: Path, workers: int, engine: str, say: Say, progress: bool
 ) -> dict[str, Any]:
     jobs = jobs_of(study, arms, folder)
-    (folder / "arms").mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder):
+        (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
     failed = run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
     results = collect(study, arms, jobs, failed)

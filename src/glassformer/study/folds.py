@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import replace_text
+from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.outputs import check_folder_path
 from glassformer.recipe import build_recipe
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
@@ -87,7 +88,8 @@ def _run_folds(
     train = parts.train
     d = recipe.data
     numbers = stratified_folds(train.labels, folds, d.split_seed, train.names, blocks=d.hold_out == "blocks")
-    folder.mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.toml", to_toml(recipe))
     replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
     say(f"{len(train):,} examples in {folds} folds")
@@ -129,7 +131,8 @@ def run_fold(
     marker = fold.folder / MARKER
     if marker.is_file():
         return json.loads(marker.read_text(encoding="utf-8"))
-    fold.folder.mkdir(parents=True, exist_ok=True)
+    with disk_errors(fold.folder):
+        fold.folder.mkdir(parents=True, exist_ok=True)
     clf = ESTIMATORS[recipe.task](recipe)
     checkpoints = fold.folder / "checkpoints"
     clf.fit(
@@ -151,7 +154,8 @@ def run_fold(
         "weights_source": clf.weights_source_,
         "parameters": sum(p.numel() for p in clf.model_.parameters()),
     }
-    np.save(fold.folder / "probabilities.npy", p, allow_pickle=False)
+    with replacing(fold.folder / "probabilities.npy") as fresh, open(fresh, "wb") as file:
+        np.save(file, p, allow_pickle=False)
     replace_text(marker, json.dumps(figures) + "\n")
     shutil.rmtree(checkpoints, ignore_errors=True)
     return figures
@@ -169,8 +173,7 @@ def over_folds(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
+    check_folder_path(folder)
     if not folder.is_dir() or holds_nothing(folder):
         return
     config, plan = folder / "config.toml", folder / "folds.json"

@@ -13,7 +13,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from glassformer.checkpoints.files import is_temporary, replace_text
+from glassformer.checkpoints.files import disk_errors, is_temporary, replace_text
 from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
 from glassformer.checkpoints.native import list_states
 from glassformer.config import nearest, read_toml, to_dict, to_toml
@@ -21,6 +21,7 @@ from glassformer.data.checks import place
 from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.splits import block_split, stratified_split, stratified_subset
 from glassformer.errors import ConfigError, DataError
+from glassformer.outputs import check_folder_path
 from glassformer.recipe import build_recipe
 from glassformer.train.callbacks import Callback, Count, Progress, uncounted
 from glassformer.train.distributed import world
@@ -246,16 +247,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
         killed: a process was killed there; what it has not begun does not count.
     """
     config = folder / "config.toml"
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError("is a file, not a folder", where=str(folder), fix="Choose another --out")
-    if not folder.exists():
-        above = next(path for path in folder.absolute().parents if path.exists())
-        if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
-            raise ConfigError(
-                f"the folder cannot be made: {above} is no folder that may be written to",
-                where=str(folder),
-                fix="Choose another --out",
-            )
+    check_folder_path(folder)
     if killed and not resume and not is_begun(folder):
         return
     if folder.is_dir() and not holds_nothing(folder):
@@ -284,7 +276,8 @@ def what_decides(recipe: Any) -> dict[str, Any]:
 
 def begin(folder: Path, recipe: Any) -> None:
     """The run's folder with its recipe in it; one that is there already stays as it is."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "config.toml").exists():
         replace_text(folder / "config.toml", to_toml(recipe))
 

@@ -20,17 +20,22 @@ import numpy as np
 
 from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
 from glassformer.checkpoints.locks import writing
-from glassformer.config import nearest
+from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts
+from glassformer.data.files import check_file
 from glassformer.data.image import open_picture
+from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
 from glassformer.data.sources import TEXT_COLUMNS
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.outputs import check_new_file
 from glassformer.study.engines import mapped, needs
 from glassformer.study.run_folder import trained_column
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
 FORMAT = 2  # of a shard's answers: 2 has the column ``truncated``
+AT_ONCE = 64 << 20  # bytes of inputs that are answered in one call
+PIECE = 256  # rows that become Python's at a time
 NOTE = b"glassformer"  # key of the Parquet schema's metadata
 
 
@@ -47,7 +52,7 @@ class Shard:
 
 def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS) -> list[Shard]:
     """A Parquet file cut into shards, their answers to lie in ``folder`` as ``part-000000.parquet`` and so on."""
-    total = _open(source).metadata.num_rows
+    total = check_rows(source, open_parquet(source))
     return [
         Shard(
             str(source), column, first, min(rows, total - first), str(Path(folder) / f"part-{i:06}.parquet")
@@ -72,8 +77,7 @@ def score_shard(model: str | Path, shard: Shard) -> int:
     """
     import pyarrow.parquet as pq
 
-    if not Path(shard.source).is_file():
-        raise DataError("no such file", where=shard.source, fix="Check the path")
+    check_file(Path(shard.source), ANY_SIZE)
     target = Path(shard.target)
     wanted = _note(model, shard)
     if (found := _answered(target, wanted)) is not None:
@@ -112,10 +116,7 @@ def score_file(
         InputError: as ``score_shard``; ``out`` exists, has no folder to lie in, or another process writes it.
     """
     out = Path(out)
-    if out.exists():
-        raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
-    if not out.parent.is_dir():
-        raise ConfigError("no such folder", where=str(out.parent), fix="Make it first")
+    check_new_file(out)
     parts = out.with_name(f"{out.name}.parts")
     column = find_column(source, load_once(model).NOUN, column, trained_column(model))
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows)
@@ -167,7 +168,7 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None, traine
     """
     import pyarrow as pa
 
-    schema = _open(source).schema_arrow
+    schema = open_parquet(source).schema_arrow
     names = schema.names
     if wanted is not None and wanted not in names:
         raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
@@ -180,11 +181,12 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None, traine
     if len(chosen) != 1:
         several = ", ".join(found)
         what = f"several columns could be the {noun}: {several}" if found else f"no column of {noun}"
-        raise DataError(what, where=str(source), fix=f"Name it with --text-column: {', '.join(names)}")
+        raise DataError(what, where=str(source), fix=f"Name it with --text-column: {listed(names)}")
     kind = schema.field(chosen[0]).type
-    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind):  # numbers, truth values, dates
+    lists = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or lists:  # numbers, truth values, dates
         what = f"column {chosen[0]!r} holds {kind}, not {noun}"
-        raise DataError(what, where=str(source), fix=f"Name another with --text-column: {', '.join(names)}")
+        raise DataError(what, where=str(source), fix=f"Name another with --text-column: {listed(names)}")
     return chosen[0]
 
 
@@ -254,30 +256,31 @@ def _answered(target: Path, wanted: str) -> int | None:
 def _table(clf: Any, shard: Shard, note: str) -> Any:
     import pyarrow as pa
 
-    inputs = list(_read_rows(shard))
-    if len(inputs) != shard.rows:
-        raise DataError(f"{len(inputs)} of {shard.rows} rows were read", where=shard.source)
-    errors = [_problem(clf.NOUN, x) for x in inputs]
-    good = [i for i, error in enumerate(errors) if error is None]
     classes = clf.classes_.tolist()
-    rows = np.full((len(inputs), len(classes)), np.nan)
-    labels: list[Any] = [None] * len(inputs)
-    shares: list[float | None] = [None] * len(inputs)
-    cut: list[bool | None] = [None] * len(inputs)
-    found = None
-    if good and clf.NOUN == "texts":
-        try:
-            found = clf.predict_proba([inputs[i] for i in good])
-        except DataError:  # of one text: it ends no shard
-            errors = _encodable(clf, inputs, errors)
-            good = [i for i, error in enumerate(errors) if error is None]
-    if good:
-        rows[good] = clf.predict_proba([inputs[i] for i in good]) if found is None else found
-        if clf.NOUN == "texts":
-            for i, truncated in zip(good, clf.truncated([inputs[i] for i in good]).tolist(), strict=True):
-                cut[i] = truncated
-        for i, label in zip(good, clf.decide(rows[good]).tolist(), strict=True):
-            labels[i], shares[i] = label, float(rows[i, classes.index(label)])
+    rows = np.full((shard.rows, len(classes)), np.nan)
+    labels: list[Any] = [None] * shard.rows
+    shares: list[float | None] = [None] * shard.rows
+    cut: list[bool | None] = [None] * shard.rows
+    errors: list[str | None] = [None] * shard.rows
+    seen = 0
+    for inputs in _in_portions(_read_rows(shard)):
+        if seen + len(inputs) > shard.rows:
+            break
+        found, answers = _answers(clf, inputs)
+        errors[seen : seen + len(inputs)] = found
+        good = [i for i, error in enumerate(found) if error is None]
+        if good:
+            chosen = [inputs[i] for i in good]
+            places = [seen + i for i in good]
+            rows[places] = answers
+            if clf.NOUN == "texts":
+                for i, truncated in zip(places, clf.truncated(chosen).tolist(), strict=True):
+                    cut[i] = truncated
+            for i, label in zip(places, clf.decide(answers).tolist(), strict=True):
+                labels[i], shares[i] = label, float(rows[i, classes.index(label)])
+        seen += len(inputs)
+    if seen != shard.rows:
+        raise DataError(f"{seen} of {shard.rows} rows were read", where=shard.source)
     label_type = pa.int64() if isinstance(classes[0], int) else pa.string()
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
@@ -304,6 +307,22 @@ def _problem(noun: str, x: Any) -> str | None:
     return None
 
 
+def _answers(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
+    """What is wrong with each input (None: nothing), and the probabilities of those that can be answered."""
+    errors = [_problem(clf.NOUN, x) for x in inputs]
+    good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
+    if not good:
+        return errors, None
+    try:
+        return errors, clf.predict_proba(good)
+    except DataError:
+        if clf.NOUN != "texts":
+            raise
+    errors = _encodable(clf, inputs, errors)  # one text that cannot be tokenized ends no shard
+    good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
+    return errors, clf.predict_proba(good) if good else None
+
+
 def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
     """The same errors, and those of the texts that the tokenizer fails on or finds nothing in."""
 
@@ -317,11 +336,24 @@ def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str
     return [fails(text) if error is None else error for text, error in zip(texts, errors, strict=True)]
 
 
+def _in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
+    """The inputs in lists that take no more than ``AT_ONCE`` bytes together, or hold a single one."""
+    portion: list[Any] = []
+    taken = 0
+    for one in inputs:
+        size = len(one) if isinstance(one, str | bytes) else 0
+        if portion and taken + size > AT_ONCE:
+            yield portion
+            portion, taken = [], 0
+        portion.append(one)
+        taken += size
+    if portion:
+        yield portion
+
+
 def _read_rows(shard: Shard) -> Iterator[Any]:
     """The values of a shard's rows: texts, or the bytes of pictures. Only the row groups that hold them are read."""
-    import pyarrow as pa
-
-    file = _open(shard.source)
+    file = open_parquet(shard.source)
     if shard.column not in file.schema_arrow.names:
         raise DataError(f"no column {shard.column!r}", where=shard.source)
     groups, before = [], 0
@@ -334,34 +366,17 @@ def _read_rows(shard: Shard) -> Iterator[Any]:
             before = row + count
         row += count
     row = before
-    try:
-        for batch in file.iter_batches(1024, row_groups=groups, columns=[shard.column]):
-            if row + len(batch) > start:
-                part = batch.column(0).slice(max(0, start - row), end - max(row, start))
-                yield from (_bytes_of(value) for value in part.to_pylist())
-            row += len(batch)
-            if row >= end:
-                return
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"is damaged ({reason})", where=shard.source, fix="Write the file anew") from None
+    for batch in batches(shard.source, shard.column, groups):
+        if row + len(batch) > start:
+            part = batch.slice(max(0, start - row), end - max(row, start))
+            for piece in range(0, len(part), PIECE):
+                values = to_list(part.slice(piece, PIECE), shard.source, max(row, start) + piece)
+                yield from (_bytes_of(value) for value in values)
+        row += len(batch)
+        if row >= end:
+            return
 
 
 def _bytes_of(value: Any) -> Any:
     """A picture in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
     return value.get("bytes") if isinstance(value, dict) else value
-
-
-def _open(source: str | Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if not Path(source).is_file():
-        raise DataError("no such file", where=str(source), fix="Check the path")
-    try:
-        return pq.ParquetFile(source)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"not a Parquet file ({reason})", where=str(source), fix="Give a Parquet file"
-        ) from None

@@ -236,7 +236,7 @@ def write_translations(path: Path, split: PairSplit, translations: dict[str, lis
     """One row a pair, safe to open in a spreadsheet."""
     with replacing(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["source", "reference", *translations])
+        writer.writerow(["source", "reference", *map(csv_safe, translations)])
         for row in zip(split.source, split.target, *translations.values(), strict=True):
             writer.writerow([csv_safe(cell) for cell in row])
 

@@ -117,9 +117,15 @@ class HistoryFile(Callback):
 
     def _flush(self, training: Training) -> None:
         # Neither synced nor replaced: a resume writes the file anew from what the checkpoint holds.
-        with disk_errors(self.path), self.path.open("a", encoding="utf-8") as file:
-            for record in training.history[self.written :]:
-                file.write(json.dumps(record) + "\n")
+        lines = "".join(json.dumps(record) + "\n" for record in training.history[self.written :])
+        with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
+            before, left = file.seek(0, os.SEEK_END), lines.encode()
+            try:
+                while left:  # a disk that fills takes a part first, and refuses the rest
+                    left = left[file.write(left) :]
+            except OSError:
+                file.truncate(before)  # no line is left half-written
+                raise
         self.written = len(training.history)
 
 

@@ -84,7 +84,7 @@ def features_of(
 
     with suppress(GlassformerError, OSError):
         write_folder(folder, write, overwrite=True)
-        _prune(folder.parent, MOST_BYTES)
+        _prune(folder.parent, MOST_BYTES, folder)
     return out.to(device)
 
 
@@ -109,11 +109,14 @@ def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) ->
     return digest.hexdigest()
 
 
-def _prune(home: Path, most: int) -> None:
-    """Remove what was not used for longest until no more than ``most`` bytes are left."""
+def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
+    """Remove what was not used for longest until no more than ``most`` bytes are left.
+
+    What was just written counts as used last, whatever the clock says: it may have been set back since.
+    """
     folders = [path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")]
     total = 0
-    for folder in sorted(folders, key=lambda path: -path.stat().st_mtime):
+    for folder in sorted(folders, key=lambda path: (path != fresh, -path.stat().st_mtime)):
         total += sum(file.stat().st_size for file in folder.iterdir())
         if total > most:
             shutil.rmtree(folder, ignore_errors=True)

@@ -136,6 +136,9 @@ def targets_and_weights(
     return {name: send(torch.from_numpy(a[index]), device) for name, a in arrays.items() if a is not None}
 
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9  # of a class; 0 besides: beyond them fp32 holds one class only
+
+
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
     """A weight per example with mean 1, from ``"balanced"`` or a table ``{label: weight}``; None: no weights."""
     if class_weight is None:
@@ -150,6 +153,9 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         raise ConfigError(
             f"{class_weight!r} is no weighting", where="class_weight", fix="Use balanced or a table"
         )
+    elif not isinstance(class_weight, Mapping):
+        what = f"a {type(class_weight).__name__} is no weighting"
+        raise ConfigError(what, where="class_weight", fix="Use balanced or a table {label: weight}")
     else:
         by_text = {label_text(label): weight for label, weight in class_weight.items()}
         for label, weight in by_text.items():
@@ -157,14 +163,17 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 raise ConfigError(
                     f"no label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
-            if not isinstance(weight, Real) or not 0.0 <= float(weight) < float("inf"):
+            if not isinstance(weight, Real) or not (weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT):
                 raise ConfigError(
-                    f"{weight!r} is no weight", where="class_weight", fix="Use numbers from 0 on"
-                )
+                    f"{weight!r} is no weight", where="class_weight",
+                    fix=f"Use 0, or numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}",
+                )  # fmt: skip
         if not any(float(by_text.get(str(label), 1.0)) for label in classes):
             raise ConfigError("all weights are 0", where="class_weight")
         table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}
     weights = np.array([table[t] for t in targets.tolist()], dtype=np.float32)
+    if not weights.any():
+        raise ConfigError("every example has the weight 0", where="class_weight")
     return weights / weights.mean()
 
 

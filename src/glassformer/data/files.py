@@ -1,0 +1,191 @@
+"""Plain text files from outside: regular, of bounded size, UTF-8, and read line by line.
+
+How large a table may become in memory is decided here: a file may grow to ``GROWTH`` times its size, and always to
+``ALWAYS`` bytes, but never beyond ``MAX_BYTES``. The environment variable ``GLASSFORMER_TABLE_GB`` replaces all three.
+"""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import io
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from glassformer.errors import DataError
+from glassformer.reading import NotRegularError, open_regular
+
+MAX_BYTES = 8 << 30  # a table is held in memory
+MAX_TEXT = 1 << 26  # characters of one text, one cell
+MAX_LINE = 1 << 27  # bytes
+ALWAYS = 256 << 20  # bytes that every packed file may unfold to
+GROWTH = 100  # times its size, that a packed file may unfold to; honest tables stay below 50
+VARIABLE = "GLASSFORMER_TABLE_GB"
+LF = b"\n"
+_CHUNK = 1 << 20
+
+
+def memory_limit(size: int) -> int:
+    """Bytes that the content of a file of ``size`` bytes may take.
+
+    Raises:
+        DataError: the environment variable holds no number of gigabytes.
+    """
+    given = os.environ.get(VARIABLE, "")
+    if not given:
+        return min(MAX_BYTES, max(ALWAYS, GROWTH * size))
+    try:
+        gigabytes = float(given)
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < 2**20:
+        raise DataError(f"{given!r} is no number of gigabytes", where=VARIABLE, fix="Use 16, or leave it out")
+    return int(gigabytes * (1 << 30))
+
+
+def more_room(path: str | Path, size: int) -> str:
+    """How a table that is refused for its size is read after all."""
+    return f"Split the file, or set {VARIABLE}={-(-size // (1 << 30)) or 1} where you trust {Path(path).name}"
+
+
+def check_file(path: Path, most: int | None = None) -> None:
+    """Raises DataError when ``path`` is no plain file, or larger than ``most`` bytes (None: than a table may be)."""
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and isinstance(error, PermissionError):
+            raise DataError("cannot be read", where=str(path), fix="Check its rights") from None
+        raise DataError("no such file", where=str(path), fix=_close_to(path)) from None
+    if stat.S_ISDIR(info.st_mode):
+        raise DataError("no such file, but a folder", where=str(path), fix="Name a file in it")
+    if not stat.S_ISREG(info.st_mode):
+        what = "a pipe or a device, not a plain file"
+        raise DataError(what, where=str(path), fix="Write its content into a file first")
+    limit = most or max(MAX_BYTES, memory_limit(0))
+    if info.st_size > limit:
+        size = f"{limit >> 30} GB" if limit >= 1 << 30 else f"{limit >> 20} MB"
+        raise DataError(f"larger than {size}", where=str(path), fix=more_room(path, info.st_size))
+
+
+def _close_to(path: Path) -> str:
+    try:
+        siblings = [p.name for p in path.parent.iterdir()][:10_000] if path.parent.is_dir() else []
+    except (OSError, ValueError):
+        siblings = []
+    close = difflib.get_close_matches(path.name[:255], siblings, n=1)
+    return f"Did you mean {close[0]!r}?" if close else "Check the path"
+
+
+def opened(path: Path) -> BinaryIO:
+    """A plain file, opened for reading bytes; DataError where it cannot be."""
+    try:
+        return open_regular(path)
+    except NotRegularError as error:
+        raise DataError(str(error.strerror), where=str(path), fix="Name a file") from None
+    except OSError as error:
+        raise DataError(
+            f"cannot be read ({error.strerror})", where=str(path), fix="Check its rights"
+        ) from None
+
+
+def check_utf8(path: Path) -> None:
+    """Go through a file once, a piece at a time.
+
+    Raises:
+        DataError: missing, unreadable, UTF-16, with NUL bytes, not UTF-8 (line and byte named), or a line without end.
+    """
+    check_file(path)
+    decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0
+    with opened(path) as file:
+        while True:
+            try:
+                piece = file.read(_CHUNK)
+            except OSError as error:
+                what = f"cannot be read ({error.strerror})"
+                raise DataError(what, where=str(path), fix="Check its rights") from None
+            if at == 0 and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError("the file is UTF-16", where=str(path), fix="Save it as UTF-8")
+            nul = piece.find(b"\0")
+            if nul >= 0:
+                where = f"{path}, line {line + piece.count(LF, 0, nul)}"
+                what = f"a NUL byte (byte {at + nul}): binary, or UTF-16 without a mark"
+                raise DataError(what, where=where, fix="Save it as UTF-8 text")
+            waiting = len(decoder.getstate()[0])
+            try:
+                decoder.decode(piece, final=not piece)
+            except UnicodeDecodeError as error:
+                place = error.start - waiting  # within the piece; negative: in the one before
+                where = f"{path}, line {line + piece.count(LF, 0, max(place, 0))}"
+                byte = error.object[error.start]
+                what = f"not UTF-8: byte 0x{byte:02x} at position {at + place}"
+                raise DataError(what, where=where, fix="Save it as UTF-8") from None
+            if not piece:
+                return
+            end = piece.find(LF)
+            if begun + (len(piece) if end < 0 else end) > MAX_LINE:
+                raise DataError(
+                    f"more than {MAX_LINE:,} bytes in one line", where=f"{path}, line {line}",
+                    fix="Check that it is the file you mean, or break the line",
+                )  # fmt: skip
+            begun = begun + len(piece) if end < 0 else len(piece) - piece.rfind(LF) - 1
+            at, line = at + len(piece), line + piece.count(LF)
+
+
+def text_lines(path: Path, newline: str = "\n") -> Iterator[str]:
+    """The lines of a file that ``check_utf8`` has passed, with their ends, a byte order mark taken off.
+
+    Args:
+        newline: what ends a line, as in ``open``: ``"\\n"`` that alone, ``""`` also ``"\\r"``.
+
+    Raises:
+        DataError: the file has changed in the meantime.
+    """
+    with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline=newline) as file:
+        try:
+            yield from file
+        except (UnicodeDecodeError, OSError) as error:
+            raise DataError(
+                f"changed while it was read ({error})", where=str(path), fix="Try again"
+            ) from None
+
+
+def read_utf8(path: Path, most: int | None = None) -> str:
+    """The text of a UTF-8 file of at most ``most`` bytes, a byte order mark taken off.
+
+    Raises:
+        DataError: see ``check_utf8``; also larger than that.
+    """
+    check_file(path, most)
+    check_utf8(path)
+    with opened(path) as file:
+        try:
+            return file.read().decode("utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            what = f"changed while it was read ({error})"
+            raise DataError(what, where=str(path), fix="Try again") from None
+
+
+def read_lines(path: Path) -> tuple[list[str], list[int]]:
+    """The lines of a plain text file that hold something, and their numbers from 1.
+
+    Raises:
+        DataError: see ``check_utf8``; also no such line, or one that is too long.
+    """
+    check_utf8(path)
+    lines = [(i, line.rstrip("\r\n")) for i, line in enumerate(text_lines(path), 1) if line.strip()]
+    if not lines:
+        raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
+    return [line for _, line in lines], [i for i, _ in lines]
+
+
+def count_lines(path: Path) -> int:
+    """How many lines a plain text file has, empty ones included; a last one need not end.
+
+    Raises:
+        DataError: see ``check_utf8``.
+    """
+    check_utf8(path)
+    return sum(1 for _ in text_lines(path))

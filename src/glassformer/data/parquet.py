@@ -1,0 +1,225 @@
+"""Columns of Parquet files, one at a time, in batches whose size in memory is known before they are unpacked.
+
+A file of two kilobytes may unfold to gigabytes: a page that repeats one text a million times, or packs zeros. Counted
+first are the pages' own headers (the footer may say anything), then the texts, which are read as numbers of distinct
+values, before they become one string a row.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, more_room, opened
+from glassformer.data.parquet_pages import AS_NUMBERS, PREFIXES, UNFOLDING, Pages, PagesError, chunk_pages
+from glassformer.errors import DataError
+
+ANY_SIZE = 1 << 62
+AT_ONCE = 64 << 20  # bytes of pages that one batch of rows may stand for
+MOST_ROWS = 65_536  # of a batch
+FREE_ROWS = 1 << 24  # rows that every file may have; more must take room in it, as what is honest does
+BYTES = "BYTE_ARRAY"  # Parquet's name for values of any length
+_POINTER = 8  # bytes a row takes in a list
+
+
+def open_parquet(path: str | Path, *leaves: str) -> Any:
+    """The file, its footer read.
+
+    Args:
+        leaves: paths of columns of bytes that are wanted as numbers of distinct values.
+
+    Raises:
+        DataError: missing, no plain file, or not Parquet (encrypted, cut, of another kind).
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    check_file(Path(path), ANY_SIZE)  # what matters is the column that is read
+    try:
+        return pq.ParquetFile(path, read_dictionary=list(leaves) or None, buffer_size=1 << 20)
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        what = f"not a Parquet file ({first_line(error)})"
+        raise DataError(what, where=str(path), fix="Write it anew as Parquet") from None
+
+
+def check_rows(path: str | Path, file: Any) -> int:
+    """The number of rows.
+
+    Raises:
+        DataError: the footer contradicts itself, or promises more rows than a file of that size can mean.
+    """
+    meta = file.metadata
+    groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
+    size = os.stat(path).st_size
+    if sum(groups) != meta.num_rows or any(count < 0 for count in groups):
+        what = f"the footer says {meta.num_rows:,} rows, its row groups {sum(groups):,}"
+        raise DataError(what, where=str(path), fix="Write the file anew")
+    if meta.num_rows > max(FREE_ROWS, GROWTH * size) and not os.environ.get(VARIABLE):
+        what = f"{meta.num_rows:,} rows in {size:,} bytes"
+        raise DataError(what, where=str(path), fix=more_room(path, _POINTER * meta.num_rows))
+    return meta.num_rows
+
+
+def read_column(path: str | Path, column: str) -> list[Any]:
+    """All values of a column, equal texts of a batch being one string.
+
+    Raises:
+        DataError: the column is damaged, of a kind that is not read, not UTF-8 (the row is named), or unfolds to more
+            than ``files.memory_limit`` allows.
+    """
+    limit, taken = memory_limit(os.stat(path).st_size), 0
+    values: list[Any] = []
+    for batch in batches(path, column, limit=limit):
+        taken += unfolded(batch) + _POINTER * len(batch)
+        if taken > limit:
+            raise _too_large(path, column, taken, limit)
+        values += to_list(batch, path, len(values))
+    return values
+
+
+def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataError:
+    size = os.stat(path).st_size
+    what = f"column {column!r} unfolds to more than {limit >> 20:,} MB, from a file of {size:,} bytes"
+    return DataError(what, where=str(path), fix=more_room(path, taken))
+
+
+def batches(
+    path: str | Path, column: str, groups: Sequence[int] | None = None, *, limit: int | None = None
+) -> Iterator[Any]:
+    """The values of a column as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary arrays.
+
+    Args:
+        groups: numbers of the row groups to read; None: all.
+        limit: bytes that all pages together may unfold to; None: any number, as long as each page is bounded.
+
+    Raises:
+        DataError: see ``read_column``.
+    """
+    import pyarrow as pa
+
+    file = open_parquet(path)
+    check_rows(path, file)
+    chosen = range(file.metadata.num_row_groups) if groups is None else groups
+    pages = _count_pages(path, file, column, chosen)
+    rows = sum(file.metadata.row_group(i).num_rows for i in chosen)
+    room = max(limit or 0, memory_limit(os.stat(path).st_size))
+    leaves = [leaf for _, leaf in _leaves(file, column)]
+    widest = max((leaf.length for leaf in leaves), default=0)  # of values of one fixed length
+    entry = pages.largest if PREFIXES in pages.encodings else pages.dictionary
+    if any(
+        leaf.max_repetition_level for leaf in leaves
+    ):  # how many values a row has, no batch of rows can bound
+        limit, widest = limit or room, max(widest, entry)
+    if limit is not None and (taken := max(pages.unpacked, (_POINTER + widest) * pages.values)) > limit:
+        raise _too_large(path, column, taken, limit)
+    if max(pages.largest, widest) > room:
+        raise _too_large(path, column, pages.largest, room)
+    average = max(pages.unpacked // max(rows, 1), widest, 1)
+    texts = [leaf.path for leaf in leaves if leaf.path == column and leaf.physical_type == BYTES]
+    if not pages.encodings <= AS_NUMBERS:
+        texts = []
+    if not texts and pages.encodings & UNFOLDING:
+        average = max(average, entry)  # each value may be as long as that
+    at_once = max(1, min(MOST_ROWS, AT_ONCE // average))
+    file = open_parquet(path, *texts)
+    try:
+        for batch in file.iter_batches(at_once, row_groups=list(chosen), columns=[column]):
+            yield batch.column(batch.schema.get_field_index(column))
+    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
+        what = f"column {column!r} is damaged ({first_line(error)})"
+        raise DataError(what, where=str(path), fix="Write the file anew") from None
+
+
+def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
+    """The columns of the file that a column of the schema consists of, by number: one, or the fields of a struct."""
+    every = ((i, file.schema.column(i)) for i in range(len(file.schema)))
+    return [(i, leaf) for i, leaf in every if leaf.path == column or leaf.path.startswith(f"{column}.")]
+
+
+def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]) -> Pages:
+    """What the headers of a column's pages say, of these row groups."""
+    found, leaves, flat = Pages(), _leaves(file, column), True
+    with opened(Path(path)) as raw:
+        for group in groups:
+            about = file.metadata.row_group(group)
+            for number, leaf in leaves:
+                chunk = about.column(number)
+                start = chunk.data_page_offset
+                if chunk.has_dictionary_page and 0 < (first := chunk.dictionary_page_offset or 0) < start:
+                    start = first
+                try:
+                    pages = chunk_pages(raw, start, chunk.total_compressed_size)  # type: ignore[arg-type]
+                except (PagesError, OSError, ValueError) as error:
+                    what = f"column {column!r} is damaged ({error})"
+                    raise DataError(what, where=str(path), fix="Write the file anew") from None
+                flat = flat and leaf.max_repetition_level == 0
+                if flat and pages.values != about.num_rows:
+                    what = f"column {column!r} has {pages.values:,} values in {about.num_rows:,} rows"
+                    raise DataError(what, where=str(path), fix="Write the file anew")
+                found.add(pages)
+    return found
+
+
+def unfolded(array: Any) -> int:
+    """Bytes of an array's texts when each row has its own."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_struct(array.type):
+        return sum(unfolded(array.field(i)) for i in range(array.type.num_fields))
+    if pa.types.is_dictionary(array.type):
+        if not _is_bytes(array.dictionary.type):
+            return array.nbytes
+        lengths = pc.binary_length(array.dictionary)  # type: ignore[attr-defined]
+        return pc.sum(lengths.take(array.indices).cast(pa.int64())).as_py() or 0  # type: ignore[attr-defined]
+    return array.nbytes
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    is_of = pa.types
+    return any(
+        test(kind)
+        for test in (is_of.is_string, is_of.is_large_string, is_of.is_binary, is_of.is_large_binary)
+    )
+
+
+def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
+    """An array's values as Python has them; equal texts are one string.
+
+    Args:
+        before: rows of the file that stand before the first of these.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(array.type) or not _is_bytes(array.dictionary.type):
+        return array.to_pylist()
+    numbers = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    used, places = np.unique(numbers, return_inverse=True)
+    distinct = array.dictionary.take(pa.array(used[used >= 0]))
+    missing = len(used) - len(distinct)  # 1 where -1 stands first
+    try:
+        values = distinct.to_pylist()
+    except UnicodeDecodeError:
+        values = []
+        for i, raw in enumerate(distinct.cast(pa.large_binary()).to_pylist()):
+            try:
+                values.append(raw.decode())
+            except UnicodeDecodeError as error:
+                row = before + int(np.argmax(places == i + missing)) + 1
+                raise DataError(
+                    f"not UTF-8 ({error.reason} at byte {error.start})",
+                    where=f"{path}, row {row}",
+                    fix="Write the column as UTF-8",
+                ) from None
+    values = [None] * missing + values
+    return [values[i] for i in places.tolist()]
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line of bounded length."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,102 @@
+"""Where something is to be written: whether it can be, asked before the work, and files that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from glassformer.errors import ConfigError, GlassformerError
+
+LONGEST_NAME = 220  # bytes: file systems take 255, and a draft beside it has a longer name
+LONGEST_PATH = 4_000  # bytes
+
+
+def check_new_file(path: str | Path, option: str = "--out") -> Path:
+    """The path, if a new file can be written there.
+
+    Raises:
+        ConfigError: something stands there (a link that leads nowhere too), no folder to lie in, one that may not be
+            written to, or a name that no file can have.
+    """
+    path = _check_name(Path(path), option)
+    fix = f"Choose another {option}"
+    if path.is_symlink() and not path.exists():
+        raise ConfigError(f"a link that leads nowhere ({os.readlink(path)})", where=str(path), fix=fix)
+    if path.is_dir():
+        raise ConfigError("a folder, where a file is to be written", where=str(path), fix=fix)
+    if os.path.lexists(path):
+        raise ConfigError("the output file exists", where=str(path), fix=fix)
+    if not path.parent.is_dir():
+        what = "no folder but a file" if path.parent.exists() else "no such folder"
+        raise ConfigError(what, where=str(path.parent), fix="Make it first")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ConfigError("the folder may not be written to", where=str(path.parent), fix=fix)
+    return path
+
+
+def check_folder_path(path: str | Path, option: str = "--out") -> Path:
+    """The path, if a folder is there or can be made there, parents included; whether it is empty is not asked.
+
+    Raises:
+        ConfigError: a file or a link that leads nowhere on the way, no right to write, a name that no folder can have.
+    """
+    path = _check_name(Path(path), option)
+    fix = f"Choose another {option}"
+    for one in (path, *path.absolute().parents):
+        if one.is_symlink() and not one.exists():
+            raise ConfigError(f"a link that leads nowhere ({os.readlink(one)})", where=str(one), fix=fix)
+        if not one.exists():
+            continue
+        if one == path and not one.is_dir():
+            raise ConfigError("is a file, not a folder", where=str(path), fix=fix)
+        if not (one.is_dir() and os.access(one, os.W_OK | os.X_OK)):
+            what = f"the folder cannot be made: {one} is no folder that may be written to"
+            if one == path:
+                what = "the folder may not be written to"
+            raise ConfigError(what, where=str(path), fix=fix)
+        return path
+    return path
+
+
+def _check_name(path: Path, option: str) -> Path:
+    name = os.fsencode(str(path)) if "\0" not in str(path) else b"\0"
+    if any(byte < 32 or byte == 127 for byte in name):
+        what = "a name with a control character (a line break, a tab, NUL)"
+        raise ConfigError(what, where=f"{option} {str(path)!r}"[:300], fix="Use letters and digits")
+    if len(name) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
+        what = f"a name of {len(name):,} bytes is too long"
+        fix = f"Use at most {LONGEST_NAME} between two slashes"
+        raise ConfigError(what, where=f"{option} {str(path)[:80]}...", fix=fix)
+    try:
+        path.exists()
+    except OSError as error:  # links in a circle, a folder that may not be entered
+        raise ConfigError(str(error.strerror), where=str(path), fix=f"Choose another {option}") from None
+    return path
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A draft beside ``path`` to write to, which takes its place in one move when it is on the disk.
+
+    Raises:
+        GlassformerError: the disk refused (full, read-only ...); nothing is left behind, and what was there stays.
+    """
+    draft = path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    try:
+        yield draft
+        with open(draft, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def write_text_whole(path: Path, text: str) -> None:
+    """Write a text file as ``written_whole`` does; half of a surrogate pair stands as its number."""
+    with written_whole(path) as draft:
+        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
