@@ -34,9 +34,10 @@ from glassformer.data.tables import read_table
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import InputError
-from glassformer.models.bert import Bert, bert
-from glassformer.recipe import load_recipe, recipe_names
+from glassformer.models.text import Bert, bert
 from glassformer.runtime import peak_memory_mb
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.recipe import recipe_names
 
 DAMAGES = ("removed", "cut", "flipped", "swapped", "grown", "emptied")
 MOST_MB, MOST_SECONDS = 500, 2.0

@@ -20,9 +20,9 @@ from rich.progress import track
 from scipy.stats import spearmanr
 
 from glassformer.explain.methods import explain_input
-from glassformer.saving import load
-from glassformer.study.image_experiment import load_image_splits
-from glassformer.study.run_folder import read_run_recipe
+from glassformer.tasks.image_classification.run import load_image_splits
+from glassformer.tasks.load import load
+from glassformer.tasks.run_folder import read_run_recipe
 
 DRAWS = 2000
 

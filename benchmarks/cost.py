@@ -140,7 +140,7 @@ def in_own_process(run: Callable[..., Any], *args: Any) -> Any:
 
 def predict_texts(count: int, threads: int) -> dict[str, float]:
     """Seconds and the largest resident size of ``predict`` on so many short texts."""
-    from glassformer.classifier import TextClassifier
+    from glassformer.tasks.text_classification.estimator import TextClassifier
 
     words = ("a", "film", "that", "never", "finds", "its", "way", "brilliant", "dull", "and", "then", "some")
     texts = [" ".join(words[(i * k + i // 12) % 12] for k in range(1, 5 + i % 9)) for i in range(count)]

@@ -60,7 +60,7 @@ def by_trainer(path: Path, train: Reviews, judged: Reviews, seed: int) -> dict[s
 
 def by_glassformer(path: Path, train: Reviews, judged: Reviews, seed: int) -> dict[str, float]:
     """The same with ``TextClassifier``."""
-    from glassformer.classifier import TextClassifier
+    from glassformer.tasks.text_classification.estimator import TextClassifier
 
     classifier = TextClassifier(
         str(path), max_length=MAX_LENGTH, epochs=1, lr=LR, schedule="constant", warmup=0.0, weight_decay=0.0,

@@ -33,7 +33,7 @@ from glassformer.errors import ConfigError, InputError
 from glassformer.explain import faithfulness, heads, sanity
 from glassformer.explain.methods import METHODS, explain
 from glassformer.explain.subject import subject_of
-from glassformer.saving import load
+from glassformer.tasks.load import load
 
 console = Console(stderr=True)
 

@@ -114,7 +114,8 @@ def warm() -> None:
 
     import glassformer as gf
     from glassformer.export import hf_folder, onnx_folder  # noqa: F401
-    from glassformer.study import compare, folds, tasks  # noqa: F401
+    from glassformer.study import compare, folds  # noqa: F401
+    from glassformer.tasks import run as tasks  # noqa: F401
 
     torch.set_num_threads(1)
     texts = ["a good film", "a bad film"] * 4

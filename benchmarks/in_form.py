@@ -28,9 +28,9 @@ from safetensors.torch import load_file, save_file
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.recipe import load_recipe
-from glassformer.study.run_folder import check_folder
-from glassformer.study.tasks import PARTS, evaluate_task, run_task
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.run import PARTS, evaluate_task, run_task
+from glassformer.tasks.run_folder import check_folder
 
 ACROSS = 5  # pictures in a row of the grid figure
 # What google/vit-base-patch16-224-in21k says of its pictures.

@@ -57,7 +57,7 @@ def load_rounds(folder: Path, rounds: int, reviews: int, seed: int) -> Rounds:
 
 def train_models(folder: Path, reviews: int, seed: int) -> None:
     """Two saved classifiers: ``labels`` after a short training, ``vectors`` with MiniLM's weights and mean pooling."""
-    from glassformer.classifier import TextClassifier
+    from glassformer.tasks.text_classification.estimator import TextClassifier
 
     split = load_text_dataset("imdb", limit=reviews, seed=seed, splits=["train"]).splits["train"]
     assert split.labels is not None

@@ -30,7 +30,7 @@ import glassformer as gf
 from glassformer.cli.explain import explain
 from glassformer.cli.train import choose_recipe
 from glassformer.explain.render import page
-from glassformer.study.tasks import run_task
+from glassformer.tasks.run import run_task
 
 AT_ONCE = 10  # of which a report shows one picture each
 DOORS = [(source, end) for end in ("report", "page") for source in ("text", "label", "file name")]

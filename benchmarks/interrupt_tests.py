@@ -33,8 +33,8 @@ from PIL import Image
 from glassformer.cli import start, stopping
 from glassformer.cli.app import main
 from glassformer.data.corpus import countries_sentences
-from glassformer.study import scoring
-from glassformer.study.run_folder import is_begun
+from glassformer.scale import scoring
+from glassformer.tasks.run_folder import is_begun
 from glassformer.train import word_vectors
 
 STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

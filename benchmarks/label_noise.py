@@ -22,10 +22,11 @@ from common import RESULTS, environment, write_result
 from rich.console import Console
 
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.recipe import Recipe, load_recipe
-from glassformer.study.experiment import load_splits
 from glassformer.study.folds import cross_validate
 from glassformer.study.review import review
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.text_classification.recipe import Recipe
+from glassformer.tasks.text_classification.run import load_splits
 from glassformer.train.callbacks import Progress
 
 FIRST = (100, 500, 1000)  # suggestions that a person might look at

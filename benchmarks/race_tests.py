@@ -29,7 +29,7 @@ from interrupt_tests import (
 from kill_tests import ended, scratch
 
 import glassformer as gf
-from glassformer.study.run_folder import is_begun
+from glassformer.tasks.run_folder import is_begun
 
 
 def races(count: int, first: int = 0) -> list[dict]:

@@ -36,9 +36,10 @@ from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.nn import kernels
-from glassformer.pipeline import build_model
-from glassformer.recipe import ModelConfig, TextConfig, TrainConfig
 from glassformer.runtime import choose_dtype, keep_freed_memory
+from glassformer.tasks.build import build_model
+from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
+from glassformer.train.config import TrainConfig
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
 from glassformer.train.optim import MasterOptimizer

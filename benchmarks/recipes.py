@@ -21,12 +21,12 @@ from common import RESULTS, write_result
 from rich.console import Console
 
 from glassformer.data.corpus import hard_negatives
-from glassformer.recipe import load_recipe
-from glassformer.saving import load
-from glassformer.study.experiment import baselines, load_splits
 from glassformer.study.published import headline
-from glassformer.study.run_folder import read_run_recipe, write_json
-from glassformer.study.tasks import run_task
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.load import load
+from glassformer.tasks.run import run_task
+from glassformer.tasks.run_folder import read_run_recipe, write_json
+from glassformer.tasks.text_classification.run import baselines, load_splits
 
 KEPT = ("n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss")
 

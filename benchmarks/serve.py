@@ -56,7 +56,7 @@ class Reviews:
     """Requests of one review each, and whether an answer is right."""
 
     def __init__(self, folder: Path, texts: Sequence[str], precision: str, tolerance: float):
-        from glassformer.saving import load
+        from glassformer.tasks.load import load
 
         clf = load(folder)
         clf.precision = precision
@@ -205,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.model
         if folder is None:
-            from glassformer.classifier import TextClassifier
+            from glassformer.tasks.text_classification.estimator import TextClassifier
 
             clf = TextClassifier(
                 MODEL, max_length=MAX_LENGTH, epochs=1, seed=options.seed, threads=options.threads

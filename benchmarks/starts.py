@@ -21,9 +21,9 @@ from typing import Any
 
 from common import RESULTS, environment, write_result
 
-from glassformer.masked_lm import MaskedLM
-from glassformer.recipe import load_recipe
-from glassformer.study.pretraining import Corpus, load_corpus
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.masked_lm.estimator import MaskedLM
+from glassformer.tasks.masked_lm.run import Corpus, load_corpus
 
 WINDOW = 250_000  # tokens
 STARTS: dict[str, dict[str, Any]] = {

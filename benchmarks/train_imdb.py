@@ -122,7 +122,7 @@ def tokenize(path: Path, rounds: Rounds) -> list[TokenTable]:
 
 def run_glassformer(path: Path, texts: list[str], labels: list[int], seed: int) -> Window:
     """One epoch of ``TextClassifier.fit``, timed by the steps' own clock in its history."""
-    from glassformer.classifier import TextClassifier
+    from glassformer.tasks.text_classification.estimator import TextClassifier
 
     classifier = TextClassifier(
         str(path),

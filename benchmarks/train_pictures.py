@@ -58,11 +58,12 @@ from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import InputError
-from glassformer.image_pipeline import build_transform, build_vit
-from glassformer.models.vit import ViT
-from glassformer.recipe import FitConfig, load_recipe
-from glassformer.recipe_image import ImageConfig, ImageModelConfig
+from glassformer.models.image import ViT
 from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory, set_seed
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.image_classification.build import build_transform, build_vit
+from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.train.config import FitConfig
 from glassformer.train.objectives import ImageClassification
 from glassformer.train.optim import MasterOptimizer
 

@@ -25,10 +25,10 @@ from common import RESULTS, Contender, Window, environment, in_own_process, rati
 from glassformer.data.sentences import read_corpus
 from glassformer.data.sources import data_folders
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
-from glassformer.recipe_vectors import CorpusConfig
-from glassformer.study.vectors import load_sentences
+from glassformer.tasks.word2vec.estimator import Word2Vec
+from glassformer.tasks.word2vec.recipe import CorpusConfig
+from glassformer.tasks.word2vec.run import load_sentences
 from glassformer.train.word_vectors import FastTraining
-from glassformer.vectors import Word2Vec
 
 SETTING = dict(dim=100, window=5, negative=5, min_count=5, subsample=1e-3)
 TESTS = ("wordsim353", "simlex999", "google")

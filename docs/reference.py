@@ -14,7 +14,7 @@ import typer
 
 from glassformer.cli.app import app
 from glassformer.cli.keys import recipe_keys
-from glassformer.recipe import recipe_classes
+from glassformer.tasks.catalog import recipe_classes
 
 HERE = Path(__file__).parent
 TASKS = {

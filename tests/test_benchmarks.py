@@ -21,7 +21,7 @@ from glassformer.data.corpus import europe_splits
 from glassformer.data.text import word_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import DataError
-from glassformer.models.vit import ViT, vit_tiny
+from glassformer.models.image import ViT, vit_tiny
 from glassformer.nn import kernels
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

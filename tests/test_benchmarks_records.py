@@ -14,8 +14,8 @@ import pytest
 
 from glassformer import TextClassifier
 from glassformer.errors import ConfigError
-from glassformer.recipe import load_recipe
-from glassformer.study.tasks import run_task
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.run import run_task
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SIZES = {"hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 31}
@@ -151,7 +151,7 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
 
 
 def test_flipped_rows_are_those_of_the_file(tmp_path, monkeypatch):
-    from glassformer.study.experiment import load_splits
+    from glassformer.tasks.text_classification.run import load_splits
 
     tool, file = load_tool("label_noise", monkeypatch), tmp_path / "flipped.csv"
     recipe = load_recipe("europe", ["limit=60"])

@@ -22,7 +22,7 @@ from glassformer.config import (
     to_toml,
 )
 from glassformer.errors import ConfigError, InputError
-from glassformer.recipe import recipe_classes
+from glassformer.tasks.catalog import recipe_classes
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ PACKAGES = (
 
 def test_the_reference_has_what_a_package_gives_to_its_users():
     """Every public name of a package, every recipe, and the modules of whole packages that have no such names."""
-    from glassformer.recipe import recipe_classes
+    from glassformer.tasks.catalog import recipe_classes
 
     made = runpy.run_path(str(DOCS / "reference.py"))["MODULES"]
     pages = {f"glassformer.{module}" for _, modules in made.values() for module in modules}
@@ -211,7 +211,8 @@ def commands_of(text: str) -> list[list[str]]:
 def test_keys_and_recipes_in_the_commands_of_a_page_exist(page: Path):
     """Keys after --set, recipes and studies; tests/cli/test_options.py has verbs and options."""
     from glassformer.config import key_places
-    from glassformer.recipe import recipe_classes, recipe_names, study_names
+    from glassformer.tasks.catalog import recipe_classes
+    from glassformer.tasks.recipe import recipe_names, study_names
 
     keys = {key for cls in recipe_classes().values() for key in key_places(cls)} | {"KEY", "key", "unit"}
     ships = {**recipe_names(), **study_names()}

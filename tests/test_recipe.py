@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from glassformer import recipe as recipes
-from glassformer.config import build, to_toml
+from glassformer.config import INF, RANGES, build, to_toml
 from glassformer.errors import ConfigError
-from glassformer.recipe import Recipe, fit_parameters, load_recipe
+from glassformer.tasks import catalog
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.text_classification.recipe import Recipe, fit_parameters
 
 SECTIONS = {
     f.name: typing.get_type_hints(Recipe)[f.name]
@@ -38,8 +39,8 @@ def strategy(hint: object, name: str = "") -> st.SearchStrategy:
                 reject()
 
         return st.builds(made, **fields)  # type: ignore[arg-type]
-    low, high = recipes.RANGES.get(name, (None, None))
-    high = None if high == recipes.INF else high
+    low, high = RANGES.get(name, (None, None))
+    high = None if high == INF else high
     if name == "betas":
         return st.tuples(st.floats(0, 1), st.floats(0, 1))
     if typing.get_origin(hint) is tuple:
@@ -91,7 +92,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "recipes"
     (folder / "text").mkdir(parents=True)
     (folder / "text" / "porridge.toml").write_text('summary = "Oats"\n[train]\nepochs = 4\n')
-    monkeypatch.setattr(recipes, "RECIPES", folder)
+    monkeypatch.setattr("glassformer.tasks.recipe.RECIPES", folder)
     return folder
 
 
@@ -131,10 +132,10 @@ def test_unknown_keys_name_file_section_and_nearest(shelf: Path):
 ODD = [1, -1, 1.5, 10**400, True, "x", "", [], [1], [[1]], [{}], {}, {"a": [1]}, date(2020, 1, 1)]
 
 
-@pytest.mark.parametrize("task", recipes.recipe_classes())
+@pytest.mark.parametrize("task", catalog.recipe_classes())
 def test_a_value_of_a_wrong_type_is_refused_by_its_key(task: str):
     """In every table of every kind of recipe: the value is taken, or the line names the key."""
-    cls = recipes.recipe_classes()[task]
+    cls = catalog.recipe_classes()[task]
     hints = typing.get_type_hints(cls)
     refused = []
     for field in dataclasses.fields(cls):
@@ -143,7 +144,7 @@ def test_a_value_of_a_wrong_type_is_refused_by_its_key(task: str):
             for odd in ODD:
                 values = {path[0]: odd if len(path) == 1 else {path[1]: odd}}
                 try:
-                    recipe = recipes.build_recipe({"task": task} | values, "mine.toml")
+                    recipe = catalog.build_recipe({"task": task} | values, "mine.toml")
                 except ConfigError as error:
                     refused.append((path, str(error)))
                 else:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.recipe import load_recipe, recipe_classes, recipe_names, study_names
 from glassformer.study.grid import expand, load_study
+from glassformer.tasks.catalog import load_recipe, recipe_classes
+from glassformer.tasks.recipe import recipe_names, study_names
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "glassformer"

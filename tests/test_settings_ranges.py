@@ -12,7 +12,7 @@ import pytest
 import glassformer as gf
 from glassformer.data.checks import check_weights
 from glassformer.errors import ConfigError
-from glassformer.recipe import build_recipe, recipe_classes
+from glassformer.tasks.catalog import build_recipe, recipe_classes
 from glassformer.train.objectives import class_weights
 
 NUMBERS = [

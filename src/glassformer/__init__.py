@@ -19,12 +19,12 @@ __version__ = "0.1.0"
 
 # Public name -> where it lives. Loaded on first use, so that ``import glassformer`` costs torch and no more.
 _PUBLIC = {
-    "TextClassifier": "glassformer.classifier",
-    "Word2Vec": "glassformer.vectors",
-    "Translator": "glassformer.translator",
-    "MaskedLM": "glassformer.masked_lm",
-    "ImageClassifier": "glassformer.image_classifier",
-    "load": "glassformer.saving",
+    "TextClassifier": "glassformer.tasks.text_classification.estimator",
+    "Word2Vec": "glassformer.tasks.word2vec.estimator",
+    "Translator": "glassformer.tasks.translation.estimator",
+    "MaskedLM": "glassformer.tasks.masked_lm.estimator",
+    "ImageClassifier": "glassformer.tasks.image_classification.estimator",
+    "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.checkpoints.huggingface",
     "save_pretrained": "glassformer.checkpoints.huggingface",
     "Trace": "glassformer.nn.trace",

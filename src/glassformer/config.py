@@ -296,3 +296,45 @@ def key_places(cls: type) -> dict[str, tuple[str, ...]]:
         else:
             places[field.name] = (field.name,)
     return places
+
+
+INF = float("inf")
+BELOW_1 = 1.0 - 1e-9
+MOST = 2**53  # of any whole number: beyond it neither a size nor a count that a computer can hold
+MAX_SEED = 2**32 - 1  # of numpy and scikit-learn
+
+
+RANGES: dict[str, tuple[float, float]] = {
+    "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
+    "window_stride": (1, INF),
+    "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
+    "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
+    "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, 1e3),
+    "damp_repeats": (0, 1),
+    "embedding_dim": (1, INF),
+    "epochs": (1, INF), "lr": (0, 1e3), "weight_decay": (0, 1e3), "warmup": (0, 1), "layer_decay": (0, 1),
+    "embedding_lr": (0, 1e6), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
+    "accumulate": (1, INF), "clip": (0, 1e9), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
+    "train_layers": (0, INF), "unfreeze_every": (0, INF), "lora_rank": (0, INF), "lora_alpha": (0, 1e6),
+    "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
+    "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, 1_024),
+    "verbose": (0, INF), "split_seed": (0, MAX_SEED), "bootstrap": (0, INF), "maps": (0, INF),
+    "validation_size": (0, MOST), "test_size": (0, MOST), "train_size": (1, INF), "limit": (1, INF),
+    "robustness_limit": (0, INF), "betas": (0, BELOW_1),
+    "patch_size": (1, INF), "stem": (0, INF), "beam": (1, 256), "length_penalty": (-10, 10), "top": (1, INF),
+}  # fmt: skip
+
+
+def check_ranges(config: Any) -> None:
+    """Raises ConfigError for a number outside its range; the key is named."""
+    each: list[tuple[str, Any]] = []  # of a list of numbers every one has the range
+    for f in dataclasses.fields(config):
+        value = getattr(config, f.name)
+        each += [(f.name, v) for v in (value if isinstance(value, tuple) else (value,))]
+    for name, value in each:
+        low, high = RANGES.get(name, (-INF, INF))
+        if isinstance(value, int) and high == INF and value > MOST:
+            high = MOST
+        if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
+            bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
+            raise ConfigError(f"{name} = {value} is out of range", where=name, fix=f"Use a value {bound}")

@@ -19,9 +19,10 @@ from glassformer.checkpoints.native import list_states, load_state, save_state
 from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
 from glassformer.errors import NewerFormatError
-from glassformer.models.bert import Bert, bert
-from glassformer.recipe import TrainConfig
-from glassformer.saving import FORMAT, load
+from glassformer.models.text import Bert, bert
+from glassformer.tasks.load import load
+from glassformer.tasks.saving import FORMAT
+from glassformer.train.config import TrainConfig
 from glassformer.train.loop import TextStream, count_steps, run
 from glassformer.train.objectives import Classification
 from glassformer.train.optim import MasterOptimizer

@@ -13,9 +13,9 @@ from glassformer import TextClassifier
 from glassformer.checkpoints.huggingface import save_pretrained
 from glassformer.data.text import word_tokenizer
 from glassformer.errors import CheckpointError, ShapeError
-from glassformer.models.bert import Bert, bert
 from glassformer.models.catalog import TEXT_ARCHITECTURES
-from glassformer.pipeline import save_tokenizer
+from glassformer.models.text import Bert, bert
+from glassformer.tasks.build import save_tokenizer
 
 TEXTS = [
     "a wonderful film", "a dull film", "it was not dull", "wonderful , it was not", "I did laugh",

@@ -22,7 +22,7 @@ import glassformer as gf
 from glassformer import TextClassifier
 from glassformer.config import build
 from glassformer.errors import ConfigError
-from glassformer.recipe import Recipe, fit_parameters
+from glassformer.tasks.text_classification.recipe import Recipe, fit_parameters
 
 
 def same(a, b):

@@ -11,7 +11,7 @@ import torch
 from glassformer import TextClassifier
 from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, DataError
-from glassformer.recipe import fit_parameters
+from glassformer.tasks.text_classification.recipe import fit_parameters
 from glassformer.train.callbacks import Callback
 
 

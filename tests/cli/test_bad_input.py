@@ -10,10 +10,10 @@ from safetensors.torch import load_file, save_file
 
 from glassformer.checkpoints.huggingface import save_pretrained
 from glassformer.data.text import word_tokenizer
-from glassformer.models.bert import Bert, BertConfig
+from glassformer.models.text import Bert, BertConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
-from glassformer.pipeline import save_tokenizer
+from glassformer.tasks.build import save_tokenizer
 
 from .tiny import sentences, settings, snapshot, write_csv
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.recipe import recipe_names, study_names
 from glassformer.study.published import ROWS
+from glassformer.tasks.recipe import recipe_names, study_names
 
 from .tiny import TINY, sentences, settings, write_csv
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glassformer.vectors import Word2Vec
+from glassformer.tasks.word2vec.estimator import Word2Vec
 
 from .tiny import snapshot
 

@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from glassformer import ImageClassifier, TextClassifier, save_pretrained
-from glassformer.models.bert import Bert, bert
+from glassformer.models.text import Bert, bert
 from glassformer.study.published import find_row
-from glassformer.study.run_folder import Run
+from glassformer.tasks.run_folder import Run
 
 from .tiny import sentences, write_csv
 
@@ -122,7 +122,7 @@ def test_weights_that_cannot_be_had_name_what_stands_for_them(
         Path(folder).mkdir(parents=True)
         return Run(folder, {"test": {"accuracy": 0.5}}, Path("report.html"))
 
-    monkeypatch.setattr("glassformer.study.tasks.run_task", run_task)
+    monkeypatch.setattr("glassformer.tasks.run.run_task", run_task)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     line = refused("reproduce", row)
     assert line.endswith(f"; in its place: {instead}")

@@ -11,7 +11,7 @@ import pytest
 import typer.main
 
 from glassformer.cli.app import UsageError, app
-from glassformer.recipe import recipe_names, study_names
+from glassformer.tasks.recipe import recipe_names, study_names
 
 ROOT = Path(__file__).parents[2]
 ROOT_COMMAND: Any = typer.main.get_command(app)

@@ -8,7 +8,8 @@ import pytest
 
 from glassformer.cli.train import choose_recipe
 from glassformer.config import to_dict
-from glassformer.recipe import load_recipe, recipe_names
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.recipe import recipe_names
 
 EXAMPLES = {"evaluate": ("sentences",), "judge": ("neighbours", "analogies")}
 

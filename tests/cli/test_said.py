@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from glassformer.errors import DataError
-from glassformer.study import experiment
+from glassformer.tasks.text_classification import run as experiment
 from glassformer.train.callbacks import Callback
 
 from .tiny import settings, write_csv

@@ -21,15 +21,13 @@ from glassformer.checkpoints.locks import LOCK, writing
 from glassformer.cli import stopping
 from glassformer.cli.app import main
 from glassformer.cli.stopping import SIGNALS
-from glassformer.study import (
-    experiment,
-    image_experiment,
-    pretraining,
-    run_folder,
-    scoring,
-    translation,
-    vectors,
-)
+from glassformer.scale import scoring
+from glassformer.tasks import run_folder
+from glassformer.tasks.image_classification import run as image_experiment
+from glassformer.tasks.masked_lm import run as pretraining
+from glassformer.tasks.text_classification import run as experiment
+from glassformer.tasks.translation import run as translation
+from glassformer.tasks.word2vec import run as vectors
 
 from .tiny import sentences, settings, snapshot, write_csv
 

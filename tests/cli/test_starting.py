@@ -11,8 +11,8 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 import glassformer as gf
-from glassformer.contract import PlainEstimator
-from glassformer.vectors import Word2Vec
+from glassformer.sklearn_base import PlainEstimator
+from glassformer.tasks.word2vec.estimator import Word2Vec
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (

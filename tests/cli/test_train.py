@@ -17,7 +17,7 @@ from glassformer.cli.keys import recipe_keys
 from glassformer.cli.train import choose_recipe, text_recipe
 from glassformer.config import key_places
 from glassformer.errors import ConfigError
-from glassformer.recipe import Recipe
+from glassformer.tasks.text_classification.recipe import Recipe
 
 from .tiny import RUN_FILES, sentences, settings, write_csv
 
@@ -178,7 +178,7 @@ def test_ctrl_c_while_the_model_is_judged_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("glassformer.study.experiment.judge", interrupt)
+        patch.setattr("glassformer.tasks.text_classification.run.judge", interrupt)
         result = gf("train", "--text", reviews, "--out", "out", *settings())
     assert result.code == 130
     assert result.err == "error: interrupted; go on with: glassformer train --resume --out out\n"
@@ -190,7 +190,7 @@ def test_ctrl_c_before_there_is_anything_leaves_no_folder(gf, reviews: Path, mon
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("glassformer.study.experiment.load_splits", interrupt)
+    monkeypatch.setattr("glassformer.tasks.text_classification.run.load_splits", interrupt)
     result = gf("train", "--text", reviews, "--out", "out", *settings())
     assert (result.code, result.err) == (130, "error: interrupted\n")
     assert not Path("out").exists()

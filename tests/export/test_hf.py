@@ -14,7 +14,7 @@ import glassformer as gf
 from glassformer.errors import ConfigError
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.samples import judge_in_fp32, samples_of
-from glassformer.models.bert import Bert, bert
+from glassformer.models.text import Bert, bert
 
 from .conftest import PICTURES, TEXTS, odd_pictures
 

@@ -27,6 +27,6 @@ def quarters(count: int, seed: int, side: int = 11) -> tuple[list[np.ndarray], l
 
 @pytest.fixture(scope="session")
 def fitted():
-    from glassformer.image_classifier import ImageClassifier
+    from glassformer.tasks.image_classification.estimator import ImageClassifier
 
     return ImageClassifier(**SETTINGS).fit(*quarters(64, 3), validation=quarters(24, 5))

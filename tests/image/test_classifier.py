@@ -15,9 +15,9 @@ import glassformer as gf
 from glassformer.checkpoints.names_lora import load_adapter, save_adapter
 from glassformer.data.checks import check_pairs
 from glassformer.errors import ConfigError, DataError
-from glassformer.image_classifier import ImageClassifier
 from glassformer.nn.lora import adapter, add_lora, merge
-from glassformer.recipe_image import image_parameters
+from glassformer.tasks.image_classification.estimator import ImageClassifier
+from glassformer.tasks.image_classification.recipe import image_parameters
 from glassformer.train.callbacks import Callback
 
 from .conftest import SETTINGS, quarters

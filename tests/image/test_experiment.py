@@ -22,7 +22,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
-from glassformer.study.image_experiment import figures, some_of
+from glassformer.tasks.image_classification.run import figures, some_of
 
 from .conftest import SETTINGS, quarters
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from glassformer.errors import ConfigError
-from glassformer.models import bert as presets
-from glassformer.models.bert import Bert, bert
+from glassformer.models import text as presets
 from glassformer.models.catalog import TEXT_ARCHITECTURES
+from glassformer.models.text import Bert, bert
 from glassformer.packing import Packing
 
 V = 31

@@ -10,7 +10,7 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import ShapeError
-from glassformer.models.bert import Bert, bert, bert_large, encoder_base, encoder_mini, encoder_small, minilm
+from glassformer.models.text import Bert, bert, bert_large, encoder_base, encoder_mini, encoder_small, minilm
 from glassformer.nn import Trace
 from glassformer.packing import Packing, pack
 

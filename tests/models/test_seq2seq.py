@@ -7,8 +7,8 @@ import copy
 import pytest
 import torch
 
-from glassformer.decode import Hypothesis, Limits, beam_search, greedy
 from glassformer.errors import ConfigError, GlassformerError, ShapeError
+from glassformer.models.decode import Hypothesis, Limits, beam_search, greedy
 from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn import Trace

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glassformer.errors import ConfigError
-from glassformer.models.bert import Bert, bert
+from glassformer.models.text import Bert, bert
 from glassformer.nn import Trace, attention, maps
 from glassformer.nn.trace import TraceRecord
 from glassformer.packing import Packing

@@ -25,7 +25,7 @@ from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
 from glassformer.errors import CheckpointError
 from glassformer.export import onnx_folder
-from glassformer.study.scoring import _state
+from glassformer.scale.scoring import _state
 
 WORDS = [
     "[PAD]",

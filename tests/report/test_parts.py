@@ -10,8 +10,8 @@ import pytest
 
 from glassformer.config import to_dict
 from glassformer.errors import DataError
-from glassformer.recipe import load_recipe
 from glassformer.report import figures, maps, tables, wording
+from glassformer.tasks.catalog import load_recipe
 
 THIN = wording.THIN
 

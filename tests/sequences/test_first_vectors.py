@@ -10,9 +10,9 @@ import glassformer as gf
 from glassformer.data.masking import chunk_texts
 from glassformer.data.text import SPECIAL_TOKENS, word_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.models.bert import Bert, bert
 from glassformer.models.neighbours import look_beside
-from glassformer.word_table import begin_with_vectors
+from glassformer.models.text import Bert, bert
+from glassformer.tasks.word_table import begin_with_vectors
 
 TEXTS = ["the king and the queen of france", "paris is the capital of france", "rome is in italy"] * 11
 SIZES = dict(d_model=28, num_layers=1, num_heads=2, d_ff=31, max_length=23, max_positions=23, vocab_size=97)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import glassformer as gf
-from glassformer.models.bert import Bert, bert
 from glassformer.models.neighbours import OFFSETS, look_beside
+from glassformer.models.text import Bert, bert
 
 LENGTH = 41
 

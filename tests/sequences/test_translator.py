@@ -11,9 +11,10 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.recipe import load_recipe, recipe_names
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.estimator import section_defaults
+from glassformer.tasks.recipe import recipe_names
 from glassformer.train.callbacks import Callback, Interrupted
-from glassformer.trained import section_defaults
 
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
 TARGET = [

@@ -108,7 +108,7 @@ def test_a_wrong_name_is_a_mistake_and_no_broken_model(folders):
 
 
 def test_an_error_that_nobody_thought_of_breaks_one_model_only(folders, monkeypatch):
-    import glassformer.saving as saving
+    import glassformer.tasks.load as saving
 
     real = saving.load
 

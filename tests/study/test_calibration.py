@@ -11,11 +11,11 @@ import pytest
 
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import fit_temperature
-from glassformer.recipe import load_recipe
 from glassformer.report.html import write_report
-from glassformer.saving import load
 from glassformer.study.calibration import calibrate_run
-from glassformer.study.experiment import evaluate_run, load_splits, run_recipe
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.load import load
+from glassformer.tasks.text_classification.run import evaluate_run, load_splits, run_recipe
 
 from .conftest import write_split
 

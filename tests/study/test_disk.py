@@ -18,8 +18,8 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.errors import GlassformerError
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.report.html import write_page
-from glassformer.study.run_folder import write_json
-from glassformer.study.scoring import join_parts
+from glassformer.scale.scoring import join_parts
+from glassformer.tasks.run_folder import write_json
 from glassformer.train.callbacks import HistoryFile
 
 REFUSALS = {

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.errors import ConfigError, DataError
+from glassformer.scale.engines import mapped, needs, work_on
+from glassformer.scale.scoring import score_file
 from glassformer.study.arms import Job, _needs
 from glassformer.study.compare import compare
-from glassformer.study.engines import mapped, needs, work_on
 from glassformer.study.grid import load_study
-from glassformer.study.scoring import score_file
 
 with_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed ([scale])"

@@ -10,15 +10,15 @@ from dataclasses import replace
 
 import pytest
 
-from glassformer.classifier import TextClassifier
 from glassformer.data.splits import block_split
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.recipe import load_recipe
 from glassformer.report.html import write_report
-from glassformer.saving import load
-from glassformer.study import run_folder
-from glassformer.study.experiment import evaluate_run, load_splits, run_recipe
+from glassformer.tasks import run_folder
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.load import load
+from glassformer.tasks.text_classification.estimator import TextClassifier
+from glassformer.tasks.text_classification.run import evaluate_run, load_splits, run_recipe
 from glassformer.train.callbacks import Callback, Progress
 
 HELD = {"loss", "accuracy", "macro_f1", "best"}  # keys of an evaluation that come from held-out data

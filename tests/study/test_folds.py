@@ -13,9 +13,9 @@ import pytest
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.recipe import load_recipe
 from glassformer.study.folds import NAME, cross_validate
 from glassformer.study.review import review
+from glassformer.tasks.catalog import load_recipe
 
 FLIPPED = (3, 20, 41)  # rows of train.csv whose label is turned round
 

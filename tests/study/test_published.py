@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.recipe import load_recipe, recipe_names, study_names
 from glassformer.study.grid import load_study
 from glassformer.study.published import (
     ROWS,
@@ -23,6 +22,8 @@ from glassformer.study.published import (
     measured_study,
 )
 from glassformer.study.published_page import page
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.recipe import recipe_names, study_names
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

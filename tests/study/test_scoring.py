@@ -16,9 +16,9 @@ from PIL import Image
 import glassformer as gf
 from glassformer.config import to_toml
 from glassformer.errors import GlassformerError, InputError
-from glassformer.recipe import load_recipe
-from glassformer.study import scoring
-from glassformer.study.scoring import Shard, find_column, score_file, score_shard, shards_of
+from glassformer.scale import scoring
+from glassformer.scale.scoring import Shard, find_column, score_file, score_shard, shards_of
+from glassformer.tasks.catalog import load_recipe
 
 TEXTS = [f"a {('warm', 'dull')[i % 2]} film , number {i}" for i in range(23)]
 

@@ -16,11 +16,11 @@ from glassformer.cli.train import choose_recipe
 from glassformer.cli.vectors import convert, look_up
 from glassformer.data.corpus import countries_sentences
 from glassformer.errors import ConfigError, DataError, InputError
-from glassformer.recipe import load_recipe
-from glassformer.recipe_vectors import CorpusConfig
-from glassformer.study.run_folder import what_decides
-from glassformer.study.tasks import run_task
-from glassformer.study.vectors import load_sentences
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.run import run_task
+from glassformer.tasks.run_folder import what_decides
+from glassformer.tasks.word2vec.recipe import CorpusConfig
+from glassformer.tasks.word2vec.run import load_sentences
 
 SETTINGS = ["dim=13", "epochs=2", "limit=800", 'tests=["countries", "wordsim353"]']
 

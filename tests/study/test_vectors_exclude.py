@@ -10,10 +10,10 @@ import pytest
 
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
-from glassformer.recipe import load_recipe
-from glassformer.recipe_vectors import CorpusConfig
-from glassformer.study.tasks import run_task
-from glassformer.study.vectors import load_texts
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.run import run_task
+from glassformer.tasks.word2vec.recipe import CorpusConfig
+from glassformer.tasks.word2vec.run import load_texts
 
 TRAIN = [
     "the king and the queen",

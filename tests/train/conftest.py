@@ -12,8 +12,8 @@ import torch
 
 from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
-from glassformer.models.bert import Bert, bert
-from glassformer.recipe import TrainConfig
+from glassformer.models.text import Bert, bert
+from glassformer.train.config import TrainConfig
 from glassformer.train.loop import StepInfo, TextStream, count_steps, run
 from glassformer.train.objectives import Classification
 from glassformer.train.optim import MasterOptimizer

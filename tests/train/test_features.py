@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.classifier import TextClassifier
+from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.train import features
 
 WORDS = ("good", "bad", "fine", "dull", "bright", "slow", "quick")
@@ -56,7 +56,7 @@ def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, prec
                     head="mlp", head_dropout=0.2)  # fmt: skip
     ours = make(**settings).fit(TEXTS, LABELS, validation=held)
     assert counted == [41, 13]
-    monkeypatch.setattr("glassformer.classifier.can_be_cached", lambda *_: False)
+    monkeypatch.setattr("glassformer.tasks.text_classification.estimator.can_be_cached", lambda *_: False)
     plain = make(**settings).fit(TEXTS, LABELS, validation=held)
     assert counted == [41, 13]
     near = dict(rtol=1e-3, atol=1e-4) if precision == "fp32" else dict(rtol=0.05, atol=0.05)
@@ -74,7 +74,7 @@ def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, prec
 def test_held_out_texts_in_windows_are_judged_as_without_the_cache(monkeypatch):
     settings = dict(max_length=5, long_texts="mean", window_stride=2)
     ours = make(**settings).fit(TEXTS, LABELS, validation=(TEXTS, LABELS))
-    monkeypatch.setattr("glassformer.classifier.can_be_cached", lambda *_: False)
+    monkeypatch.setattr("glassformer.tasks.text_classification.estimator.can_be_cached", lambda *_: False)
     plain = make(**settings).fit(TEXTS, LABELS, validation=(TEXTS, LABELS))
     losses = [[r["loss"] for r in clf.history_ if r["kind"] == "evaluation"] for clf in (ours, plain)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -20,7 +20,7 @@ from glassformer.data.augment import Mixed
 from glassformer.data.batching import ResidentTable, pack_texts
 from glassformer.data.image_batching import ImageBatch
 from glassformer.errors import ShapeError
-from glassformer.models.vit import ViT, vit
+from glassformer.models.image import ViT, vit
 from glassformer.nn import attention
 from glassformer.packing import FixedPacking, Packing
 from glassformer.train import graphs, loop

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.models.bert import Bert, bert
+from glassformer.models.text import Bert, bert
 from glassformer.packing import Packing
-from glassformer.recipe import TrainConfig
+from glassformer.train.config import TrainConfig
 from glassformer.train.optim import MasterOptimizer, decays, learning_rate
 from glassformer.train.state import Training
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.image_classifier import ImageClassifier
+from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.train import features
 
 RNG = np.random.default_rng(0)
@@ -47,7 +47,7 @@ def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, prec
                     head="mlp", head_hidden=11, head_dropout=0.2)  # fmt: skip
     ours = make(**settings).fit(PICTURES, LABELS, validation=held)
     assert counted == [37, 13]
-    monkeypatch.setattr("glassformer.image_classifier.can_be_cached", lambda *_: False)
+    monkeypatch.setattr("glassformer.tasks.image_classification.estimator.can_be_cached", lambda *_: False)
     plain = make(**settings).fit(PICTURES, LABELS, validation=held)
     assert counted == [37, 13]
     near = dict(rtol=1e-3, atol=1e-4) if precision == "fp32" else dict(rtol=0.05, atol=0.05)

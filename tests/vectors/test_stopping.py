@@ -19,8 +19,8 @@ import glassformer as gf
 from glassformer.checkpoints.native import list_states
 from glassformer.cli.app import main
 from glassformer.data.corpus import countries_sentences
-from glassformer.recipe import load_recipe
-from glassformer.study.tasks import run_task
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.run import run_task
 from glassformer.train import word_vectors
 from glassformer.train.callbacks import Callback, Interrupted
 

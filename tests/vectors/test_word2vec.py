@@ -16,9 +16,9 @@ import glassformer as gf
 from glassformer.data.corpus import countries_sentences
 from glassformer.data.sentences import Corpus, read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
-from glassformer.recipe_vectors import vectors_parameters
+from glassformer.tasks.word2vec.estimator import UnknownWord
+from glassformer.tasks.word2vec.recipe import vectors_parameters
 from glassformer.train import word_vectors
-from glassformer.vectors import UnknownWord
 
 SENTENCES = [s.lower() for s in countries_sentences(700)]
 SMALL = dict(dim=13, min_count=2, epochs=3, threads=1)

@@ -21,7 +21,7 @@ from glassformer.checkpoints.settings import number, real, section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
-from glassformer.models.vit import ViT, ViTConfig
+from glassformer.models.image import ViT, ViTConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.patches import PatchConfig
 

@@ -33,9 +33,9 @@ from glassformer.checkpoints.settings import number, real, section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
-from glassformer.models.bert import Bert, BertConfig
+from glassformer.models.image import ViT
 from glassformer.models.packed import PackedClassifier
-from glassformer.models.vit import ViT
+from glassformer.models.text import Bert, BertConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.types import HeadKind

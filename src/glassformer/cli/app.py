@@ -38,8 +38,8 @@ from glassformer.cli import (
 )
 from glassformer.cli.output import one_line
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
-from glassformer.contract import go_plain
 from glassformer.errors import GlassformerError
+from glassformer.sklearn_base import go_plain
 
 ASKING = {"serve", "predict", "explain", "translate", "fill"}  # verbs that do nothing with a model but ask it
 # How to go on after an interruption, where the verb has not said so itself.

@@ -11,7 +11,7 @@ from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
 from glassformer.errors import GlassformerError
-from glassformer.recipe import study_names
+from glassformer.tasks.recipe import study_names
 
 
 def show_study(results: dict[str, Any], folder: Path) -> None:
@@ -60,8 +60,8 @@ def compare_command(
     ] = "serial",
 ) -> None:
     """Compare recipes fairly: same examples, several seeds, paired tests. Finished runs are kept, broken ones go on."""
+    from glassformer.scale.engines import check_engine
     from glassformer.study.compare import compare
-    from glassformer.study.engines import check_engine
     from glassformer.study.grid import load_study
 
     check_engine(engine)

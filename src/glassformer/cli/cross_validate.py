@@ -15,7 +15,7 @@ from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.outputs import check_folder_path
-from glassformer.recipe import recipe_names
+from glassformer.tasks.recipe import recipe_names
 
 
 def recipe_for_folds(

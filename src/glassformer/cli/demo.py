@@ -12,10 +12,11 @@ from glassformer.cli.output import say
 from glassformer.cli.train import show_run, train
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError
-from glassformer.recipe import Recipe, load_recipe
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
-    from glassformer.study.run_folder import Run
+    from glassformer.tasks.run_folder import Run
 
 RECIPE = "europe"
 # Recipe -> where its run goes, and what is said first.

@@ -21,7 +21,7 @@ def evaluate(
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
     """
-    from glassformer.study.tasks import evaluate_task
+    from glassformer.tasks.run import evaluate_task
     from glassformer.train.callbacks import Progress
 
     return evaluate_task(check_run(folder), data, tell, count=Progress().count)

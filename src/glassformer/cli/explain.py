@@ -44,8 +44,8 @@ def explain(
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
     from glassformer.cli.predict import OTHER_VERBS, gather, pictures
-    from glassformer.saving import load
-    from glassformer.study.run_folder import trained_column
+    from glassformer.tasks.load import load
+    from glassformer.tasks.run_folder import trained_column
 
     if not Path(folder).is_dir():
         raise ConfigError(

@@ -38,7 +38,7 @@ def export(
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
     from glassformer.export.samples import samples_of
-    from glassformer.saving import load
+    from glassformer.tasks.load import load
 
     if not Path(run).is_dir():
         raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
@@ -67,8 +67,8 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     """At most 1,000 validation examples of a run with their labels, drawn; None where it has none or they are gone."""
     import numpy as np
 
-    from glassformer.study.run_folder import read_run_recipe
-    from glassformer.study.tasks import PARTS
+    from glassformer.tasks.run import PARTS
+    from glassformer.tasks.run_folder import read_run_recipe
 
     if not (Path(run) / "config.toml").is_file():
         return None

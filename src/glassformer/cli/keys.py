@@ -12,8 +12,8 @@ import typing
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from glassformer import recipe
 from glassformer.config import takes_none
+from glassformer.tasks.text_classification import recipe
 
 
 class Key(NamedTuple):

@@ -46,8 +46,8 @@ def predict(
     Raises:
         InputError: no such model, a damaged one, or a file that cannot be read.
     """
-    from glassformer.saving import load
-    from glassformer.study.run_folder import trained_column
+    from glassformer.tasks.load import load
+    from glassformer.tasks.run_folder import trained_column
     from glassformer.train.callbacks import Progress
 
     if not Path(folder).is_dir():
@@ -185,7 +185,7 @@ def predict_table(
     run: Path, data: Path, out: Path | None, text_column: str | None, engine: str = "serial"
 ) -> None:
     """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
-    from glassformer.study.scoring import SHARD_ROWS, score_file
+    from glassformer.scale.scoring import SHARD_ROWS, score_file
 
     if not run.is_dir():
         raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")

@@ -13,7 +13,6 @@ from glassformer.cli.output import say, show_table
 from glassformer.cli.places import RUNS
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.outputs import write_text_whole
-from glassformer.recipe import load_recipe
 from glassformer.study.published import (
     ROWS,
     Measured,
@@ -26,6 +25,7 @@ from glassformer.study.published import (
     recipes_of,
     stand_ins,
 )
+from glassformer.tasks.catalog import load_recipe
 
 RESULTS = Path("benchmarks") / "results"
 
@@ -110,7 +110,7 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> 
     Raises:
         InputError: see ``run_task``; also weights that cannot be had, with what stands for them.
     """
-    from glassformer.study.tasks import run_task
+    from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress
 
     recipes = {name: load_recipe(name, settings) for name in row.given}  # a wrong key is found before hours

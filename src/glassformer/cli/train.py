@@ -17,11 +17,13 @@ from glassformer.cli.places import default_folder
 from glassformer.cli.vectors import show_vectors_run
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError
-from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
-from glassformer.recipe_image import ImageRecipe
+from glassformer.tasks.catalog import load_recipe, recipe_classes
+from glassformer.tasks.image_classification.recipe import ImageRecipe
+from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
-    from glassformer.study.run_folder import Run
+    from glassformer.tasks.run_folder import Run
 
 HELD_OUT = 0.1  # of a file without splits
 EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
@@ -35,7 +37,7 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
         InputError: see ``run_task``.
         Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
     """
-    from glassformer.study.tasks import run_task
+    from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Interrupted, Progress
 
     folder = Path(folder)
@@ -152,7 +154,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         ConfigError: an unknown key or a value of the wrong type.
     """
     from glassformer.data.sources import load_text_dataset
-    from glassformer.pipeline import is_from_scratch
+    from glassformer.tasks.build import is_from_scratch
 
     where = _whole_path(source)
     values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
@@ -189,7 +191,7 @@ def image_recipe(
 ) -> ImageRecipe:
     """A recipe around labelled pictures of one's own, with settings that suit their number; see ``text_recipe``."""
     from glassformer.data.image_sources import load_image_dataset
-    from glassformer.image_pipeline import is_image_architecture
+    from glassformer.tasks.image_classification.build import is_image_architecture
 
     where = _whole_path(source)
     values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
@@ -355,7 +357,7 @@ def train_command(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )
     folder = out or default_folder(chosen.name)
-    from glassformer.study.run_folder import Helped
+    from glassformer.tasks.run_folder import Helped
     from glassformer.train.distributed import world
 
     if (text or images) and chosen.data.test_size and world()[0] == 0:

@@ -69,7 +69,7 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     from glassformer.data.pairs import SOURCE_COLUMNS
-    from glassformer.study.run_folder import trained_column
+    from glassformer.tasks.run_folder import trained_column
 
     found = gather(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
     return load_kind(folder, "Translator", "translate"), found
@@ -89,7 +89,7 @@ def load_kind(folder: str | Path, kind: str, verb: str) -> Any:
     Raises:
         ConfigError: it is of another kind.
     """
-    from glassformer.saving import load
+    from glassformer.tasks.load import load
 
     found = load(folder)
     if type(found).__name__ != kind:

@@ -13,7 +13,7 @@ from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
 
 if TYPE_CHECKING:
-    from glassformer.study.run_folder import Run
+    from glassformer.tasks.run_folder import Run
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
@@ -23,7 +23,7 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
         ConfigError: neither one nor three words.
         InputError: no such vectors, or a word without one (the nearest are named).
     """
-    from glassformer.vectors import Word2Vec
+    from glassformer.tasks.word2vec.estimator import Word2Vec
 
     if len(words) not in (1, 3):
         fix = "Give one word, or three for an analogy: king man woman is king - man + woman"
@@ -42,7 +42,7 @@ def convert(source: str | Path, out: Path) -> None:
     Raises:
         ConfigError: the file exists.
     """
-    from glassformer.vectors import Word2Vec
+    from glassformer.tasks.word2vec.estimator import Word2Vec
 
     check_new_file(out)
     Word2Vec.load(source).save_word2vec_format(out)

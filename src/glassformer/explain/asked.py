@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from glassformer.contract import check_is_fitted
+from glassformer.sklearn_base import check_is_fitted
 
 if TYPE_CHECKING:
     from glassformer.explain.result import Explanation

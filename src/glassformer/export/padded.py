@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
-from glassformer.models.bert import Bert
-from glassformer.models.vit import ViT
+from glassformer.models.image import ViT
+from glassformer.models.text import Bert
 from glassformer.nn.attention import attend
 from glassformer.nn.encoder import Encoder, EncoderLayer
 from glassformer.nn.patches import cut_patches, sinusoidal_2d

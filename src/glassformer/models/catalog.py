@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from glassformer.models.bert import BertConfig, encoder_base, encoder_mini, encoder_small
+from glassformer.models.image import ViTConfig, vit_base, vit_large, vit_one, vit_small, vit_tiny
 from glassformer.models.rnn import RnnConfig, gru, lstm
+from glassformer.models.text import BertConfig, encoder_base, encoder_mini, encoder_small
 from glassformer.models.textcnn import TextCnnConfig, textcnn
-from glassformer.models.vit import ViTConfig, vit_base, vit_large, vit_one, vit_small, vit_tiny
 
 TEXT_ARCHITECTURES: dict[str, Callable[[int], BertConfig | RnnConfig | TextCnnConfig]] = {
     "encoder-mini": encoder_mini,

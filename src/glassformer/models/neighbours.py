@@ -13,7 +13,7 @@ from itertools import chain, repeat
 import torch
 from torch import nn
 
-from glassformer.models.bert import Bert
+from glassformer.models.text import Bert
 from glassformer.nn.positions import LearnedPositions, shift_matrix, sinusoidal
 
 # How many tokens from its own a head looks at first, head by head and layer by layer; the heads after these are random.

@@ -7,9 +7,11 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from glassformer.config import to_dict
-from glassformer.recipe import Recipe, load_recipe, recipe_classes, recipe_names
 from glassformer.report import wording
 from glassformer.report.run import Run
+from glassformer.tasks.catalog import load_recipe, recipe_classes
+from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.text_classification.recipe import Recipe
 
 MAX_CLASSES = 12  # a larger confusion matrix is told as its most frequent confusions
 

@@ -70,7 +70,7 @@ def load_models(
 
 def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str) -> tuple[Served, bool]:
     """One model, which has answered once."""
-    from glassformer.saving import load
+    from glassformer.tasks.load import load
 
     choose_dtype(precision, torch.device("cpu"))  # a wrong word is no fault of a model
     clf = load(path)

@@ -25,11 +25,11 @@ from typing import Any
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import key_places, lay_over, to_dict
 from glassformer.errors import ConfigError, GlassformerError, InputError
-from glassformer.recipe import build_recipe
-from glassformer.study.engines import mapped, needs
+from glassformer.scale.engines import mapped, needs
 from glassformer.study.grid import Arm, Study, folder_name
-from glassformer.study.run_folder import read_run_recipe, what_decides
-from glassformer.study.tasks import run_task
+from glassformer.tasks.catalog import build_recipe
+from glassformer.tasks.run import run_task
+from glassformer.tasks.run_folder import read_run_recipe, what_decides
 from glassformer.train.callbacks import Callback, Interrupted, Progress
 
 MARKER = "arm.json"  # written last

@@ -27,9 +27,9 @@ from glassformer.evaluate.calibrate import (
 )
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.report.html import write_report
-from glassformer.saving import load
-from glassformer.study.run_folder import read_run_recipe
-from glassformer.study.tasks import PARTS, Part, check_classifies, image_part, text_part
+from glassformer.tasks.load import load
+from glassformer.tasks.run import PARTS, Part, check_classifies, image_part, text_part
+from glassformer.tasks.run_folder import read_run_recipe
 
 Say = Callable[[str], None]
 

@@ -27,11 +27,11 @@ from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
-from glassformer.recipe import build_recipe
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.study.run_folder import what_decides
-from glassformer.study.tasks import ESTIMATORS, PARTS, Part, check_classifies
+from glassformer.tasks.catalog import build_recipe
+from glassformer.tasks.run import ESTIMATORS, PARTS, Part, check_classifies
+from glassformer.tasks.run_folder import what_decides
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 MARKER = "fold.json"  # of a fold, written last

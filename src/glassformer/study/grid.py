@@ -23,7 +23,8 @@ from typing import Any
 
 from glassformer.config import build, key_places, lay_over, nearest, read_toml, to_dict
 from glassformer.errors import ConfigError
-from glassformer.recipe import build_recipe, load_recipe, study_names
+from glassformer.tasks.catalog import build_recipe, load_recipe
+from glassformer.tasks.recipe import study_names
 
 # What decides which examples are judged, and so must be one for all arms.
 SPLIT_KEYS = (

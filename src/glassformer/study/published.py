@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import ConfigError
-from glassformer.recipe import recipe_names
+from glassformer.tasks.recipe import recipe_names
 
 HUB = "needs {} from the Hub, which could not be had where this was measured"
 

@@ -28,8 +28,8 @@ from glassformer.data.long_texts import Windows
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predict import pool_windows, predict_pictures, predict_rows
-from glassformer.models.bert import Bert
-from glassformer.models.vit import ViT
+from glassformer.models.image import ViT
+from glassformer.models.text import Bert
 from glassformer.nn.pooling import AttentionPooling
 from glassformer.packing import Packing
 from glassformer.runtime import cache_folder

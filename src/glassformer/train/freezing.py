@@ -8,8 +8,8 @@ from torch import nn
 
 from glassformer.errors import ConfigError
 from glassformer.nn.lora import add_lora
-from glassformer.recipe import FitConfig
 from glassformer.train.callbacks import Callback
+from glassformer.train.config import FitConfig
 from glassformer.train.state import Training
 
 

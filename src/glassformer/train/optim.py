@@ -8,7 +8,7 @@ import re
 import torch
 from torch import Tensor, nn
 
-from glassformer.recipe import FitConfig
+from glassformer.train.config import FitConfig
 from glassformer.train.distributed import ALONE, Ranks
 
 KEPT = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and of Muon, for each weight

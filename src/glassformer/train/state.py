@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.checkpoints.native import LoadedState, load_state, save_state
 from glassformer.errors import CheckpointError
-from glassformer.recipe import FitConfig
+from glassformer.train.config import FitConfig
 from glassformer.train.distributed import Ranks
 from glassformer.train.history import History
 from glassformer.train.optim import MasterOptimizer

@@ -30,9 +30,8 @@ from glassformer.models.skipgram import (
     keep_probability,
     noise_distribution,
 )
-from glassformer.recipe import TrainConfig
-from glassformer.recipe_vectors import VectorsConfig
 from glassformer.train.callbacks import Interrupted, Signals
+from glassformer.train.config import TrainConfig, VectorsConfig
 from glassformer.train.objectives import StepLoss
 
 ROUND = 500_000  # words of a round: less than a second, and then threads meet and the curve gets a point

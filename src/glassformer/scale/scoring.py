@@ -1,0 +1,382 @@
+"""Labels for Parquet files of any size: shard by shard, each of which may be asked for again at any time.
+
+A shard is some rows of one file. ``score_shard`` writes its answers to a file of its own, whole or not at all, and does
+nothing where that file already holds the answers of the same model for the same rows. Whoever maps it, in one process
+or on many machines, may therefore be stopped and started again; ``score_file`` does so in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
+from glassformer.checkpoints.locks import writing
+from glassformer.config import listed, nearest
+from glassformer.data.checks import check_texts
+from glassformer.data.files import check_file
+from glassformer.data.image import open_picture
+from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
+from glassformer.data.sources import TEXT_COLUMNS
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.outputs import check_new_file
+from glassformer.scale.engines import mapped, needs
+from glassformer.tasks.run_folder import trained_column
+
+SHARD_ROWS = 4096
+PICTURE_COLUMNS = ("image", "img", "picture", "photo")
+FORMAT = 2  # of a shard's answers: 2 has the column ``truncated``
+AT_ONCE = 64 << 20  # bytes of inputs that are answered in one call
+PIECE = 256  # rows that become Python's at a time
+NOTE = b"glassformer"  # key of the Parquet schema's metadata
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Rows ``first`` to ``first + rows`` (from 0) of one column, and the file that their answers go to."""
+
+    source: str
+    column: str
+    first: int
+    rows: int
+    target: str
+
+
+def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS) -> list[Shard]:
+    """A Parquet file cut into shards, their answers to lie in ``folder`` as ``part-000000.parquet`` and so on."""
+    total = check_rows(source, open_parquet(source))
+    return [
+        Shard(
+            str(source), column, first, min(rows, total - first), str(Path(folder) / f"part-{i:06}.parquet")
+        )
+        for i, first in enumerate(range(0, total, rows))
+    ]
+
+
+def score_shard(model: str | Path, shard: Shard) -> int:
+    """Score one shard, unless its file has these answers already; the number of rows without an answer.
+
+    A row gives ``row`` (in the source, from 1), ``label``, ``probability`` (of that label), one column ``p:CLASS`` for
+    each class, for texts ``truncated`` (longer than the model reads, and cut), and ``error``: why a row without an
+    answer has none (no text, a damaged picture), else null.
+
+    Args:
+        model: folder of a run or of a saved classifier.
+
+    Raises:
+        InputError: no such classifier, no such column, a damaged file.
+        GlassformerError: the disk refused.
+    """
+    import pyarrow.parquet as pq
+
+    check_file(Path(shard.source), ANY_SIZE)
+    target = Path(shard.target)
+    wanted = _note(model, shard)
+    if (found := _answered(target, wanted)) is not None:
+        return found
+    table = _table(load_once(model), shard, wanted)
+    with disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as fresh:
+        pq.write_table(table, fresh, compression="zstd")
+    return table.column("error").length() - table.column("error").null_count
+
+
+def score_file(
+    model: str | Path,
+    source: str | Path,
+    out: str | Path,
+    *,
+    column: str | None = None,
+    rows: int = SHARD_ROWS,
+    engine: str = "serial",
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, int]:
+    """Score a Parquet file into another; a call that was stopped is gone on with by the same call.
+
+    What is done lies in ``OUT.parts`` until the whole is there. Memory holds one shard.
+
+    Args:
+        column: of texts or pictures; None finds it by its usual names.
+        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files under the same paths.
+        progress: called after each shard, those of an earlier call included, with its rows and the rows of all.
+
+    Returns:
+        ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
+
+    Raises:
+        InputError: as ``score_shard``; ``out`` exists, has no folder to lie in, or another process writes it.
+    """
+    out = Path(out)
+    check_new_file(out)
+    parts = out.with_name(f"{out.name}.parts")
+    column = find_column(source, load_once(model).NOUN, column, trained_column(model))
+    shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows)
+    if not shards:
+        raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
+    total, failed, clf = sum(shard.rows for shard in shards), 0, load_once(model)
+    work = partial(score_shard, str(Path(model).resolve()))
+    with writing(parts):
+        if out.exists():  # another process has just come to its end
+            raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
+        for shard, without in mapped(engine, work, shards, **needs(clf.threads, clf.device)):
+            failed += without
+            if progress is not None:
+                progress(shard.rows, total)
+        join_parts([shard.target for shard in shards], out)
+        for shard in shards:
+            Path(shard.target).unlink(missing_ok=True)
+    with suppress(OSError):  # something else lies in it, or the next one has begun
+        parts.rmdir()
+    return {"rows": total, "failed": failed, "truncated": _cut(out)}
+
+
+def _cut(out: Path) -> int:
+    """How many texts of an answered file were cut."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    if "truncated" not in pq.read_schema(out).names:  # pictures
+        return 0
+    return pc.sum(pq.read_table(out, columns=["truncated"])["truncated"]).as_py() or 0  # type: ignore[attr-defined]
+
+
+def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
+    """The answers of all shards in one file, in their order; one shard is in memory at a time."""
+    import pyarrow.parquet as pq
+
+    with replacing(Path(out)) as fresh:
+        schema = pq.read_schema(parts[0]).remove_metadata()
+        with pq.ParquetWriter(fresh, schema, compression="zstd") as writer:
+            for part in parts:
+                writer.write_table(pq.read_table(part).replace_schema_metadata(None))
+
+
+def find_column(source: str | Path, noun: str, wanted: str | None = None, trained: str | None = None) -> str:
+    """The column of texts or of pictures: the wanted one, that of the training if it is there, or by its usual names.
+
+    Raises:
+        DataError: no such column, one of numbers, or several that could be it.
+    """
+    import pyarrow as pa
+
+    schema = open_parquet(source).schema_arrow
+    names = schema.names
+    if wanted is not None and wanted not in names:
+        raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
+    if wanted is None and trained in names:
+        wanted = trained
+    usual = PICTURE_COLUMNS if noun == "pictures" else TEXT_COLUMNS
+    found = [wanted] if wanted is not None else names[:1] if len(names) == 1 else []
+    found = found or [name for name in names if name.lower() in usual]
+    chosen = [name for name in found if name.lower() == usual[0]] or found
+    if len(chosen) != 1:
+        several = ", ".join(found)
+        what = f"several columns could be the {noun}: {several}" if found else f"no column of {noun}"
+        raise DataError(what, where=str(source), fix=f"Name it with --text-column: {listed(names)}")
+    kind = schema.field(chosen[0]).type
+    lists = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
+    if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or lists:  # numbers, truth values, dates
+        what = f"column {chosen[0]!r} holds {kind}, not {noun}"
+        raise DataError(what, where=str(source), fix=f"Name another with --text-column: {listed(names)}")
+    return chosen[0]
+
+
+def load_once(model: str | Path) -> Any:
+    """A saved classifier, loaded once a process, and again when another was saved in its place.
+
+    Raises:
+        InputError: no such folder, a damaged one, or no classifier.
+    """
+    return _loaded(str(Path(model).resolve()), _state(model))
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: str, checksum: str) -> Any:
+    from glassformer.tasks.load import load
+
+    clf = load(model)
+    if not hasattr(clf, "predict_proba"):
+        raise ConfigError(f"holds a {type(clf).__name__}, which gives no labels", where=str(model))
+    return clf
+
+
+# --- one shard ------------------------------------------------------------------------------------
+
+
+def _state(model: str | Path) -> str:
+    """What tells a saved model from another: its manifest, or sizes and times of the files that others wrote.
+
+    Empty where there is no model: loading says what is wrong.
+    """
+    for folder in (Path(model), Path(model) / "model"):
+        if (folder / MANIFEST).is_file():
+            return file_sha256(folder / MANIFEST)
+    if not (Path(model) / "config.json").is_file():
+        return ""
+    files = sorted(file for file in Path(model).iterdir() if file.is_file())
+    return json.dumps([[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files])
+
+
+def _note(model: str | Path, shard: Shard) -> str:
+    """What must agree for a shard's file to be taken as it is."""
+    source, state = os.stat(shard.source), _state(model)
+    if not state:
+        raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
+    return json.dumps(
+        {
+            "model": state, "bytes": source.st_size, "modified": source.st_mtime_ns,
+            "column": shard.column, "first": shard.first, "rows": shard.rows, "format": FORMAT,
+        }
+    )  # fmt: skip
+
+
+def _answered(target: Path, wanted: str) -> int | None:
+    """The number of rows without an answer in a shard's file; None where it is not there, damaged or another's."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if ((pq.read_schema(target).metadata or {}).get(NOTE, b"")).decode() != wanted:
+            return None
+        errors = pq.read_table(target).column("error")
+    except (OSError, pa.ArrowException):
+        return None
+    return errors.length() - errors.null_count
+
+
+def _table(clf: Any, shard: Shard, note: str) -> Any:
+    import pyarrow as pa
+
+    classes = clf.classes_.tolist()
+    rows = np.full((shard.rows, len(classes)), np.nan)
+    labels: list[Any] = [None] * shard.rows
+    shares: list[float | None] = [None] * shard.rows
+    cut: list[bool | None] = [None] * shard.rows
+    errors: list[str | None] = [None] * shard.rows
+    seen = 0
+    for inputs in _in_portions(_read_rows(shard)):
+        if seen + len(inputs) > shard.rows:
+            break
+        found, answers = _answers(clf, inputs)
+        errors[seen : seen + len(inputs)] = found
+        good = [i for i, error in enumerate(found) if error is None]
+        if good:
+            chosen = [inputs[i] for i in good]
+            places = [seen + i for i in good]
+            rows[places] = answers
+            if clf.NOUN == "texts":
+                for i, truncated in zip(places, clf.truncated(chosen).tolist(), strict=True):
+                    cut[i] = truncated
+            for i, label in zip(places, clf.decide(answers).tolist(), strict=True):
+                labels[i], shares[i] = label, float(rows[i, classes.index(label)])
+        seen += len(inputs)
+    if seen != shard.rows:
+        raise DataError(f"{seen} of {shard.rows} rows were read", where=shard.source)
+    label_type = pa.int64() if isinstance(classes[0], int) else pa.string()
+    columns = {
+        "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
+        "label": pa.array(labels, label_type),
+        "probability": pa.array(shares, pa.float64()),
+        **{f"p:{c}": pa.array(rows[:, k], pa.float64(), from_pandas=True) for k, c in enumerate(classes)},
+        **({"truncated": pa.array(cut, pa.bool_())} if clf.NOUN == "texts" else {}),
+        "error": pa.array(errors, pa.string()),
+    }
+    return pa.table(columns).replace_schema_metadata({NOTE: note.encode()})
+
+
+def _problem(noun: str, x: Any) -> str | None:
+    """Why this input cannot be scored, None where it can."""
+    try:
+        if noun == "texts":
+            check_texts([x])
+        elif not isinstance(x, bytes):
+            return "the picture is missing"
+        else:
+            open_picture(x)
+    except InputError as error:
+        return error.what
+    return None
+
+
+def _answers(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
+    """What is wrong with each input (None: nothing), and the probabilities of those that can be answered."""
+    errors = [_problem(clf.NOUN, x) for x in inputs]
+    good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
+    if not good:
+        return errors, None
+    try:
+        return errors, clf.predict_proba(good)
+    except DataError:
+        if clf.NOUN != "texts":
+            raise
+    errors = _encodable(clf, inputs, errors)  # one text that cannot be tokenized ends no shard
+    good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
+    return errors, clf.predict_proba(good) if good else None
+
+
+def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:
+    """The same errors, and those of the texts that the tokenizer fails on or finds nothing in."""
+
+    def fails(text: str) -> str | None:
+        try:
+            clf._encode([text])
+        except DataError as error:
+            return error.what
+        return None
+
+    return [fails(text) if error is None else error for text, error in zip(texts, errors, strict=True)]
+
+
+def _in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
+    """The inputs in lists that take no more than ``AT_ONCE`` bytes together, or hold a single one."""
+    portion: list[Any] = []
+    taken = 0
+    for one in inputs:
+        size = len(one) if isinstance(one, str | bytes) else 0
+        if portion and taken + size > AT_ONCE:
+            yield portion
+            portion, taken = [], 0
+        portion.append(one)
+        taken += size
+    if portion:
+        yield portion
+
+
+def _read_rows(shard: Shard) -> Iterator[Any]:
+    """The values of a shard's rows: texts, or the bytes of pictures. Only the row groups that hold them are read."""
+    file = open_parquet(shard.source)
+    if shard.column not in file.schema_arrow.names:
+        raise DataError(f"no column {shard.column!r}", where=shard.source)
+    groups, before = [], 0
+    start, end, row = shard.first, shard.first + shard.rows, 0
+    for number in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(number).num_rows
+        if row < end and row + count > start:
+            groups.append(number)
+        elif row + count <= start:
+            before = row + count
+        row += count
+    row = before
+    for batch in batches(shard.source, shard.column, groups):
+        if row + len(batch) > start:
+            part = batch.slice(max(0, start - row), end - max(row, start))
+            for piece in range(0, len(part), PIECE):
+                values = to_list(part.slice(piece, PIECE), shard.source, max(row, start) + piece)
+                yield from (_bytes_of(value) for value in values)
+        row += len(batch)
+        if row >= end:
+            return
+
+
+def _bytes_of(value: Any) -> Any:
+    """A picture in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
+    return value.get("bytes") if isinstance(value, dict) else value

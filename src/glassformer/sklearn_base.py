@@ -1,0 +1,61 @@
+"""scikit-learn's base classes for the estimators, or plain ones where a process only asks a saved model.
+
+``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server is to be back in a few
+seconds after a kill and hands its models to no code of scikit-learn, so the command line says ``go_plain()`` before it
+imports an estimator. Everywhere else, and always in a library, the estimators are scikit-learn's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+
+__all__ = ["BaseEstimator", "ClassifierMixin", "check_is_fitted", "go_plain"]
+
+_plain = False
+
+
+def go_plain() -> None:
+    """From here on estimators are imported without scikit-learn; for processes of the command line alone."""
+    global _plain
+    _plain = True
+
+
+def check_is_fitted(estimator: Any, attribute: str) -> None:
+    """Raises scikit-learn's NotFittedError where a fit would have left ``attribute`` and there is none."""
+    if not hasattr(estimator, attribute):
+        from sklearn.exceptions import NotFittedError
+
+        raise NotFittedError(
+            f"This {type(estimator).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments "
+            "before using this estimator."
+        )
+
+
+class PlainEstimator:
+    """What a saved model needs of ``BaseEstimator``: its parameters are the arguments of its constructor."""
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._get_param_names()}
+
+
+class PlainMixin:
+    """In the place of ``ClassifierMixin``."""
+
+
+def __getattr__(name: str) -> Any:  # ``from glassformer.sklearn_base import BaseEstimator`` decides which
+    plain = {"BaseEstimator": PlainEstimator, "ClassifierMixin": PlainMixin}
+    if name not in plain:
+        raise AttributeError(f"module 'glassformer.sklearn_base' has no attribute {name!r}")
+    if _plain:
+        return plain[name]
+    import sklearn.base
+
+    return getattr(sklearn.base, name)

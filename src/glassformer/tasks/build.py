@@ -1,0 +1,253 @@
+"""How a text classifier is put together from its settings: tokenizer, model, and the folder they share."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+from glassformer.checkpoints.huggingface import load_pretrained
+from glassformer.config import nearest, plain
+from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.errors import CheckpointError, ConfigError
+from glassformer.models.catalog import TEXT_ARCHITECTURES
+from glassformer.models.rnn import Rnn, RnnConfig
+from glassformer.models.text import Bert, BertConfig
+from glassformer.models.textcnn import TextCnn, TextCnnConfig
+from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
+from glassformer.tasks.word_table import fill_word_table, read_word_table
+
+RNN_KEYS = ("num_layers", "bidirectional")
+WORD_KEYS = ("embedding_dim", "vectors")
+SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions", "final_norm",
+              "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional", "embedding_dim",
+              "vectors")  # fmt: skip
+
+
+def is_from_scratch(model: str) -> bool:
+    """Whether the name means an architecture (random weights) rather than a checkpoint."""
+    return model in TEXT_ARCHITECTURES
+
+
+def check_name(model: str) -> None:
+    """Raises ConfigError, with the nearest name, for a model that cannot exist: no architecture, path or Hub id."""
+    known = [*TEXT_ARCHITECTURES, *CATALOGUE]
+    if model not in known and "/" not in model and not Path(model).expanduser().exists():
+        raise ConfigError(f"no model {model!r}", where="model", fix=nearest(model, known))
+
+
+def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
+    """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``, cleaned here.
+
+    Raises:
+        ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint is paired with a new vocabulary.
+        CheckpointError: the checkpoint has no tokenizer.
+    """
+    check_name(model.model)
+    kinds = {"word": word_tokenizer, "wordpiece": wordpiece_tokenizer}
+    scratch = is_from_scratch(model.model)
+    kind = ("word" if scratch else "checkpoint") if text.tokenizer == "auto" else text.tokenizer
+    if kind == "checkpoint":
+        return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
+    if kind in kinds:
+        if not scratch:
+            raise ConfigError(
+                f"the weights of {model.model!r} belong to its own vocabulary",
+                where="tokenizer",
+                fix="Use tokenizer = auto, or a from-scratch model",
+            )
+        return kinds[kind](
+            [clean_text(t, text.clean) for t in texts],  # as they will be at use
+            min_count=text.min_count,
+            vocab_size=text.vocab_size,
+            lowercase=text.lowercase,
+            strip_accents=text.strip_accents,
+            add_special_tokens=text.add_special_tokens,
+        )
+    if not Path(kind).exists():
+        raise ConfigError(f"{kind!r} is no tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds]))
+    return load_tokenizer(kind)
+
+
+def build_model(
+    model: ModelConfig,
+    text: TextConfig,
+    tokenizer: Tokenizer,
+    num_labels: int,
+    table: TokenTable | None = None,
+    seed: int = 0,
+) -> Any:
+    """The encoder with its classification head; ``weights_source`` says where the weights come from.
+
+    Args:
+        table, seed: the training texts and the seed of word vectors that are trained on them.
+
+    Raises:
+        ConfigError: an unknown name, a key that this kind of model does not have, or too long a ``max_length``.
+    """
+    if is_from_scratch(model.model):
+        vectors = read_word_table(model, tokenizer, table, seed)
+        if vectors is not None:
+            model = replace(model, embedding_dim=vectors.vectors_.shape[1])
+        size = id_count(tokenizer)
+        preset = TEXT_ARCHITECTURES[model.model](size)
+        if isinstance(preset, BertConfig):
+            built = Bert(_scratch_config(model, size, num_labels, text.max_length))
+        else:
+            built = _baseline(preset, model, num_labels)
+        built.weights_source = f"random ({model.model}, from scratch)"
+        if vectors is not None:
+            fill_word_table(built, vectors, tokenizer, model.vectors or "")
+        return built
+    if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
+        raise ConfigError(
+            f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
+        )
+    base = load_pretrained(
+        model.model,
+        revision=model.revision,
+        dropout=model.dropout or 0.0,  # none unless asked for
+        attention_dropout=model.attention_dropout or 0.0,
+    )
+    limit = base.config.embedding.max_positions
+    if text.max_length > limit:
+        raise ConfigError(
+            f"max_length {text.max_length} is more than the model's {limit} positions",
+            where="max_length",
+            fix=f"Use {limit} or less",
+        )
+    check_table(tokenizer, base, model.model)
+    return _with_classifier(base, model, num_labels)
+
+
+def check_table(tokenizer: Tokenizer, model: Any, where: str) -> None:
+    """Raises CheckpointError where the tokenizer has ids beyond the model's table of embeddings."""
+    rows = model.config.embedding.vocab_size
+    if (count := id_count(tokenizer)) > rows:
+        what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
+        raise CheckpointError(what, where=where, fix="Use the tokenizer that belongs to these weights")
+
+
+def _baseline(preset: RnnConfig | TextCnnConfig, model: ModelConfig, num_labels: int) -> Rnn | TextCnn:
+    """A recurrent or convolutional classifier with the settings laid over its preset.
+
+    Raises:
+        ConfigError: a key that it does not have.
+    """
+    recurrent = isinstance(preset, RnnConfig)
+    known = {"d_model", "embedding_std", *WORD_KEYS, *(RNN_KEYS if recurrent else ())}
+    for key in (*SHAPE_KEYS, "attention_dropout"):
+        if key not in known and getattr(model, key) is not None:
+            raise ConfigError(f"{model.model!r} has no {key}", where=key, fix="Leave it out")
+    if not recurrent and model.pooling not in ("auto", "max"):
+        raise ConfigError(
+            "a TextCNN takes the largest answer of each filter", where="pooling", fix="Leave it out"
+        )
+    width = {"d_model": model.embedding_dim, "dropout": model.dropout if recurrent else None}
+    embedding = replace(preset.embedding, frozen=model.freeze_vectors, **_given(width))
+    values = {key: getattr(model, key) for key in ("d_model", "dropout", "embedding_std")}
+    if recurrent:
+        values |= {key: getattr(model, key) for key in RNN_KEYS}
+        values["pooling"] = None if model.pooling == "auto" else model.pooling
+    config = replace(
+        preset, embedding=embedding, num_labels=num_labels, head_type=model.head, head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout, **_given(values),
+    )  # fmt: skip
+    if isinstance(config, RnnConfig):
+        return Rnn(config)
+    assert isinstance(config, TextCnnConfig), f"nobody says how a {type(config).__name__} is built"
+    return TextCnn(config)
+
+
+def _with_classifier(base: Bert, model: ModelConfig, num_labels: int) -> Bert:
+    has_pooler = base.config.pooling == "pooler"
+    pooling = model.pooling if model.pooling != "auto" else ("pooler" if has_pooler else "mean")
+    new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
+    built = base.with_head(
+        head="classification",
+        pooling=pooling,
+        num_labels=num_labels,
+        head_type=model.head,
+        head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout,
+    )
+    if model.stochastic_depth:
+        encoder = replace(built.config.encoder, stochastic_depth=model.stochastic_depth)
+        state, source = built.state_dict(), built.weights_source
+        built = Bert(replace(built.config, encoder=encoder))
+        built.load_state_dict(state)
+        built.weights_source = source
+    built.weights_source += f"; new (random): {', '.join([*new, 'classification head'])}"
+    return built
+
+
+def _scratch_config(model: ModelConfig, vocab_size: int, num_labels: int, max_length: int) -> BertConfig:
+    """The architecture of that name with the settings laid over it; None leaves the preset's number."""
+    config = TEXT_ARCHITECTURES[model.model](vocab_size)
+    assert isinstance(config, BertConfig)
+    if model.bidirectional is not None:
+        raise ConfigError("an encoder always sees both sides", where="bidirectional", fix="Leave it out")
+    embedding = {
+        "d_model": model.d_model, "positions": model.positions, "norm": model.embedding_norm,
+        "dropout": model.dropout, "token_width": model.embedding_dim, "frozen": model.freeze_vectors,
+        "damp_repeats": model.damp_repeats,
+    }  # fmt: skip
+    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
+            "final_norm", "zero_init")  # fmt: skip
+    encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
+    pooling = config.pooling if model.pooling == "auto" else model.pooling
+    return replace(
+        config,
+        embedding=replace(config.embedding, max_positions=max_length, **_given(embedding)),
+        encoder=replace(config.encoder, **_given(encoder)),
+        head="classification",
+        num_labels=num_labels,
+        pooling=pooling,
+        head_type=model.head,
+        head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout,
+        **_given({"embedding_std": model.embedding_std}),
+    )
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def save_tokenizer(
+    tokenizer: Tokenizer, folder: Path, max_length: int, clean_up: dict[str, Any] | None = None
+) -> None:
+    """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it."""
+    tokenizer.save(str(folder / "tokenizer.json"))
+    names = {
+        "unk_token": "[UNK]",
+        "sep_token": "[SEP]",
+        "pad_token": "[PAD]",
+        "cls_token": "[CLS]",
+        "mask_token": "[MASK]",
+    }
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": int(max_length),  # a number of numpy from a grid is none of JSON's
+        **{key: token for key, token in names.items() if tokenizer.token_to_id(token) is not None},
+        **(clean_up or {}),
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+
+
+def fingerprint(settings: Mapping[str, Any], arrays: Iterable[np.ndarray | None]) -> dict[str, Any]:
+    """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    ignored = {"checkpoint_every", "verbose", "device", "strategy"}
+    kept = {k: v for k, v in settings.items() if k not in ignored}
+    return plain({**kept, "data_sha256": digest.hexdigest()})

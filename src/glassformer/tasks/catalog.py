@@ -1,0 +1,57 @@
+"""Every task by its name, and a recipe of whichever task a file names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import apply_overrides, build, nearest, read_toml
+from glassformer.errors import ConfigError
+from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.text_classification.recipe import Recipe
+
+
+def recipe_classes() -> dict[str, type]:
+    """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
+    from glassformer.tasks.image_classification.recipe import ImageRecipe
+    from glassformer.tasks.masked_lm.recipe import PretrainRecipe
+    from glassformer.tasks.translation.recipe import TranslationRecipe
+    from glassformer.tasks.word2vec.recipe import VectorsRecipe
+
+    return {
+        "text-classification": Recipe,
+        "image-classification": ImageRecipe,
+        "word2vec": VectorsRecipe,
+        "translation": TranslationRecipe,
+        "masked-lm": PretrainRecipe,
+    }
+
+
+def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:
+    """A recipe from what a TOML file holds, of the class that its ``task`` names.
+
+    Raises:
+        ConfigError: an unknown task or key (the nearest is named), or a value of the wrong type.
+    """
+    classes = recipe_classes()
+    task = values.get("task", "text-classification")
+    if not isinstance(task, str) or task not in classes:
+        raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(classes)))
+    cls = classes[task]
+    return build(cls, apply_overrides(dict(values), overrides, cls), where)
+
+
+def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:
+    """A recipe by its name or from a TOML file, with ``KEY=VALUE`` overrides laid over it.
+
+    Raises:
+        ConfigError: no such recipe (the nearest is named), unknown key, wrong type.
+    """
+    known = recipe_names()
+    path = Path(name_or_path)
+    if str(name_or_path) in known:
+        path = known[str(name_or_path)]
+    elif path.suffix != ".toml":
+        raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known)))
+    return build_recipe({"name": path.stem} | read_toml(path), path.name, overrides)

@@ -1,0 +1,158 @@
+"""How a picture classifier is put together from its settings: transform, model, and the folder they share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+from glassformer.checkpoints.huggingface import load_pretrained
+from glassformer.config import nearest
+from glassformer.data.transform import ImageTransform
+from glassformer.errors import ConfigError
+from glassformer.models.catalog import IMAGE_ARCHITECTURES
+from glassformer.models.image import ViT
+from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+
+TRANSFORM_FILE = "preprocessor_config.json"
+SHAPE_KEYS = ("patch_size", "stem", "d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions",
+              "class_token", "final_norm", "zero_init")  # fmt: skip
+
+
+def is_image_architecture(model: str) -> bool:
+    """Whether the name means an architecture (random weights) rather than a checkpoint."""
+    return model in IMAGE_ARCHITECTURES
+
+
+def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransform:
+    """The checkpoint's own transform, or the architecture's size and plain statistics, with the settings over it.
+
+    Raises:
+        ConfigError: no such model, or settings that do not fit each other.
+    """
+    known = [*IMAGE_ARCHITECTURES, *CATALOGUE]
+    name = model.model
+    if name not in known and "/" not in name and not Path(name).expanduser().exists():
+        raise ConfigError(f"no model {name!r}", where="model", fix=nearest(name, known))
+    if is_image_architecture(name):
+        channels = image.channels or 3
+        size = IMAGE_ARCHITECTURES[name]().embedding.image_size
+        base = ImageTransform(size, mean=(0.5,) * channels, std=(0.5,) * channels, channels=channels)
+    else:
+        if image.channels is not None:
+            raise ConfigError("channels belong to from-scratch models", where="channels")
+        base = load_transform(resolve_checkpoint(name, model.revision).path)
+    size = (image.image_size,) * 2 if image.image_size else base.size
+    fit = image.framing or ("crop" if image.resize else base.fit)
+    shorter = image.resize or (base.shorter if fit == "crop" else 0)
+    if fit == "crop" and image.resize is None and image.image_size:
+        shorter = 0 if not base.shorter else round(base.shorter * image.image_size / base.size[0])
+    return replace(
+        base, size=size, fit=fit, shorter=shorter, interpolation=image.interpolation or base.interpolation,
+        mean=tuple(image.mean) or base.mean, std=tuple(image.std) or base.std,
+    )  # fmt: skip
+
+
+def build_vit(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> ViT:
+    """The encoder with its classification head, for pictures of the transform's size.
+
+    Raises:
+        ConfigError: a key that this kind of model does not have, or sizes that do not fit.
+    """
+    if is_image_architecture(model.model):
+        built = ViT(_scratch_config(model, transform, num_labels))
+        built.weights_source = "; ".join([f"random ({model.model}, from scratch)", *_unseen(built)])
+        return built
+    if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
+        raise ConfigError(
+            f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
+        )
+    base = load_pretrained(
+        model.model, revision=model.revision, dropout=model.dropout or 0.0,
+        attention_dropout=model.attention_dropout or 0.0,
+    )  # fmt: skip
+    if not isinstance(base, ViT):
+        raise ConfigError(f"{model.model!r} does not read pictures", where="model", fix="Use TextClassifier")
+    if base.config.embedding.channels != transform.channels:
+        raise ConfigError(
+            f"the model reads {base.config.embedding.channels} channels, the transform gives {transform.channels}",
+            where="channels",
+        )
+    notes = []
+    if base.config.embedding.image_size != transform.size:
+        base = base.at_size(transform.size)
+        notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
+    has_pooler = base.config.pooling == "pooler"
+    pooling = "first" if model.pooling == "auto" else model.pooling
+    new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
+    source = base.weights_source
+    c = base.config
+    base.config = replace(
+        c,
+        embedding=replace(c.embedding, patch_dropout=model.patch_dropout),
+        encoder=replace(c.encoder, stochastic_depth=model.stochastic_depth),
+    )
+    built = base.with_head(
+        head="classification", pooling=pooling, num_labels=num_labels,
+        head_type="linear" if model.head == "auto" else model.head, head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout,
+    )  # fmt: skip
+    built.weights_source = "; ".join(
+        [source, *notes, f"new (random): {', '.join([*new, 'classification head'])}", *_unseen(built)]
+    )
+    return built
+
+
+def _unseen(vit: ViT) -> list[str]:
+    """What patches leave over at the lower and right border, in words; nothing where they fit."""
+    c = vit.config.embedding
+    rest = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
+    patch = " x ".join(map(str, c.patch_size))
+    return [f"patches of {patch} leave {rest[0]} rows and {rest[1]} columns unseen"] if any(rest) else []
+
+
+def _scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
+    preset = IMAGE_ARCHITECTURES[model.model]
+    patch = {"patch_size": (model.patch_size,) * 2} if model.patch_size else {}
+    config = preset(image_size=transform.size, **patch)
+    embedding = {
+        "d_model": model.d_model, "channels": transform.channels, "stem": model.stem, "positions": model.positions,
+        "class_token": model.class_token, "dropout": model.dropout, "patch_dropout": model.patch_dropout,
+    }  # fmt: skip
+    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
+            "final_norm", "zero_init")  # fmt: skip
+    encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
+    head = {"head_type": None if model.head == "auto" else model.head, "head_hidden": model.head_hidden}
+    return replace(
+        config,
+        embedding=replace(config.embedding, **_given(embedding)),
+        encoder=replace(config.encoder, **_given(encoder)),
+        head="classification",
+        num_labels=num_labels,
+        pooling=config.pooling if model.pooling == "auto" else model.pooling,
+        head_dropout=model.head_dropout,
+        **_given(head),
+    )
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def save_transform(transform: ImageTransform, folder: Path) -> None:
+    """``preprocessor_config.json``, as the Hub has it."""
+    text = json.dumps(transform.to_hub(), indent=2) + "\n"
+    (folder / TRANSFORM_FILE).write_text(text, encoding="utf-8")
+
+
+def load_transform(folder: Path) -> ImageTransform:
+    """The reverse.
+
+    Raises:
+        CheckpointError: no such file, or it is damaged.
+        ConfigError: a step that we do not have.
+    """
+    return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE))

@@ -1,0 +1,195 @@
+"""``ImageClassifier``: transform, model, head and labels as one object that takes pictures.
+
+It follows scikit-learn's contract and shares everything with ``TextClassifier`` but the way from a picture to tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.image import check_pictures
+from glassformer.data.image_batching import Changes, ImageStream
+from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
+from glassformer.errors import ConfigError
+from glassformer.evaluate.predict import predict_pictures
+from glassformer.models.image import ViT
+from glassformer.tasks.classifier import Estimator
+from glassformer.tasks.image_classification.build import (
+    build_transform,
+    build_vit,
+    load_transform,
+    save_transform,
+)
+from glassformer.tasks.image_classification.recipe import (
+    IMAGE_SECTIONS,
+    ImageConfig,
+    ImageRecipe,
+    image_parameters,
+)
+from glassformer.train.config import FitConfig
+from glassformer.train.features import can_be_cached, on_picture_features
+from glassformer.train.objectives import ImageClassification
+
+CHUNK = 1024  # pictures decoded at a time in prediction
+
+
+class ImageClassifier(Estimator):
+    """A Transformer that classifies pictures: PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or tensors
+    ``[C, H, W]``.
+
+    The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state beside that of ``Estimator``: ``transform_``.
+    """
+
+    SECTIONS, RECIPE, NOUN = IMAGE_SECTIONS, ImageRecipe, "pictures"
+
+    # Set by the loop in __init__; named here for readers and type checkers.
+    augment: str
+    batch_size: int
+    transform_: ImageTransform
+
+    def __init__(
+        self,
+        model: str = "vit-tiny",
+        *,
+        image_size: int | None = None,
+        framing: str | None = None,
+        resize: int | None = None,
+        interpolation: str | None = None,
+        mean: tuple[float, ...] = (),
+        std: tuple[float, ...] = (),
+        channels: int | None = None,
+        augment: str = "none",
+        flip: bool = True,
+        mix: str = "none",
+        mix_share: float = 1.0,
+        mix_alpha: float = 1.0,
+        revision: str | None = None,
+        pooling: str = "auto",
+        head: str = "auto",
+        head_hidden: int | None = None,
+        head_dropout: float = 0.0,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        stochastic_depth: float = 0.0,
+        patch_dropout: float = 0.0,
+        patch_size: int | None = None,
+        stem: int | None = None,
+        d_model: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        d_ff: int | None = None,
+        norm: str | None = None,
+        activation: str | None = None,
+        positions: str | None = None,
+        class_token: bool | None = None,
+        final_norm: bool | None = None,
+        zero_init: bool | None = None,
+        epochs: int = 3,
+        lr: float = 5e-5,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.01,
+        betas: tuple[float, ...] = (0.9, 0.999),
+        schedule: str = "linear",
+        warmup: float = 0.06,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int = 32,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        label_smoothing: float = 0.0,
+        class_weight: str | dict | None = None,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "accuracy",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+    ):
+        values = locals()
+        for name in image_parameters():
+            setattr(self, name, values[name])
+
+    # --- pictures --------------------------------------------------------------------------------
+
+    @staticmethod
+    def _check(X: Any, origin: str = "pictures") -> list[Any]:
+        return check_pictures(X, origin)
+
+    def _prepare(self, configs: dict[str, Any], examples: list[Any]) -> None:
+        if configs["train"].batch_size < 1:
+            raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
+        self.transform_ = build_transform(configs["image"], configs["model"])
+
+    def _encode(self, examples: Sequence[Any]) -> PixelTable:
+        return read_pictures(examples, self.transform_)
+
+    def _training_table(self, examples: Sequence[Any]) -> PixelTable:
+        wide = self.augment in ("light", "medium", "strong")
+        return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
+
+    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> ViT:
+        return build_vit(configs["model"], self.transform_, num_labels)
+
+    def _stream(self, table: PixelTable, train: FitConfig, device: torch.device, model: ViT) -> ImageStream:
+        image: ImageConfig = self._configs()["image"]
+        changes = Changes(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
+        return ImageStream(
+            table,
+            self.transform_,
+            changes,
+            model.config.embedding.num_tokens,
+            train.batch_size,
+            train.accumulate,
+            train.seed,
+            device,
+        )
+
+    def _objective(
+        self, targets: np.ndarray, weights: np.ndarray | None, train: FitConfig
+    ) -> ImageClassification:
+        return ImageClassification(targets, weights, train.label_smoothing)
+
+    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
+        c = self._configs()["image"]
+        changed = c.augment != "none" or c.mix != "none"
+        if not can_be_cached(model, changed, model.config.embedding.patch_dropout):
+            return stream, objective, logits
+        return on_picture_features(model, stream, objective, held, max(self.batch_size, 64))
+
+    def _table_rows(
+        self, model: ViT, table: PixelTable, what: str, device: torch.device, progress: Callable | None = None
+    ) -> np.ndarray:
+        return predict_pictures(
+            model, table, self.transform_, what, batch_size=max(self.batch_size, 64), device=device,
+            progress=progress,
+        )  # fmt: skip
+
+    def _arrays(self, table: PixelTable) -> list[np.ndarray]:
+        return [table.pixels]
+
+    def _chunk(self) -> int:
+        return CHUNK
+
+    def _write_parts(self, folder: Path) -> dict[str, Any]:
+        save_transform(self.transform_, folder)
+        return {}
+
+    def _read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.transform_ = load_transform(folder)

@@ -1,0 +1,1 @@
+"""Hidden words, the pre-training of text encoders."""

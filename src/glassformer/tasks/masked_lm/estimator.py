@@ -1,0 +1,355 @@
+"""``MaskedLM``: a BERT that guesses hidden words, learnt from raw text, and what fine-tuning starts from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from glassformer.checkpoints.files import write_folder
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
+from glassformer.data.batching import BatchSettings, pack_texts
+from glassformer.data.checks import check_texts
+from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
+from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.errors import ConfigError, DataError
+from glassformer.models.neighbours import look_beside
+from glassformer.models.text import Bert, bert
+from glassformer.runtime import choose_device, set_seed, set_threads, versions
+from glassformer.sklearn_base import check_is_fitted
+from glassformer.tasks.build import check_table, save_tokenizer
+from glassformer.tasks.estimator import SequenceEstimator
+from glassformer.tasks.masked_lm.recipe import (
+    MaskTextConfig,
+    PretrainModelConfig,
+    PretrainRecipe,
+    PretrainTrainConfig,
+)
+from glassformer.tasks.word_table import begin_with_vectors
+from glassformer.train.callbacks import Callback
+from glassformer.train.objectives import MaskedWords, masked_losses
+
+FORMAT = 1  # of glassformer.json
+SCRATCH = "bert"  # the model that is not a checkpoint
+MASK = "[MASK]"
+
+
+class MaskedLM(SequenceEstimator):
+    """BERT's pre-training, from scratch or from a checkpoint.
+
+    The parameters are the keys of a pre-training recipe's ``text``, ``model`` and ``train`` sections;
+    ``glassformer.tasks.masked_lm.recipe`` says what each means. Fitted state: ``model_``, ``tokenizer_``, ``history_``,
+    ``chunks_`` (examples an epoch), ``train_seconds_``, ``weights_source_``.
+    """
+
+    TASK = "masked-lm"
+    RECIPE = PretrainRecipe
+    SECTIONS = {"text": MaskTextConfig, "model": PretrainModelConfig, "train": PretrainTrainConfig}  # noqa: RUF012
+
+    max_length: int
+    clean: Any
+    mask_share: float
+    whole_words: bool
+    next_sentence: bool
+    seed: int
+    batch_tokens: int
+
+    def __init__(
+        self,
+        model: str = SCRATCH,
+        *,
+        max_length: int = 256,
+        tokenizer: str = "wordpiece",
+        clean: str = "none",
+        lowercase: bool = True,
+        strip_accents: bool = False,
+        vocab_size: int = 16_000,
+        min_count: int = 2,
+        mask_share: float = 0.15,
+        whole_words: bool = False,
+        next_sentence: bool = False,
+        revision: str | None = None,
+        d_model: int = 256,
+        num_layers: int = 4,
+        num_heads: int = 4,
+        d_ff: int = 1024,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        max_positions: int = 512,
+        neighbours: bool = True,
+        vectors: str | None = None,
+        epochs: int = 5,
+        lr: float = 1e-3,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.01,
+        betas: tuple[float, ...] = (0.9, 0.98),
+        schedule: str = "linear",
+        warmup: float = 0.06,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int = 0,
+        batch_tokens: int = 8192,
+        length_window: int = 50,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        label_smoothing: float = 0.0,
+        class_weight: str | dict | None = None,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        word_dropout: float = 0.0,
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "loss",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+    ):
+        self._take(locals())
+
+    # --- training --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        texts: Sequence[str],
+        *,
+        validation: Sequence[str] | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
+    ) -> MaskedLM:
+        """Learn from raw texts.
+
+        Args:
+            validation: texts to judge on after each epoch, under masks that stay the same.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it has none.
+            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+
+        Raises:
+            DataError: a missing or empty text (its place is named), or no word in any.
+            ConfigError: a setting that cannot be.
+            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+        """
+        return self._fit_safely(self._fit, texts, validation, callbacks, checkpoints, resume)
+
+    def _fit(self, texts, validation, callbacks, checkpoints, resume) -> None:
+        text, model, train = self._configs()
+        device = choose_device(train.device)
+        set_threads(train.threads)
+        texts = check_texts(texts)
+        held = None if validation is None else check_texts(validation, "validation")
+        self.tokenizer_ = build_tokenizer(text, model, texts)
+        stream = self._stream(texts, train, device)
+        self.chunks_ = len(stream.table)
+        set_seed(train.seed)
+        network = build_bert(model, text, self.tokenizer_, stream.table, train.seed).to(device)
+        arrays = [stream.table.ids, stream.table.starts]
+        judge = None
+        if held is not None:
+            judged = self._stream(held, train, device)
+            arrays += [judged.table.ids, judged.table.starts]
+            judge = masked_judge(network, judged, self.batch_tokens or 8192)
+        self._train(network, stream, MaskedWords(), judge, train, arrays, callbacks, checkpoints, resume)
+
+    def _stream(self, texts: Sequence[str], train: PretrainTrainConfig, device: torch.device) -> MaskedStream:
+        frame = 3 if self.next_sentence else 2
+        if self.max_length <= frame:
+            raise ConfigError(f"{self.max_length} tokens leave no room beside {frame}", where="max_length")
+        table = chunk_texts(self.tokenizer_, texts, self.max_length - frame, self.clean)
+        masks = MaskSettings.of(self.tokenizer_, self.mask_share, self.whole_words)
+        settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
+        return masked_stream(
+            table, self.tokenizer_, masks, self.max_length, settings, train.accumulate, train.seed, device,
+            self.next_sentence,
+        )  # fmt: skip
+
+    # --- use -------------------------------------------------------------------------------------
+
+    def fill(self, text: str, top: int = 5) -> list:
+        """The most probable words for each [MASK] of a text.
+
+        Returns:
+            ``[(word, probability), ...]``, the best first; with several [MASK] a list of such lists, in their order.
+
+        Raises:
+            DataError: no [MASK] in the text, or more tokens than ``max_length``.
+        """
+        check_is_fitted(self, "model_")
+        text = check_texts([text], "text")[0]
+        if MASK not in text:
+            raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
+        if top < 1:
+            raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
+        parts = [clean_text(part, self.clean) if part.strip() else part for part in text.split(MASK)]
+        table = encode(self.tokenizer_, [f" {MASK} ".join(parts)], max_length=self.max_length)
+        if table.truncated[0]:
+            raise DataError(
+                f"the text has more than {self.max_length} tokens", where="fill", fix="Shorten it"
+            )
+        model = self._predictor()
+        batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
+        places = (batch.ids == self.tokenizer_.token_to_id(MASK)).nonzero().squeeze(1)
+        with torch.inference_mode():
+            states = model.encoder(model.embeddings(batch.ids, batch.packing), batch.packing)[places]
+            logits = model.mlm(states, model.embeddings.tokens.weight).float()  # [K, V]
+            special = MaskSettings.of(self.tokenizer_).special
+            never = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)  # padded rows too
+            never[: len(special)] = torch.from_numpy(special).to(logits.device)
+            logits[:, never] = float("-inf")
+            best = logits.softmax(1).topk(min(top, int((~never).sum())), 1)
+        found = [
+            [(str(self.tokenizer_.id_to_token(i)), p) for p, i in zip(values, words, strict=True)]
+            for values, words in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        ]
+        return found[0] if len(found) == 1 else found
+
+    def score(self, texts: Sequence[str]) -> float:
+        """Share of masked tokens guessed right in these texts, under masks drawn once."""
+        return self.judge(texts)["accuracy"]
+
+    def judge(self, texts: Sequence[str]) -> dict[str, float]:
+        """Loss in nats a masked token, perplexity, accuracy, how many; those of the next sentence if learnt."""
+        model = self._predictor()
+        _, _, train = self._configs()
+        stream = self._stream(check_texts(texts), train, next(model.parameters()).device)
+        return masked_judge(model, stream, self.batch_tokens or 8192)()
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write one folder in the Hub's layout, which ``TextClassifier(path)`` and ``transformers`` go on from.
+
+        Raises:
+            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+        """
+        check_is_fitted(self, "model_")
+
+        def write(folder: Path) -> None:
+            save_pretrained(self.model_, folder)
+            save_tokenizer(self.tokenizer_, folder, self.max_length)
+            about = {"format": FORMAT, **self._about(), "chunks": self.chunks_, "versions": versions()}
+            text = json.dumps(about, indent=2, default=str) + "\n"
+            (folder / "glassformer.json").write_text(text, encoding="utf-8")
+
+        return write_folder(path, write, overwrite=overwrite)
+
+
+def load_masked_lm(folder: Path, about: dict[str, Any]) -> MaskedLM:
+    """A saved masked language model; see ``glassformer.load``, which has checked the folder."""
+    out = MaskedLM._from_about(about, folder)
+    out.tokenizer_ = load_tokenizer(folder)
+    out.model_ = load_pretrained(folder)
+    check_table(out.tokenizer_, out.model_, str(folder))
+    out.chunks_ = about["chunks"]
+    return out
+
+
+def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Sequence[str]) -> Tokenizer:
+    """The checkpoint's own vocabulary, one from a file, or one learnt on ``texts``.
+
+    Raises:
+        ConfigError: a new vocabulary for a checkpoint, or no such tokenizer.
+    """
+    kinds = {"wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
+    if model.model != SCRATCH:
+        if text.tokenizer not in ("auto", "wordpiece"):
+            raise ConfigError(
+                f"the weights of {model.model!r} belong to its own vocabulary",
+                where="tokenizer",
+                fix="Use auto",
+            )
+        return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
+    if text.tokenizer not in kinds and text.tokenizer != "auto":
+        if not Path(text.tokenizer).exists():
+            raise ConfigError(
+                f"{text.tokenizer!r} is no tokenizer", where="tokenizer", fix="Use wordpiece, word or a file"
+            )
+        return load_tokenizer(text.tokenizer)
+    learn = kinds.get(text.tokenizer, wordpiece_tokenizer)
+    return learn(
+        [clean_text(t, text.clean) for t in texts],
+        vocab_size=text.vocab_size,
+        min_count=text.min_count,
+        lowercase=text.lowercase,
+        strip_accents=text.strip_accents,
+    )
+
+
+def build_bert(
+    model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Tokenizer, table: TokenTable, seed: int
+) -> Bert:
+    """A new BERT of these sizes, or a checkpoint's, with the heads that the tasks need.
+
+    Args:
+        table, seed: the training texts and the seed of word vectors that are trained on them.
+
+    Raises:
+        ConfigError: ``max_length`` is more than the model's positions; word vectors for a checkpoint, or too wide.
+        CheckpointError: weights or vectors that cannot be loaded.
+    """
+    if model.vectors is not None and model.model != SCRATCH:
+        raise ConfigError("a checkpoint has its own token table", where="vectors", fix="Leave it out")
+    head = "pretraining" if text.next_sentence else "mlm"
+    if model.model == SCRATCH:
+        config = bert(
+            id_count(tokenizer), model.d_model, model.num_layers, model.num_heads, model.d_ff,
+            model.max_positions, model.dropout, head=head, pooling="pooler" if text.next_sentence else None,
+        )  # fmt: skip
+        encoder = replace(config.encoder, attention_dropout=model.attention_dropout)
+        built = Bert(replace(config, encoder=encoder))
+        built.weights_source = "random (bert, from scratch)"
+        first = look_beside(built) if model.neighbours else 0
+        if model.vectors is not None:
+            begin_with_vectors(built, model.vectors, tokenizer, table, seed, first)
+    else:
+        built = load_pretrained(
+            model.model, head, revision=model.revision, dropout=model.dropout,
+            attention_dropout=model.attention_dropout,
+        )  # fmt: skip
+    limit = built.config.embedding.max_positions
+    if text.max_length > limit:
+        raise ConfigError(
+            f"max_length {text.max_length} is more than the model's {limit} positions", where="max_length"
+        )
+    return built
+
+
+def masked_judge(network: Any, stream: MaskedStream, batch_tokens: int) -> Callable[[], dict[str, float]]:
+    """Figures over all chunks of a stream, under the same masks at each call."""
+    batches = stream.in_order(batch_tokens)
+
+    def judge() -> dict[str, float]:
+        loss, right, count, strange, told, sequences = 0.0, 0, 0, 0.0, 0, 0
+        with torch.inference_mode():
+            for index in batches:
+                batch = stream.pack(index)
+                losses, said, pairs, known = masked_losses(network, batch)
+                loss, right = loss + float(losses.sum()), right + int((said == batch.labels).sum())
+                count += len(losses)
+                if pairs is not None and known is not None:
+                    strange, told = strange + float(pairs.sum()), told + int(known.sum())
+                    sequences += len(pairs)
+        out = {"loss": loss / max(count, 1), "accuracy": right / max(count, 1)}
+        out |= {"perplexity": float(np.exp(min(out["loss"], 700.0))), "masked_tokens": count}
+        if sequences:
+            out["next_sentence_loss"] = strange / sequences
+            out["next_sentence_accuracy"] = told / sequences
+        return out
+
+    return judge

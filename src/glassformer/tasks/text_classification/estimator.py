@@ -1,0 +1,239 @@
+"""``TextClassifier``: preprocessing, model, head and labels as one object that takes raw text.
+
+It follows scikit-learn's contract (``fit``, ``predict``, ``clone``, ``GridSearchCV`` ...), saves as one folder
+that ``transformers`` opens, and can be looked into with ``explain``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from glassformer.data.batching import BatchSettings
+from glassformer.data.checks import check_texts
+from glassformer.data.long_texts import Windows, encode_windows
+from glassformer.data.text import TokenTable, encode
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
+from glassformer.models.text import Bert
+from glassformer.sklearn_base import check_is_fitted
+from glassformer.tasks.build import build_model, build_tokenizer, save_tokenizer
+from glassformer.tasks.classifier import Estimator
+from glassformer.tasks.text_classification.recipe import FIT_SECTIONS, Recipe, fit_parameters
+from glassformer.train.config import TrainConfig
+from glassformer.train.features import can_be_cached, on_features
+from glassformer.train.loop import TextStream
+from glassformer.train.objectives import Classification
+
+CHUNK = 16_384  # texts tokenised at a time in prediction
+
+
+class TextClassifier(Estimator):
+    """A Transformer that classifies texts.
+
+    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state beside that of ``Estimator``: ``tokenizer_``, ``truncated_`` (training texts
+    that were cut).
+    """
+
+    SECTIONS, RECIPE, NOUN = FIT_SECTIONS, Recipe, "texts"
+
+    # Set by the loop in __init__; named here for readers and type checkers.
+    max_length: int
+    add_special_tokens: bool
+    long_texts: str
+    window_stride: int | None
+    batch_tokens: int
+    clean: str
+    tokenizer_: Tokenizer
+    truncated_: int
+
+    def __init__(
+        self,
+        model: str = "all-minilm-l6-v2",
+        *,
+        max_length: int = 256,
+        tokenizer: str = "auto",
+        clean: str = "none",
+        lowercase: bool = True,
+        strip_accents: bool = False,
+        vocab_size: int = 30_000,
+        min_count: int = 2,
+        add_special_tokens: bool = True,
+        long_texts: str = "cut",
+        window_stride: int | None = None,
+        revision: str | None = None,
+        pooling: str = "auto",
+        head: str = "linear",
+        head_hidden: int | None = None,
+        head_dropout: float = 0.0,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        stochastic_depth: float = 0.0,
+        d_model: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        d_ff: int | None = None,
+        norm: str | None = None,
+        activation: str | None = None,
+        positions: str | None = None,
+        final_norm: bool | None = None,
+        embedding_norm: bool | None = None,
+        damp_repeats: float | None = None,
+        zero_init: bool | None = None,
+        embedding_std: float | None = None,
+        bidirectional: bool | None = None,
+        embedding_dim: int | None = None,
+        vectors: str | None = None,
+        freeze_vectors: bool = False,
+        epochs: int = 3,
+        lr: float = 5e-5,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.01,
+        betas: tuple[float, ...] = (0.9, 0.999),
+        schedule: str = "linear",
+        warmup: float = 0.06,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int = 32,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        label_smoothing: float = 0.0,
+        class_weight: str | dict | None = None,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "accuracy",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+        batch_tokens: int = 8192,
+        length_window: int = 50,
+        word_dropout: float = 0.0,
+    ):
+        values = locals()
+        for name in fit_parameters():
+            setattr(self, name, values[name])
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        return tags
+
+    # --- texts -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def _check(X: Any, origin: str = "texts") -> list[str]:
+        return check_texts(X, origin)
+
+    def _prepare(self, configs: dict[str, Any], examples: list[str]) -> None:
+        self.tokenizer_ = build_tokenizer(configs["text"], configs["model"], examples)
+
+    def _encode(self, examples: Sequence[str]) -> TokenTable:
+        return encode(
+            self.tokenizer_, examples, max_length=self.max_length, clean=self.clean,  # type: ignore[arg-type]
+            add_special_tokens=self.add_special_tokens,
+        )  # fmt: skip
+
+    def _evaluation_table(self, examples: Sequence[str]) -> Windows:
+        """The texts cut, or in windows."""
+        if self.long_texts == "cut":
+            return Windows(self._encode(examples), len(examples))
+        return encode_windows(
+            self.tokenizer_, examples, max_length=self.max_length, stride=self.window_stride,
+            clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    def truncated(self, X: Sequence[str]) -> np.ndarray:
+        """Which texts are longer than ``max_length`` tokens and are cut there, ``[n]`` bool; none in windows.
+
+        Raises:
+            DataError: a text that cannot be used.
+        """
+        check_is_fitted(self, "model_")
+        texts = self._check(X)
+        parts = [self._evaluation_table(texts[i : i + CHUNK]).truncated for i in range(0, len(texts), CHUNK)]
+        return np.concatenate(parts)
+
+    def _training_table(self, examples: Sequence[str]) -> TokenTable:
+        table = self._encode(examples)
+        self.truncated_ = int(table.truncated.sum())
+        return table
+
+    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> Bert:
+        return build_model(
+            configs["model"], configs["text"], self.tokenizer_, num_labels, table, configs["train"].seed
+        )
+
+    def _stream(self, table: TokenTable, train: TrainConfig, device: torch.device, model: Bert) -> TextStream:  # type: ignore[override]
+        settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
+        return TextStream(table, settings, train.accumulate, train.seed, device)
+
+    def _objective(
+        self,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        train: TrainConfig,  # type: ignore[override]
+    ) -> Classification:
+        hide = None
+        if train.word_dropout:
+            ids = (self.tokenizer_.token_to_id(token) for token in ("[MASK]", "[UNK]"))
+            hide = (train.word_dropout, next(i for i in ids if i is not None))
+        return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
+
+    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
+        if not can_be_cached(model, train.word_dropout):
+            return stream, objective, logits
+        return on_features(model, stream, objective, held, self._budget(), self.long_texts)
+
+    def _budget(self) -> int:
+        return max(self.batch_tokens, self.max_length) or 8192
+
+    def _table_rows(
+        self,
+        model: Bert,
+        table: Windows,
+        what: str,
+        device: torch.device,
+        progress: Callable | None = None,
+    ) -> np.ndarray:
+        read = {"logits": read_logits, "pooled": read_pooled}[what]
+        return predict_windows(
+            model,
+            table,
+            read,
+            how=self.long_texts,
+            batch_tokens=self._budget(),
+            device=device,
+            progress=progress,
+        )
+
+    def _arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:
+        table = table.table if isinstance(table, Windows) else table
+        return [table.ids, table.starts]
+
+    def _chunk(self) -> int:
+        return CHUNK
+
+    def _write_parts(self, folder: Path) -> dict[str, Any]:
+        save_tokenizer(self.tokenizer_, folder, self.max_length)
+        return {"truncated": self.truncated_}
+
+    def _read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.tokenizer_ = load_tokenizer(folder)
+        self.truncated_ = about.get("truncated", 0)

@@ -1,0 +1,391 @@
+"""``Translator``: vocabularies, model and search as one object that takes raw text and gives raw text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+
+from glassformer.checkpoints.files import write_folder
+from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
+from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
+from glassformer.data.checks import check_texts, place
+from glassformer.data.pair_batches import PairStream, pack_pairs
+from glassformer.data.pairs import check_both, check_held
+from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
+from glassformer.data.text import SPECIAL_TOKENS, TokenTable, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.explain.alignment import Alignment
+from glassformer.models.decode import Hypothesis, Limits, beam_search
+from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
+from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
+from glassformer.nn.trace import Trace
+from glassformer.packing import Packing
+from glassformer.runtime import choose_device, set_seed, set_threads, versions
+from glassformer.sklearn_base import check_is_fitted
+from glassformer.tasks.estimator import SequenceEstimator
+from glassformer.tasks.translation.recipe import (
+    PairTextConfig,
+    Seq2SeqModelConfig,
+    TranslationRecipe,
+    TranslationTrainConfig,
+)
+from glassformer.train.callbacks import Callback
+from glassformer.train.objectives import Translation
+
+FORMAT = 1  # of glassformer.json
+SEARCH_TOKENS = 2048  # of the sources that are searched together
+ROOM = (2.0, 10)  # a translation has at most so many times the source's tokens, and so many more
+
+
+class Translator(SequenceEstimator):
+    """A sequence-to-sequence model trained on pairs of texts.
+
+    The parameters are the keys of a translation recipe's ``text``, ``model`` and ``train`` sections;
+    ``glassformer.tasks.translation.recipe`` says what each means. Fitted state: ``model_``, ``source_tokenizer_``,
+    ``target_tokenizer_``, ``history_``, ``truncated_`` (training texts that were cut), ``train_seconds_``.
+    """
+
+    TASK = "translation"
+    RECIPE = TranslationRecipe
+    SECTIONS = {"text": PairTextConfig, "model": Seq2SeqModelConfig, "train": TranslationTrainConfig}  # noqa: RUF012
+
+    max_length: int
+    shared_vocabulary: bool
+    seed: int
+    batch_tokens: int
+
+    def __init__(
+        self,
+        model: str = "transformer",
+        *,
+        max_length: int = 128,
+        tokenizer: str = "bpe",
+        shared_vocabulary: bool = True,
+        lowercase: bool = False,
+        vocab_size: int = 8_000,
+        min_count: int = 2,
+        attention: str = "dot",
+        cell: str = "gru",
+        d_model: int = 256,
+        num_layers: int = 3,
+        num_heads: int = 4,
+        d_ff: int = 1024,
+        dropout: float = 0.3,
+        norm: str = "pre",
+        activation: str = "relu",
+        tied: bool = True,
+        epochs: int = 30,
+        lr: float = 1e-3,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.01,
+        betas: tuple[float, ...] = (0.9, 0.98),
+        schedule: str = "linear",
+        warmup: float = 0.06,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int = 0,
+        batch_tokens: int = 4096,
+        length_window: int = 50,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        label_smoothing: float = 0.1,
+        class_weight: str | dict | None = None,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        word_dropout: float = 0.0,
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "accuracy",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+    ):
+        self._take(locals())
+
+    # --- training --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        source: Sequence[str],
+        target: Sequence[str],
+        *,
+        validation: tuple[Sequence[str], Sequence[str]] | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
+    ) -> Translator:
+        """Train on texts and their translations.
+
+        Args:
+            validation: (source, target) judged after each epoch by the share of tokens guessed right under
+                teacher forcing; the best weights are kept by it.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it has none.
+            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+
+        Raises:
+            DataError: a missing or empty text on either side (its place is named), or unequal numbers of them.
+            ConfigError: a setting that cannot be.
+            CheckpointError: a checkpoint of another run.
+        """
+        return self._fit_safely(self._fit, source, target, validation, callbacks, checkpoints, resume)
+
+    def _fit(self, source, target, validation, callbacks, checkpoints, resume) -> None:
+        text, model, train = self._configs()
+        device = choose_device(train.device)
+        set_threads(train.threads)
+        left, right = check_both(source, target)
+        held = check_held(validation)
+        self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(text, left, right)
+        sources, targets = self._encode(left, True), self._encode(right, False)
+        self.truncated_ = int((sources.truncated | targets.truncated).sum())
+        set_seed(train.seed)
+        network = build_seq2seq(
+            model,
+            self.source_tokenizer_.get_vocab_size(),
+            self.target_tokenizer_.get_vocab_size(),
+            text.shared_vocabulary,
+        ).to(device)
+        settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
+        stream = PairStream(sources, targets, settings, train.accumulate, train.seed, device)
+        arrays = [sources.ids, sources.starts, targets.ids, targets.starts]
+        judge = None
+        if held is not None:
+            tables = self._encode(held[0], True), self._encode(held[1], False)
+            arrays += [tables[0].ids, tables[0].starts, tables[1].ids, tables[1].starts]
+            judge = forced_judge(network, *tables, self.batch_tokens or 8192, device)
+        objective = Translation(train.label_smoothing)
+        self._train(network, stream, objective, judge, train, arrays, callbacks, checkpoints, resume)
+
+    # --- translation -----------------------------------------------------------------------------
+
+    def _encode(self, texts: Sequence[str], source: bool) -> TokenTable:
+        tokenizer = self.source_tokenizer_ if source else self.target_tokenizer_
+        return encode(tokenizer, texts, max_length=self.max_length)
+
+    def _sources(self, texts: Sequence[str], rows: Sequence[int] | None, origin: str) -> TokenTable:
+        table = self._encode(check_texts(texts, origin, rows), True)
+        if table.truncated.any():
+            first = int(np.flatnonzero(table.truncated)[0])
+            raise DataError(
+                f"the text has more than {self.max_length} tokens",
+                where=place(origin, first, rows),
+                fix="Cut it into sentences, or train with a larger max_length",
+            )
+        return table
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        beam: int = 5,
+        *,
+        length_penalty: float = 1.0,
+        max_tokens: int | None = None,
+        progress: Callable[[int], None] | None = None,
+        rows: Sequence[int] | None = None,
+        origin: str = "texts",
+    ) -> list[str]:
+        """The best translation of each text.
+
+        Args:
+            beam: hypotheses kept at each place; 1 is greedy search.
+            length_penalty: the score is log-probability / length ** this; 0 favours short translations.
+            max_tokens: of a translation; None: twice the source's and ten more.
+            progress: called with the number of texts done after each batch.
+            rows, origin: where the texts come from, for messages.
+
+        Raises:
+            DataError: an empty text, or one longer than ``max_length`` tokens (its place is named).
+            ConfigError: a beam below 1.
+        """
+        check_is_fitted(self, "model_")
+        table = self._sources(texts, rows, origin)
+        found = self._search(table, beam, length_penalty, max_tokens, progress)
+        return [detokenize(self.target_tokenizer_, best[0].tokens) for best in found]
+
+    def _search(
+        self,
+        table: TokenTable,
+        beam: int,
+        length_penalty: float,
+        max_tokens: int | None = None,
+        progress=None,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of every text, best first, in the order given; sources of one length go together."""
+        model, limits = self._predictor(), self._limits()
+        device = next(model.parameters()).device
+        found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
+        for index in evaluation_batches(table.lengths, SEARCH_TOKENS):
+            batch = pack_texts(table, index, device)
+            most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
+            if max_tokens is not None:
+                most = torch.full_like(most, max_tokens)
+            with torch.inference_mode():
+                memory = model.encode(batch.ids, batch.packing)
+                best = beam_search(
+                    model, memory, Limits(limits.begin, limits.end, most, limits.banned), beam, length_penalty
+                )
+            for i, hypotheses in zip(index.tolist(), best, strict=True):
+                found[i] = hypotheses
+            if progress is not None:
+                progress(len(index))
+        return found
+
+    def _limits(self) -> Limits:
+        numbers = {token: int(self.target_tokenizer_.token_to_id(token) or 0) for token in SPECIAL_TOKENS}
+        banned = tuple(numbers[token] for token in SPECIAL_TOKENS if token != "[SEP]")
+        return Limits(numbers["[CLS]"], numbers["[SEP]"], banned=banned)
+
+    def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
+        """Translate one text and show what each target token attended to; ``save`` writes the picture as a page.
+
+        Raises:
+            ConfigError: a model without attention has no alignment.
+            DataError: see ``translate``.
+        """
+        if isinstance(self._predictor(), RecurrentSeq2Seq) and self.model_.attention is None:
+            raise ConfigError("a thought vector has no alignment", where="align", fix="Train with attention")
+        table = self._sources([text], None, "text")
+        best = self._search(table, beam, length_penalty)[0][0]
+        limits, ids = self._limits(), torch.from_numpy(table.ids.astype(np.int64))
+        heard = torch.tensor([limits.begin, *best.tokens])
+        model = self._predictor()
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            out = model(
+                ids.to(device), heard.to(device), source_packing=Packing((len(ids),), device),
+                target_packing=Packing((len(heard),), device), trace=Trace(attentions=[-1]),
+            )  # fmt: skip
+        weights = out.cross_trace.attentions[-1][0].float().mean(0).cpu().numpy()  # [T, S]
+        said = [*best.tokens, limits.end]
+        return Alignment(
+            pieces(self.source_tokenizer_, ids.tolist()), pieces(self.target_tokenizer_, said), weights,
+            detokenize(self.target_tokenizer_, best.tokens), text,
+        )  # fmt: skip
+
+    def score(self, source: Sequence[str], target: Sequence[str], beam: int = 5) -> float:
+        """Detokenised BLEU of the translations, 0 to 100."""
+        from glassformer.evaluate.translation import translation_scores
+
+        left, right = check_both(source, target, "score")
+        return translation_scores(self.translate(left, beam), right)["bleu"]
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write one folder: config, weights, tokenizers, ``glassformer.json`` and a checksummed manifest.
+
+        Raises:
+            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+        """
+        check_is_fitted(self, "model_")
+
+        def write(folder: Path) -> None:
+            save_seq2seq(self.model_, folder)
+            self.source_tokenizer_.save(str(folder / "source_tokenizer.json"))
+            self.target_tokenizer_.save(str(folder / "target_tokenizer.json"))
+            about = {
+                "format": FORMAT, **self._about(), "truncated": self.truncated_, "versions": versions(),
+            }  # fmt: skip
+            text = json.dumps(about, indent=2, default=str) + "\n"
+            (folder / "glassformer.json").write_text(text, encoding="utf-8")
+
+        return write_folder(path, write, overwrite=overwrite)
+
+
+def load_translator(folder: Path, about: dict[str, Any]) -> Translator:
+    """A saved translator; see ``glassformer.load``, which has checked the folder."""
+    out = Translator._from_about(about, folder)
+    out.source_tokenizer_ = plain(load_tokenizer(folder / "source_tokenizer.json"))
+    out.target_tokenizer_ = plain(load_tokenizer(folder / "target_tokenizer.json"))
+    out.model_ = load_seq2seq(folder)
+    config = out.model_.config
+    for side in ("source", "target"):
+        rows = getattr(config, f"{side}_vocab", 0) or getattr(config, side).vocab_size
+        if (count := id_count(getattr(out, f"{side}_tokenizer_"))) > rows:
+            what = f"the {side} tokenizer knows {count:,} tokens, the model {rows:,}"
+            raise CheckpointError(what, where=str(folder))
+    out.truncated_ = about["truncated"]
+    return out
+
+
+def build_tokenizers(
+    text: PairTextConfig, source: Sequence[str], target: Sequence[str]
+) -> tuple[Tokenizer, Tokenizer]:
+    """The vocabularies of both sides, or one for both, learnt on these texts."""
+    kinds = {"bpe": bpe_tokenizer, "wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
+    options = {"vocab_size": text.vocab_size, "min_count": text.min_count, "lowercase": text.lowercase}
+    if text.shared_vocabulary:
+        both = plain(kinds[text.tokenizer]([*source, *target], **options))
+        return both, both
+    return plain(kinds[text.tokenizer](source, **options)), plain(kinds[text.tokenizer](target, **options))
+
+
+def build_seq2seq(
+    model: Seq2SeqModelConfig, source_vocab: int, target_vocab: int, shared: bool
+) -> TransformerSeq2Seq | RecurrentSeq2Seq:
+    """The network of these settings, its weights random."""
+    m = model
+    if m.model == "rnn":
+        config = RecurrentConfig(
+            source_vocab,
+            target_vocab,
+            m.d_model,
+            m.num_layers,
+            m.cell,
+            m.attention,
+            m.dropout,
+            shared,
+            m.tied,
+        )
+        built: TransformerSeq2Seq | RecurrentSeq2Seq = RecurrentSeq2Seq(config)
+        built.weights_source = f"random ({m.cell}, attention: {m.attention}, from scratch)"
+        return built
+    sizes = m.d_model, m.num_layers, m.num_heads, m.d_ff, m.dropout
+    built = TransformerSeq2Seq(
+        transformer(source_vocab, target_vocab, *sizes, m.norm, m.activation, shared, m.tied)
+    )
+    built.weights_source = "random (transformer, from scratch)"
+    return built
+
+
+def forced_judge(
+    network: Any, source: TokenTable, target: TokenTable, batch_tokens: int, device: torch.device
+) -> Callable[[], dict[str, float]]:
+    """Loss (not smoothed) and share of right tokens over pairs under teacher forcing, in nats a token."""
+    objective = Translation()
+    batches = evaluation_batches(source.lengths + target.lengths, batch_tokens)
+
+    def judge() -> dict[str, float]:
+        loss, correct, count = 0.0, 0, 0
+        with torch.inference_mode():
+            for index in batches:
+                out = objective(network, pack_pairs(source, target, index, device))
+                loss, correct, count = loss + float(out.loss), correct + int(out.correct), count + out.count
+        return {"loss": loss / count, "accuracy": correct / count}
+
+    return judge
+
+
+def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+    """Each token as a reader would write it; bytes that are no letter by themselves keep their code."""
+    out = []
+    for i in ids:
+        text = tokenizer.decode([i], skip_special_tokens=False)
+        out.append(text.strip() if text.strip() and "\ufffd" not in text else str(tokenizer.id_to_token(i)))
+    return out

@@ -1,0 +1,119 @@
+"""What a translation recipe can say. The keys of ``text``, ``model`` and ``train`` are those of ``Translator``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glassformer.config import check_ranges
+from glassformer.errors import ConfigError
+from glassformer.train.config import TrainConfig, refuse_foreign
+
+OTHER_MODEL = {  # model -> keys that belong to the other one
+    "transformer": ("attention", "cell"),
+    "rnn": ("num_heads", "d_ff", "norm", "activation"),
+}
+
+
+@dataclass(frozen=True)
+class PairDataConfig:
+    """Where the pairs come from and how they are split."""
+
+    source: str = ""  # a named source (multi30k), a table of two columns, or the stem of two plain files
+    source_column: str | None = None  # the column (or file ending) of the texts; None: found by usual names
+    target_column: str | None = None  # of their translations
+    validation_size: float | None = None  # share (< 1) or count (>= 1) held out of train; None: none
+    test_size: float | None = None  # likewise for a test split, where the source has none
+    train_size: int | None = None  # at most this many training pairs
+    limit: int | None = None  # at most this many pairs of every split: a quick look
+    split_seed: int = 0  # of every choice of pairs
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class PairTextConfig:
+    """From text to token ids, on either side."""
+
+    max_length: int = (
+        128  # tokens of a side, special ones included; longer training texts are cut and counted
+    )
+    tokenizer: Literal["bpe", "wordpiece", "word"] = "bpe"  # learnt here; only bpe gives back every character
+    shared_vocabulary: bool = True  # one vocabulary and one token table for both languages
+    lowercase: bool = False  # the translations are then lower-case too
+    vocab_size: int = 8_000  # of each vocabulary
+    min_count: int = 2  # a pair of pieces (or a word) seen less often does not enter
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class Seq2SeqModelConfig:
+    """Which encoder and decoder."""
+
+    model: Literal["transformer", "rnn"] = "transformer"  # the architecture; its weights start at random
+    attention: Literal["none", "dot", "multiplicative", "additive"] = (
+        "dot"  # rnn only; none: a thought vector
+    )
+    cell: Literal["gru", "lstm"] = "gru"  # rnn only
+    d_model: int = 256  # width
+    num_layers: int = 3  # of the encoder, and of the decoder
+    num_heads: int = 4  # transformer only
+    d_ff: int = 1024  # transformer only
+    dropout: float = 0.3  # on embeddings and on each sub-layer's output
+    norm: Literal["pre", "post"] = "pre"  # transformer only
+    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"  # transformer only
+    tied: bool = True  # the output layer is the target's token table
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        for key in OTHER_MODEL[self.model]:
+            if getattr(self, key) != type(self).__dataclass_fields__[key].default:
+                raise ConfigError(f"{self.model!r} has no {key}", where=key, fix="Leave it out")
+
+
+@dataclass(frozen=True)
+class TranslationTrainConfig(TrainConfig):
+    """One fit. As in every recipe, but a sequence is weighted by its tokens, and these are the defaults."""
+
+    epochs: int = 30  # passes over the training pairs
+    lr: float = 1e-3  # the highest rate, reached at the end of the warm-up
+    betas: tuple[float, ...] = (0.9, 0.98)  # decay of the two running means of Adam
+    batch_size: int = 0  # pairs; 0: batch_tokens decides
+    batch_tokens: int = 4096  # tokens of both sides at most
+    label_smoothing: float = 0.1  # share of the target spread over the vocabulary
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_foreign(self)
+
+
+@dataclass(frozen=True)
+class TranslationEvaluateConfig:
+    """What is judged and shown after training."""
+
+    split: str = "test"  # looked at once, at the end
+    beam: int = 5  # hypotheses; greedy search is judged beside it
+    length_penalty: float = 1.0  # the score is log-probability / length ** this
+    maps: int = 4  # sentences whose alignment goes into the report
+    sentences: tuple[str, ...] = ()  # texts of one's own, translated at the end
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class TranslationRecipe:
+    """One experiment, read from top to bottom."""
+
+    name: str = ""  # of the run folder; by default the file's
+    task: Literal["translation"] = "translation"  # which engine runs it
+    summary: str = ""  # one line for lists and reports
+    expect: str = ""  # score with its spread over seeds, and where it was measured
+    data: PairDataConfig = field(default_factory=PairDataConfig)
+    text: PairTextConfig = field(default_factory=PairTextConfig)
+    model: Seq2SeqModelConfig = field(default_factory=Seq2SeqModelConfig)
+    train: TranslationTrainConfig = field(default_factory=TranslationTrainConfig)
+    evaluate: TranslationEvaluateConfig = field(default_factory=TranslationEvaluateConfig)

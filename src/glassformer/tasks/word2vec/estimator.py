@@ -1,0 +1,387 @@
+"""``Word2Vec``: word vectors by skip-gram with negative sampling, with look-ups, files and tests.
+
+vectors = gf.Word2Vec(dim=100, window=5).fit(sentences)
+vectors.most_similar("paris"); vectors.analogy("king", "man", "woman"); vectors["paris"]
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, Literal
+from unicodedata import normalize
+
+import numpy as np
+import torch
+
+from glassformer.checkpoints.exchange import steadily
+from glassformer.checkpoints.files import read_json, sweep, verify_folder, write_folder
+from glassformer.checkpoints.locks import writing
+from glassformer.checkpoints.native import list_states
+from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, section, shown
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
+from glassformer.config import build
+from glassformer.data.sentences import Corpus, Sentences, read_corpus
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.evaluate.vectors import judge_vectors, nearest_rows, unit_rows
+from glassformer.models.skipgram import SkipGram
+from glassformer.runtime import set_seed, set_threads, versions
+from glassformer.sklearn_base import BaseEstimator
+from glassformer.tasks.word2vec.recipe import vectors_parameters
+from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
+from glassformer.train.config import VectorsConfig
+from glassformer.train.loop import count_steps
+from glassformer.train.optim import MasterOptimizer
+from glassformer.train.state import Training
+from glassformer.train.word_vectors import (
+    FastTraining,
+    SkipGramStream,
+    adam_config,
+    first_vectors,
+    norms,
+    run_fast,
+    skipgram_loss,
+)
+
+FORMAT = 1  # of glassformer.json
+
+
+class UnknownWord(InputError, KeyError):
+    """A word without a vector; the message has the nearest that have one."""
+
+    def __str__(self) -> str:  # KeyError's would put it in quotation marks
+        return str(self.args[0])
+
+
+class Word2Vec(BaseEstimator):
+    """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; see ``recipe_vectors.py``.
+
+    Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_`` (the
+    other table, None after reading a file of others), ``history_`` (the loss), ``norms_`` (before and after),
+    ``train_seconds_``.
+    """
+
+    words_: tuple[str, ...]
+    counts_: np.ndarray
+    vectors_: np.ndarray
+    contexts_: np.ndarray | None
+
+    def __init__(
+        self,
+        *,
+        dim: int = 100,
+        window: int = 5,
+        negative: int = 5,
+        min_count: int = 5,
+        max_words: int = 0,
+        subsample: float = 1e-3,
+        exponent: float = 0.75,
+        optimizer: Literal["sgd", "adam"] = "sgd",
+        positives: int = 2,
+        batch_size: int = 256,
+        lr: float | None = None,
+        add_contexts: bool = False,
+        epochs: int = 5,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        threads: int = 0,
+    ):
+        values = locals()
+        for name in vectors_parameters():
+            setattr(self, name, values[name])
+
+    # --- training --------------------------------------------------------------------------------
+
+    def _config(self) -> VectorsConfig:
+        values = {f.name: getattr(self, f.name) for f in fields(VectorsConfig)}
+        return build(VectorsConfig, values, "Word2Vec")
+
+    def fit(
+        self,
+        sentences: Sentences | Corpus,
+        *,
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
+        callbacks: Sequence[Callback] = (),
+        tell: Callable[[dict[str, Any]], None] = lambda record: None,
+    ) -> Word2Vec:
+        """Train.
+
+        Args:
+            sentences: strings, lists of words, the path of a text file with a sentence a line, or a ``Corpus``
+                (``data.sentences.read_corpus``), which may lie on disk.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam), and one more
+                where Ctrl-C or SIGTERM stops the training.
+            resume: go on from the newest whole checkpoint there; a new run where there is none.
+            callbacks: of the loop, with adam.
+            tell: called with each record of the history, with sgd.
+
+        Raises:
+            DataError: no sentences, or no word that is frequent enough.
+            ConfigError: a setting that cannot be.
+            CheckpointError: a checkpoint of another corpus or other settings.
+            Interrupted: Ctrl-C or SIGTERM, with ``checkpoints``: the round or step was finished and saved.
+        """
+        config = self._config()
+        corpus = sentences
+        if not isinstance(corpus, Corpus):
+            corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)  # type: ignore[arg-type]
+        if np.diff(corpus.starts).max(initial=0) < 2:
+            fix = "Give sentences of several words"
+            if corpus.raw_words > len(corpus.ids):  # else no setting has left a word out
+                fix += ", or lower min_count" + (" and raise max_words" if config.max_words else "")
+            raise DataError("no two words stand in one sentence", where="sentences", fix=fix)
+        ignored = {"checkpoint_every"} | ({"threads"} if config.threads != 1 else set())
+        fingerprint = {k: v for k, v in asdict(config).items() if k not in ignored}
+        fingerprint["corpus_sha256"] = corpus.digest()
+        started = time.perf_counter()
+        folder = None if checkpoints is None else Path(checkpoints)
+        with nullcontext() if folder is None else writing(folder):
+            if folder is not None:
+                sweep(folder)
+            if folder is not None and not resume and (there := list_states(folder)):
+                raise CheckpointError("has checkpoints", where=str(there[-1][1]), fix="Use resume=True")
+            if config.optimizer == "sgd":
+                self._fit_fast(corpus, config, fingerprint, folder, resume, tell)
+            else:
+                self._fit_adam(corpus, config, fingerprint, folder, resume, callbacks)
+        if config.add_contexts:
+            self.vectors_ = self.vectors_ + self.contexts_
+        before = norms(first_vectors(len(corpus.words), config.dim, config.seed))
+        self.words_, self.counts_ = corpus.words, corpus.counts
+        self.norms_ = {"before": before, "after": norms(self.vectors_)}
+        self.fit_seconds_ = time.perf_counter() - started
+        self._index()
+        return self
+
+    def _fit_fast(self, corpus, config, fingerprint, folder, resume, tell) -> None:
+        training = FastTraining(corpus, config, fingerprint)
+        if folder is not None and resume and list_states(folder):
+            training.load(folder)
+        run_fast(training, folder, tell)
+        self.vectors_, self.contexts_ = training.vectors, training.contexts[:, : config.dim].copy()
+        self.history_, self.train_seconds_ = training.history, training.seconds
+
+    def _fit_adam(self, corpus, config, fingerprint, folder, resume, callbacks) -> None:
+        train = adam_config(config)
+        set_threads(train.threads)
+        stream = SkipGramStream(corpus, config)
+        if not stream.examples:
+            raise DataError(
+                "subsampling leaves no pair of words",
+                where="sentences",
+                fix="Set subsample = 0, or give more text",
+            )
+        with torch.random.fork_rng(devices=[]):
+            set_seed(train.seed)
+            model = SkipGram(len(corpus.words), config.dim)
+            with torch.no_grad():
+                first = first_vectors(len(corpus.words), config.dim, config.seed)
+                model.centres.weight.copy_(torch.from_numpy(first))
+            optimizer = MasterOptimizer(model, train, torch.float32)
+            training = Training(model, optimizer, train, count_steps(stream, train.epochs), fingerprint)
+            calls = list(callbacks)
+            if folder is not None:
+                if resume and list_states(folder):
+                    training.load(folder)
+                calls = [Checkpoints(folder, train.checkpoint_every), *calls, StopOnSignal(folder)]
+            run_with(calls, training, stream, skipgram_loss, None)
+        self.vectors_ = model.centres.weight.detach().numpy().copy()
+        self.contexts_ = model.contexts.weight.detach().numpy().copy()
+        self.history_, self.train_seconds_ = list(training.history), training.seconds
+
+    def _index(self) -> None:
+        self.numbers_ = {word: i for i, word in enumerate(self.words_)}
+        self.units_ = unit_rows(self.vectors_)
+
+    # --- look-ups --------------------------------------------------------------------------------
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "vectors_"):
+            raise ConfigError("there are no vectors yet", where="Word2Vec", fix="Call fit or load first")
+
+    def number(self, word: str) -> int:
+        """The row of a word.
+
+        Raises:
+            UnknownWord: it has none; the nearest words are named.
+        """
+        self._check_fitted()
+        if (found := self._find(word)) is not None:
+            return found
+        same = [w for w in self.words_ if w.casefold() == str(word).casefold()]
+        near = same or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
+        fix = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        what = f"the word {word!r} is not among the {len(self.words_):,} that have a vector"
+        raise UnknownWord(what, where="Word2Vec", fix=fix or None)
+
+    def __contains__(self, word: object) -> bool:
+        self._check_fitted()
+        return self._find(word) is not None
+
+    def _find(self, word: object) -> int | None:
+        """The row of a word, its accents joined to their letters or apart: ours are joined, a file's may be either."""
+        forms = (word, normalize("NFC", word), normalize("NFD", word)) if isinstance(word, str) else ()
+        return next((self.numbers_[form] for form in forms if form in self.numbers_), None)
+
+    def __len__(self) -> int:
+        self._check_fitted()
+        return len(self.words_)
+
+    def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
+        """The vector of a word ``[D]``, or of several ``[n, D]``; a copy."""
+        self._check_fitted()
+        if isinstance(word, str):
+            return self.vectors_[self.number(word)].copy()
+        if not isinstance(word, Iterable):
+            raise InputError(
+                f"a {type(word).__name__} is no word", where="Word2Vec", fix="Give a word or several"
+            )
+        return self.vectors_[[self.number(w) for w in word]]
+
+    def similarity(self, first: str, second: str) -> float:
+        """The cosine between two words."""
+        self._check_fitted()
+        return float(self.units_[self.number(first)] @ self.units_[self.number(second)])
+
+    def most_similar(self, word: str | np.ndarray, count: int = 10) -> list[tuple[str, float]]:
+        """The words with the largest cosine to a word or to a vector ``[D]``, best first; not the word itself."""
+        self._check_fitted()
+        if isinstance(word, str):
+            row = self.number(word)
+            return self._near(self.vectors_[row], count, [row])
+        try:
+            query = np.asarray(word, np.float32)
+        except (TypeError, ValueError):
+            fix = "Give one of them; analogy takes three words"
+            raise InputError("neither a word nor a vector", where="most_similar", fix=fix) from None
+        if query.shape != self.vectors_.shape[1:]:
+            raise InputError(
+                f"a vector of shape {query.shape}, wanted {self.vectors_.shape[1:]}", where="most_similar"
+            )
+        if not np.isfinite(query).all() or not query.any():
+            raise InputError("a vector without a direction: all 0, or not finite", where="most_similar")
+        return self._near(query, count, [])
+
+    def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
+        """``a - b + c`` (king - man + woman) as words with their cosines, best first; a, b and c cannot be answers."""
+        rows = [self.number(w) for w in (a, b, c)]
+        x, y, z = self.units_[rows]
+        return self._near(x - y + z, count, rows)
+
+    def _near(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
+        if not isinstance(count, int | np.integer) or count < 1:
+            raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
+        return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
+
+    def judge(
+        self, tests: Sequence[str] = ("wordsim353", "simlex999", "google"), folder: str | Path | None = None
+    ):
+        """Figures of the tests named; see ``evaluate.vectors.judge_vectors``."""
+        self._check_fitted()
+        tests = [tests] if isinstance(tests, str) else tests
+        return judge_vectors(self.words_, self.vectors_, tests, None if folder is None else Path(folder))
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def save_word2vec_format(self, path: str | Path, binary: bool | None = None) -> Path:
+        """A text file, or a binary one (``.bin``, or ``binary=True``), that gensim and others read."""
+        self._check_fitted()
+        return write_word2vec_format(path, self.words_, self.vectors_, binary)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """One folder: ``model.safetensors``, ``words.json``, ``glassformer.json`` and a checksummed manifest."""
+        self._check_fitted()
+
+        def write(folder: Path) -> None:
+            tensors = {"vectors": torch.from_numpy(self.vectors_)}
+            if self.contexts_ is not None:
+                tensors["contexts"] = torch.from_numpy(self.contexts_)
+            write_tensors(folder, tensors)
+            words = {"words": self.words_, "counts": self.counts_.tolist()}
+            about = {
+                "format": FORMAT, "kind": type(self).__name__,
+                "parameters": {k: getattr(self, k) for k in vectors_parameters()},
+                "norms": self.norms_, "train_seconds": self.train_seconds_, "versions": versions(),
+            }  # fmt: skip
+            for name, value in (("words.json", words), ("glassformer.json", about)):
+                text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+                (folder / name).write_text(text, encoding="utf-8")
+
+        return write_folder(path, write, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, binary: bool | None = None) -> Word2Vec:
+        """A saved folder, a run folder, or a file in word2vec's format, text or binary.
+
+        Raises:
+            CheckpointError: no such file or folder, a damaged one, or another format.
+        """
+        path = Path(path)
+        if not path.is_dir():
+            words, vectors = read_word2vec_format(path, binary)
+            return cls._of(words, vectors, np.zeros(len(words), np.int64), cls(dim=vectors.shape[1]))
+        folder = path if (path / "glassformer.json").is_file() else path / "model"
+        if not folder.is_dir():
+            raise CheckpointError("holds no word vectors", where=str(path))
+        return steadily(folder, lambda: cls._load(folder))
+
+    @classmethod
+    def _load(cls, folder: Path) -> Word2Vec:
+        verify_folder(folder)
+        about = read_about(folder, FORMAT)
+        if about["kind"] != cls.__name__:
+            what = f"holds a {shown(about['kind'])}, not word vectors"
+            raise CheckpointError(what, where=str(folder), fix="Open it with glassformer.load")
+        empty = cls(**{k: v for k, v in about["parameters"].items() if k in vectors_parameters()})
+        check_parameters(empty._config, folder)
+        words, counts, vectors, contexts = _read_tables(folder)
+        loaded = cls._of(words, vectors, counts, empty)
+        loaded.contexts_ = contexts
+        loaded.norms_ = section(about, "norms", str(folder / ABOUT))
+        loaded.train_seconds_ = about["train_seconds"]
+        return loaded
+
+    @staticmethod
+    def _of(words: tuple[str, ...], vectors: np.ndarray, counts: np.ndarray, empty: Word2Vec) -> Word2Vec:
+        if len(words) != len(vectors):
+            raise CheckpointError(f"{len(words)} words but {len(vectors)} vectors", where="Word2Vec")
+        empty.words_, empty.vectors_, empty.counts_, empty.contexts_ = words, vectors, counts, None
+        empty.norms_, empty.train_seconds_, empty.history_ = {"after": norms(vectors)}, 0.0, []
+        empty._index()
+        return empty
+
+
+def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
+    """Words, their counts ``[V]``, vectors ``[V, D]``, and the other table where it was kept.
+
+    Raises:
+        CheckpointError: files that are damaged, or do not fit each other.
+    """
+    listed, tensors = read_json(folder / "words.json"), read_tensors(folder)
+    where = str(folder / "words.json")
+    words, counts = (listed.get(name) for name in ("words", "counts"))
+    if not isinstance(words, list) or not isinstance(counts, list) or len(words) != len(counts):
+        raise CheckpointError("'words' and 'counts' are missing, or no lists of one length", where=where)
+    if not all(isinstance(word, str) for word in words) or len(set(words)) < len(words):
+        raise CheckpointError("'words' holds what is no word, or a word twice", where=where)
+    if not all(type(n) is int and 0 <= n < 2**63 for n in counts):
+        raise CheckpointError("'counts' holds what is no count", where=where)
+    for name in {"vectors", *tensors}:
+        table = tensors.get(name)
+        if (
+            table is None
+            or name not in ("vectors", "contexts")
+            or table.dim() != 2
+            or len(table) != len(words)
+        ):
+            what = f"{name!r} is missing, unexplained or no table of {len(words):,} rows"
+            raise CheckpointError(what, where=str(folder))
+    contexts = tensors["contexts"].float().numpy() if "contexts" in tensors else None
+    return tuple(words), np.asarray(counts), tensors["vectors"].float().numpy(), contexts

@@ -1,0 +1,126 @@
+"""What a fit can be told: the settings of every fit, of texts, of pictures and of word vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from glassformer.config import INF, MOST, check_ranges
+from glassformer.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """One fit, of texts or of pictures."""
+
+    epochs: int = 3  # passes over the training examples
+    lr: float = 5e-5  # the highest rate, reached at the end of the warm-up
+    optimizer: Literal["adamw", "adam", "muon"] = "adamw"  # adam: decay goes through the gradient
+    weight_decay: float = 0.01  # not on biases, norms and embeddings of position
+    betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two running means of Adam
+    schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warm-up
+    warmup: float = 0.06  # share of all steps
+    layer_decay: float = 1.0  # learning rate of layer i is lr * layer_decay ** (layers above it)
+    embedding_lr: float = 1.0  # factor on the learning rate of embeddings, not of positions and segments
+    batch_size: int = 32  # sequences (of texts, 0: batch_tokens decides)
+    accumulate: int = 1  # batches per optimiser step; the loss stays that of one large batch
+    clip: float = 1.0  # norm of the gradient; 0: none
+    label_smoothing: float = 0.0  # share of the target spread over all classes
+    class_weight: str | dict | None = None  # "balanced" or {label: weight}, as in scikit-learn
+    train_layers: int | None = (
+        None  # head and the last so many encoder layers learn; 0: the head alone; None: all
+    )
+    unfreeze_every: int = (
+        0  # epochs after which one more layer from the top begins to learn; 0: all from the start
+    )
+    lora_rank: int = 0  # of low-rank updates of queries and values, the encoder staying as it is; 0: none
+    lora_alpha: float = 16.0  # the updates are scaled by lora_alpha / lora_rank
+    average: float = 0.0  # decay of the running mean of the weights (EMA), at most 1 - 3 / steps; 0: none
+    validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
+    early_stopping: int = 0  # evaluations without improvement before the end; 0: off
+    monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"  # what decides which weights are best
+    keep_best: bool = True  # end with the best evaluated weights (needs a validation set)
+    evaluate_every: int = 0  # steps, and at the end; 0: after each epoch
+    checkpoint_every: int = 0  # steps; 0: after each epoch
+    seed: int = 0  # of the weights, the order of the examples and dropout
+    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
+    device: str = "auto"  # auto: the GPU where there is one
+    threads: int = 0  # 0: as torch has it
+    strategy: Literal["auto", "ddp", "fsdp"] = (
+        "auto"  # under torchrun; fsdp: each process keeps a part of the weights
+    )
+    verbose: int = 0  # 1: a progress bar
+
+    def __post_init__(self) -> None:
+        if len(self.betas) != 2:
+            raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
+        if self.strategy == "fsdp" and self.optimizer == "muon":
+            raise ConfigError(
+                "muon needs whole matrices, and fsdp gives each process a part",
+                where="strategy",
+                fix="Use ddp",
+            )
+        check_ranges(self)
+
+
+@dataclass(frozen=True)
+class TrainConfig(FitConfig):
+    """One fit of texts."""
+
+    batch_tokens: int = 8192  # real tokens at most; with batch_size 0 the only limit
+    length_window: int = 50  # batches among which lengths are sorted; 0: lengths are not looked at
+    word_dropout: float = 0.0  # share of tokens hidden from the model at each step
+
+
+FOREIGN = {
+    "class_weight": None, "word_dropout": 0.0, "validation_fraction": 0.0, "train_layers": None, "unfreeze_every": 0,
+    "lora_rank": 0,
+}  # fmt: skip
+
+
+def refuse_foreign(config: TrainConfig) -> None:
+    """Raises ConfigError for a key of every fit that means nothing for sequences."""
+    for key, plain in FOREIGN.items():
+        if getattr(config, key) != plain:
+            raise ConfigError(f"{key} belongs to classification", where=key, fix="Leave it out")
+    if config.monitor == "macro_f1":
+        raise ConfigError("macro_f1 belongs to classification", where="monitor", fix="Use accuracy or loss")
+
+
+@dataclass(frozen=True)
+class VectorsConfig:
+    """One fit."""
+
+    dim: int = 100  # numbers a word
+    window: int = 5  # words on either side at most; the half-width is drawn from 1 ... window for each centre
+    negative: int = 5  # words drawn at random for each pair (sgd) or each centre (adam)
+    min_count: int = 5  # a word seen less often has no vector
+    max_words: int = 0  # words at most, the most frequent ones; 0: no limit
+    subsample: float = 1e-3  # frequent words above this share are thinned out; 0: none are
+    exponent: float = 0.75  # negatives are drawn in proportion to count ** exponent
+    optimizer: Literal["sgd", "adam"] = "sgd"  # sgd: compiled, for work; adam: the readable model, in batches
+    positives: int = 2  # of each centre, with adam; sgd takes the whole window
+    batch_size: int = 256  # centres, with adam
+    lr: float | None = None  # at the start; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)
+    add_contexts: bool = False  # a word's vector is the sum of its two: what stands together is alike too
+    epochs: int = 5  # passes over the corpus
+    checkpoint_every: int = (
+        0  # rounds of about half a million words (sgd) or steps (adam); 0: after each epoch
+    )
+    seed: int = 0  # of the first vectors, the windows and the negatives
+    threads: int = 0  # 0: all; 1 gives the same vectors each time
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value, (low, high) = getattr(self, f.name), VECTOR_RANGES.get(f.name, (-INF, INF))
+            if isinstance(value, int | float) and not (low <= value <= high and abs(value) <= MOST):
+                bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:g}"
+                what = f"{f.name} = {value} is out of range"
+                raise ConfigError(what, where=f.name, fix=f"Use a value {bound}")
+
+
+VECTOR_RANGES: dict[str, tuple[float, float]] = {
+    "dim": (1, 10_000), "window": (1, 1_000), "negative": (1, 1_000), "min_count": (1, INF), "max_words": (0, INF),
+    "subsample": (0, 1), "exponent": (-2, 2), "positives": (1, 1_000), "batch_size": (1, INF), "lr": (0, 10),
+    "epochs": (1, INF), "checkpoint_every": (0, INF), "seed": (0, INF), "threads": (0, 1_024),
+}  # fmt: skip
