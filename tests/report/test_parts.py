@@ -11,7 +11,7 @@ import pytest
 from glassformer.config import to_dict
 from glassformer.errors import DataError
 from glassformer.report import figures, maps, tables, wording
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.catalog import known_recipe_of, load_recipe
 
 THIN = wording.THIN
 
@@ -69,12 +69,12 @@ def test_tags_are_set_back_but_sentences_with_signs_are_not():
 
 def test_a_recipes_own_figures_are_shown_only_where_they_apply():
     shipped = load_recipe("europe")
-    told = tables.expectation(to_dict(shipped))
+    told = tables.expectation(to_dict(shipped), to_dict(shipped))
     assert told == f"The recipe expects: {shipped.expect}"
     aside = load_recipe("europe", ["threads=3", "seed=7", "maps=0", "checkpoint_every=5"])
-    assert tables.expectation(to_dict(aside)) == told
+    assert tables.expectation(to_dict(aside), to_dict(shipped)) == told
     changed = to_dict(load_recipe("europe", ["epochs=1", "limit=40", "pooling=max"]))
-    told = tables.expectation(changed)
+    told = tables.expectation(changed, to_dict(shipped))
     assert "99" not in told, "figures of the recipe as it ships"
     assert "recipe europe were changed" in told
     for change in (
@@ -83,9 +83,12 @@ def test_a_recipes_own_figures_are_shown_only_where_they_apply():
         "train.epochs = 1 (recipe: 3)",
     ):
         assert change in told
-    assert tables.expectation(changed | {"name": "mine", "expect": "80 %"}) == "Its recipe file expects: 80 %"
-    assert tables.expectation({"name": "europe"}) == ""
-    shown = [key for _, rows in tables.settings(to_dict(shipped)) for key, _, _ in rows]
+    assert (
+        tables.expectation(changed | {"name": "mine", "expect": "80 %"}, None)
+        == "Its recipe file expects: 80 %"
+    )
+    assert tables.expectation({"name": "europe"}, to_dict(shipped)) == ""
+    shown = [key for _, rows in tables.settings(to_dict(shipped), {}) for key, _, _ in rows]
     assert "summary" in shown
     assert "expect" not in shown
 
@@ -105,12 +108,12 @@ def test_the_comparison_has_one_scale():
 
 def test_settings_that_differ_from_the_defaults_stand_out():
     config = {"name": "n", "train": {"epochs": 3, "lr": 1e-3, "betas": [0.9, 0.999]}, "mine": {"x": 1}}
-    assert tables.settings(config) == [
+    assert tables.settings(config, known_recipe_of(config).defaults) == [
         ("recipe", [("name", "n", True)]),
         ("train", [("epochs", 3, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]),
         ("mine", [("x", 1, True)]),
     ]
-    assert tables.changed(tables.settings(config))[1:] == [
+    assert tables.changed(tables.settings(config, known_recipe_of(config).defaults))[1:] == [
         ("train", [("lr", 1e-3, True)]),
         ("mine", [("x", 1, True)]),
     ]

@@ -45,18 +45,19 @@ def _write_run_page(folder: Path) -> Path:
     from glassformer.report.run import read_history, read_json
     from glassformer.report.sequences import write_sequence_report
     from glassformer.report.vectors import write_vectors_report
+    from glassformer.tasks.catalog import known_recipe
 
     config = folder / "config.toml"
     recipe = read_toml(config) if config.is_file() else {}
     task = recipe.get("task", "")
     if task in ("translation", "masked-lm"):
-        return write_sequence_report(folder)
+        return write_sequence_report(folder, known_recipe(folder))
     if task == "word2vec":
         metrics = read_json(folder / "metrics.json", dict)
         return write_vectors_report(
             folder, str(recipe.get("name", "")), metrics, [*read_history(folder / "history.jsonl")]
         )
-    return write_report(folder)
+    return write_report(folder, known_recipe(folder))
 
 
 def report_command(

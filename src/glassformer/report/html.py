@@ -19,7 +19,7 @@ from glassformer.explain.architecture import Block, draw
 from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
 from glassformer.explain.render import asset, environment, policy
 from glassformer.report import comparison, figures, maps, pictures, tables, wording
-from glassformer.report.run import Run, read_run
+from glassformer.report.run import NOTHING_KNOWN, KnownRecipe, Run, read_run
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # of one table
@@ -33,15 +33,18 @@ FILTERS = {
 }  # fmt: skip
 
 
-def write_report(run_folder: str | Path) -> Path:
+def write_report(run_folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
     """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
+
+    Args:
+        known: of the run's recipe; nothing: every setting counts as changed.
 
     Raises:
         DataError: no metrics.json, or a damaged file, which is named.
         ConfigError: config.toml is not TOML.
     """
     run = read_run(run_folder)
-    return write_page(run.folder / "report.html", render(run))
+    return write_page(run.folder / "report.html", render(run, known))
 
 
 def write_page(path: Path, html: str) -> Path:
@@ -50,13 +53,13 @@ def write_page(path: Path, html: str) -> Path:
     return path
 
 
-def render(run: Run) -> str:
+def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
     """The page's HTML."""
     css, script = asset("page.css"), asset("attention.js")
     scores, metrics = run.scores, run.metrics
     examples, left_out = maps.prepare(run.maps)
     shows = bool(run.pictures or any(view.picture for view in examples))
-    settings = tables.settings(run.config)
+    settings = tables.settings(run.config, known.defaults)
     return _environment().get_template("report.html.j2").render(
         css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=shows),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
@@ -69,7 +72,7 @@ def render(run: Run) -> str:
         comparison=tables.comparison(run), figures=_figures(run), max_rows=MAX_ROWS,
         confusion=tables.confusion(scores), confusions=tables.confusions(scores),
         examples=examples, left_out=left_out, settings=settings, changed=tables.changed(settings),
-        expectation=tables.expectation(run.config),
+        expectation=tables.expectation(run.config, known.shipped),
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
         pictures=pictures.prepare(run.pictures), robustness=tables.robustness(metrics.get("robustness") or {}),

@@ -14,10 +14,10 @@ from glassformer.explain.alignment import picture
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
 from glassformer.report.html import _environment, architecture
-from glassformer.report.run import read_history, read_json, shown
+from glassformer.report.run import NOTHING_KNOWN, KnownRecipe, read_history, read_json, shown
 
 
-def write_sequence_report(folder: str | Path) -> Path:
+def write_sequence_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
     """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
 
     Raises:
@@ -25,11 +25,11 @@ def write_sequence_report(folder: str | Path) -> Path:
     """
     folder = Path(folder)
     path = folder / "report.html"
-    replace_text(path, render(folder))
+    replace_text(path, render(folder, known))
     return path
 
 
-def render(folder: Path) -> str:
+def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
     """The page's HTML."""
     if not (folder / "metrics.json").is_file():
         raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
@@ -40,7 +40,7 @@ def render(folder: Path) -> str:
     evaluations = [h for h in history if h.get("kind") == "evaluation"]
     examples = read_json(folder / "alignments.json", dict).get("examples", [])
     css = asset("page.css")
-    settings = tables.settings(config)
+    settings = tables.settings(config, known.defaults)
     parts = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
     parts += ["the loss of the next sentence"] * bool((config.get("text") or {}).get("next_sentence"))
     held = any(e.get("accuracy") is not None for e in evaluations)
@@ -52,7 +52,7 @@ def render(folder: Path) -> str:
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
         held=held, apart=apart if parts and held else "",
         examples=[e | {"picture": Markup(drawn(e))} for e in examples],
-        settings=settings, expectation=tables.expectation(config), facts=tables.facts(metrics),
+        settings=settings, expectation=tables.expectation(config, known.shipped), facts=tables.facts(metrics),
         times=tables.times(metrics.get("seconds") or {}),
         architecture=architecture(
             metrics, "source tokens [M]" if metrics.get("task") == "translation" else "tokens [N]"

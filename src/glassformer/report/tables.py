@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glassformer.config import to_dict
 from glassformer.report import wording
 from glassformer.report.run import Run
-from glassformer.tasks.catalog import load_recipe, recipe_classes
-from glassformer.tasks.recipe import recipe_names
-from glassformer.tasks.text_classification.recipe import Recipe
 
 MAX_CLASSES = 12  # a larger confusion matrix is told as its most frequent confusions
 
@@ -78,9 +73,8 @@ def confusions(scores: dict[str, Any], most: int = 12) -> list[dict[str, Any]]:
 Settings = list[tuple[str, list[tuple[str, Any, bool]]]]
 
 
-def settings(config: dict[str, Any]) -> Settings:
+def settings(config: dict[str, Any], defaults: Mapping[str, Mapping[str, Any]]) -> Settings:
     """Sections of the recipe: key, value and whether it differs from the default."""
-    defaults = _defaults(recipe_classes().get(config.get("task", ""), Recipe)())
     plain = {k: v for k, v in config.items() if not isinstance(v, dict) and k != "expect"}  # see expectation
     sections = {"recipe": plain} | {k: v for k, v in config.items() if isinstance(v, dict)}
     return [
@@ -103,14 +97,18 @@ ASIDE = {
 }  # fmt: skip
 
 
-def expectation(config: dict[str, Any]) -> str:
-    """What the recipe says will come out; where its settings were changed, which ones, instead."""
+def expectation(config: dict[str, Any], shipped: dict[str, Any] | None) -> str:
+    """What the recipe says will come out; where its settings were changed, which ones, instead.
+
+    Args:
+        shipped: the recipe of that name that ships with the package; None: there is none.
+    """
     name, expect = config.get("name"), config.get("expect")
     if not expect:
         return ""
-    if name not in recipe_names():
+    if shipped is None:
         return f"Its recipe file expects: {expect}"
-    theirs, ours = _flat(to_dict(load_recipe(str(name)))), _flat(config)
+    theirs, ours = _flat(shipped), _flat(config)
     other = [
         f"{key} = {wording.plain(ours.get(key))} (recipe: {wording.plain(theirs.get(key))})"
         for key in [*theirs, *(key for key in ours if key not in theirs)]
@@ -127,17 +125,6 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
     for key, value in config.items():
         out |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
     return out
-
-
-def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
-    def value(owner: Any, name: str) -> Any:
-        found = getattr(owner, name)
-        return list(found) if isinstance(found, tuple) else found
-
-    names = [f.name for f in fields(recipe)]
-    sections = {n: getattr(recipe, n) for n in names if is_dataclass(getattr(recipe, n))}
-    table = {n: {f.name: value(s, f.name) for f in fields(s)} for n, s in sections.items()}  # type: ignore[arg-type]
-    return table | {"recipe": {n: value(recipe, n) for n in names if n not in sections}}
 
 
 def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:

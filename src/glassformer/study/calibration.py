@@ -27,6 +27,7 @@ from glassformer.evaluate.calibrate import (
 )
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.report.html import write_report
+from glassformer.tasks.catalog import known_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import PARTS, Part, check_classifies, image_part, text_part
 from glassformer.tasks.run_folder import read_run_recipe
@@ -97,7 +98,7 @@ def _calibrate(
     clf.save(folder / "model", overwrite=True)
     replace_text(folder / "calibration.json", json.dumps(out, indent=1, ensure_ascii=False) + "\n")
     if (folder / "metrics.json").is_file():
-        write_report(folder)
+        write_report(folder, known_recipe(folder))
     return out
 
 

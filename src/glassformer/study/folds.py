@@ -29,7 +29,7 @@ from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.tasks.catalog import build_recipe
+from glassformer.tasks.catalog import build_recipe, known_recipe
 from glassformer.tasks.run import ESTIMATORS, PARTS, Part, check_classifies
 from glassformer.tasks.run_folder import what_decides
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
@@ -120,7 +120,7 @@ def _run_folds(
         split=NAME,
     )  # fmt: skip
     replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
-    write_report(folder)
+    write_report(folder, known_recipe(folder))
     return metrics
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import apply_overrides, build, nearest, read_toml
+from glassformer.config import apply_overrides, build, nearest, read_toml, to_dict
 from glassformer.errors import ConfigError
+from glassformer.report.run import KnownRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
 
@@ -26,6 +28,34 @@ def recipe_classes() -> dict[str, type]:
         "translation": TranslationRecipe,
         "masked-lm": PretrainRecipe,
     }
+
+
+def known_recipe(folder: str | Path) -> KnownRecipe:
+    """What a run's page must know of recipes.
+
+    Raises:
+        ConfigError: config.toml is not TOML.
+    """
+    path = Path(folder) / "config.toml"
+    return known_recipe_of(read_toml(path) if path.is_file() else {})
+
+
+def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
+    """The same of a recipe's TOML."""
+    defaults = _defaults(recipe_classes().get(config.get("task", ""), Recipe)())
+    name = str(config.get("name", ""))
+    return KnownRecipe(defaults, to_dict(load_recipe(name)) if name in recipe_names() else None)
+
+
+def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
+    def value(owner: Any, name: str) -> Any:
+        found = getattr(owner, name)
+        return list(found) if isinstance(found, tuple) else found
+
+    names = [f.name for f in fields(recipe)]
+    sections = {n: getattr(recipe, n) for n in names if is_dataclass(getattr(recipe, n))}
+    table = {n: {f.name: value(s, f.name) for f in fields(s)} for n, s in sections.items()}  # type: ignore[arg-type]
+    return table | {"recipe": {n: value(recipe, n) for n in names if n not in sections}}
 
 
 def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str] = ()) -> Any:

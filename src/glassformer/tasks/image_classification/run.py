@@ -30,6 +30,7 @@ from glassformer.report.html import write_report
 from glassformer.report.maps import encode as encode_maps
 from glassformer.report.pictures import draw_grid, thumbnail
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.tasks.catalog import known_recipe
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.load import load
@@ -120,7 +121,7 @@ def run_image_recipe(
         "total": time.perf_counter() - started,
     } | metrics["seconds"]
     write_json(folder / "metrics.json", metrics)
-    return Run(folder, metrics, write_report(folder))
+    return Run(folder, metrics, write_report(folder, known_recipe(folder)))
 
 
 def judge(

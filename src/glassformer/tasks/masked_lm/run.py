@@ -22,6 +22,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.explain.architecture import blocks
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.tasks.catalog import known_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.masked_lm.estimator import MASK, MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
@@ -135,7 +136,7 @@ def run_pretraining(
     metrics = figures(learner, recipe, corpus)
     metrics["seconds"] = {"train": learner.train_seconds_, "total": time.perf_counter() - started}
     write_json(folder / "metrics.json", metrics)
-    return Run(folder, metrics, write_sequence_report(folder))
+    return Run(folder, metrics, write_sequence_report(folder, known_recipe(folder)))
 
 
 def figures(learner: MaskedLM, recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Any]:

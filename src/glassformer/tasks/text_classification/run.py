@@ -34,6 +34,7 @@ from glassformer.packing import Packing
 from glassformer.report.html import write_report
 from glassformer.report.maps import encode as encode_maps
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.tasks.catalog import known_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import (
     Announce,
@@ -126,7 +127,7 @@ def run_recipe(
     } | metrics["seconds"]
     write_json(folder / "metrics.json", metrics)
     write_json(folder / "maps.json", {"examples": attention_examples(clf, splits, recipe.evaluate.maps)})
-    return Run(folder, metrics, write_report(folder))
+    return Run(folder, metrics, write_report(folder, known_recipe(folder)))
 
 
 def judge(

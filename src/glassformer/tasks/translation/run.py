@@ -25,6 +25,7 @@ from glassformer.evaluate.translation import translation_scores
 from glassformer.explain.architecture import blocks
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.tasks.catalog import known_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import (
     Announce,
@@ -138,7 +139,7 @@ def run_translation(
     metrics["seconds"] |= {"train": translator.train_seconds_, "total": time.perf_counter() - started}
     write_json(folder / "metrics.json", metrics)
     write_json(folder / "alignments.json", {"examples": alignments(translator, recipe, pairs)})
-    return Run(folder, metrics, write_sequence_report(folder))
+    return Run(folder, metrics, write_sequence_report(folder, known_recipe(folder)))
 
 
 def need_sacrebleu() -> None:
