@@ -24,7 +24,7 @@ from glassformer.nn import kernels
 from glassformer.nn.attention import attend
 from glassformer.nn.groups import groups_of, padding_share
 from glassformer.packing import Packing
-from glassformer.runtime import keep_freed_memory
+from glassformer.process import keep_freed_memory
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 

@@ -28,7 +28,8 @@ from torch import Tensor
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.nn.encoder import EncoderConfig, EncoderLayer
 from glassformer.packing import Packing
-from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory, peak_memory_mb
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_device, choose_dtype, peak_memory_mb
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
 WIDTHS = (192, 384, 768)

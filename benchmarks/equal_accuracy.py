@@ -28,7 +28,7 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
-from glassformer.runtime import keep_freed_memory
+from glassformer.process import keep_freed_memory
 
 LR, BATCH = 1e-4, 32
 Reviews = tuple[list[str], list[int]]

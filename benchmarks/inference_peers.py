@@ -16,7 +16,7 @@ import torch
 from common import Contender, Window
 from hf_attention import choose_attention
 
-from glassformer.runtime import keep_freed_memory
+from glassformer.process import keep_freed_memory
 
 MAX_LENGTH = 256
 BATCH = 32

@@ -20,7 +20,7 @@ import torch
 from common import RESULTS, environment, spread, write_result
 
 from glassformer.nn import kernels
-from glassformer.runtime import keep_freed_memory
+from glassformer.process import keep_freed_memory
 
 ROWS = 6784
 LAYERS = {  # in, out

@@ -28,7 +28,8 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
-from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_device, choose_dtype
 
 MODEL = "all-minilm-l6-v2"
 MAX_LENGTH = 256

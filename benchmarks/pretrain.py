@@ -60,7 +60,8 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.packing import Packing
-from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.masked_lm.recipe import PretrainTrainConfig
 from glassformer.train.objectives import MaskedWords
 from glassformer.train.optim import MasterOptimizer

@@ -36,7 +36,8 @@ from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.nn import kernels
-from glassformer.runtime import choose_dtype, keep_freed_memory
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_dtype
 from glassformer.tasks.build import build_model
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.config import TrainConfig

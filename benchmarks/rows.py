@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from glassformer.nn import kernels
 from glassformer.nn.kernels import rows
-from glassformer.runtime import keep_freed_memory
+from glassformer.process import keep_freed_memory
 
 EPS = 1e-12
 Work = Callable[..., Tensor]

@@ -42,7 +42,8 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
-from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_device, choose_dtype
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 

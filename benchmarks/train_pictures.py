@@ -59,7 +59,8 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import InputError
 from glassformer.models.image import ViT
-from glassformer.runtime import choose_device, choose_dtype, keep_freed_memory, set_seed
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_device, choose_dtype, set_seed
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.image_classification.build import build_transform, build_vit
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig

@@ -116,6 +116,7 @@ MODULES = {
     "explaining": (
         "Explanations",
         [
+            "explain.explanation",
             "explain.result",
             "explain.methods",
             "explain.subject",

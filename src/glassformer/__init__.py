@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Any
-
-# These settings are read when torch is first imported or first multiplies; what the user has set stays.
-# Threads that wait for each other sleep instead of spinning: beside other work, spinning is many times slower.
-# oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace for the last
-# 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for again; 64 keep the
-# hits, and memory stays flat.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-os.environ.setdefault("LRU_CACHE_CAPACITY", "64")
 
 __version__ = "0.1.0"
 
@@ -28,6 +18,7 @@ _PUBLIC = {
     "load_pretrained": "glassformer.checkpoints.huggingface",
     "save_pretrained": "glassformer.checkpoints.huggingface",
     "Trace": "glassformer.nn.trace",
+    "tune_process": "glassformer.process",
     "Packing": "glassformer.packing",
     "GlassformerError": "glassformer.errors",
     "InputError": "glassformer.errors",

@@ -142,40 +142,8 @@ class Packing:
 
 @lru_cache(maxsize=1024)
 def _uniform(count: int, length: int, device: torch.device) -> Packing:
-    # Kept with its tensors: every batch of pictures asks for it, and a captured CUDA graph goes on reading them.
+    # Kept with its tensors: every batch of pictures asks for it.
     return Packing((length,) * count, device)
-
-
-class FixedPacking(Packing):
-    """A packing whose tensors keep their shapes and places while the lengths in them change: for CUDA graphs.
-
-    A captured graph replays the same kernels on the same memory, so nothing in it may depend on lengths that the host
-    knows; asking for them raises. ``max_length`` is the longest that may come.
-    """
-
-    REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
-    is_uniform = False  # pyright: ignore[reportAssignmentType]
-
-    def __init__(self, like: Packing, max_length: int):
-        values = {"count": like.count, "total": like.total, "max_length": max_length, "device": like.device}
-        values |= {name: getattr(like, name).clone() for name in self.REFILLED}
-        self.__dict__.update(values)
-
-    count: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
-
-    def refill(self, packing: Packing) -> None:
-        """Take over the lengths of ``packing``, which has as many sequences and tokens."""
-        for name in self.REFILLED:
-            getattr(self, name).copy_(getattr(packing, name))
-
-    @property
-    def lengths(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        raise ShapeError("the lengths were asked for on the host", where="a captured graph")
-
-    def __repr__(self) -> str:
-        return f"FixedPacking({self.count} sequences, {self.total} tokens)"
-
-    starts = padded_rows = lengths  # pyright: ignore[reportAssignmentType]
 
 
 def pack(sequences: Sequence[Tensor]) -> tuple[Tensor, Packing]:

@@ -84,23 +84,6 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
 
 
 @cache
-def keep_freed_memory() -> None:
-    """Let glibc keep large freed blocks instead of returning them: a training step asks for the same sizes
-    again and again, and fresh pages from the kernel cost time. Linux only.
-    """
-    import ctypes
-
-    trim_threshold, top_pad, mmap_threshold = -1, -2, -3  # M_* in malloc.h
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # another system, or another C library
-        return
-    mallopt(mmap_threshold, 2**30)
-    mallopt(trim_threshold, 2**31 - 1)
-    mallopt(top_pad, 2**26)
-
-
-@cache
 def _malloc_trim() -> Callable[[int], int]:
     import ctypes
 
@@ -111,7 +94,7 @@ def _malloc_trim() -> Callable[[int], int]:
 
 
 def return_freed_memory() -> None:
-    """Return to the system what ``keep_freed_memory`` keeps: after work whose sizes will not come again soon."""
+    """Return to the system what ``process.keep_freed_memory`` keeps: after work whose sizes will not come again soon."""
     _malloc_trim()(0)
 
 
@@ -122,7 +105,6 @@ def cache_folder() -> Path:
 
 def set_threads(threads: int) -> None:
     """Compute with this many threads; 0 leaves torch's own choice."""
-    keep_freed_memory()
     if threads:
         torch.set_num_threads(threads)
 

@@ -11,8 +11,8 @@ import shutil
 import numpy as np
 import pytest
 
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.render import page
-from glassformer.explain.result import Explanation
 from glassformer.explain.view import certainty, view_of
 
 ATTACKS = [

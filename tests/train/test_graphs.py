@@ -22,9 +22,9 @@ from glassformer.data.image_batching import ImageBatch
 from glassformer.errors import ShapeError
 from glassformer.models.image import ViT, vit
 from glassformer.nn import attention
-from glassformer.packing import FixedPacking, Packing
+from glassformer.packing import Packing
 from glassformer.train import graphs, loop
-from glassformer.train.graphs import Graphs, Sizes, plainly
+from glassformer.train.graphs import FixedPacking, Graphs, Sizes, plainly
 from glassformer.train.objectives import ImageClassification
 
 
@@ -288,17 +288,21 @@ def test_a_fixed_packing_has_tensors_and_no_lengths():
             ask()
 
 
-def test_graphs_are_for_a_gpu_in_half_precision_and_can_be_switched_off(make_rig, monkeypatch):
+def test_graphs_are_for_a_gpu_in_half_precision_and_are_asked_for(make_rig, monkeypatch):
     rig = make_rig(dtype=torch.bfloat16)
     ask = lambda objective=rig.objective: graphs.graphs_of(rig.training, rig.stream, objective)  # noqa: E731
+    monkeypatch.setenv("GLASSFORMER_GRAPHS", "1")
     assert ask() is None
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     monkeypatch.setattr(graphs, "on_gpu", lambda device: traced)
     assert isinstance(ask(), Graphs)
     assert ask(SimpleNamespace()) is None  # an objective of another kind
-    monkeypatch.setenv("GLASSFORMER_GRAPHS", "0")
-    assert ask() is None
+    for value in ("0", ""):
+        monkeypatch.setenv("GLASSFORMER_GRAPHS", value)
+        assert ask() is None
     monkeypatch.delenv("GLASSFORMER_GRAPHS")
+    assert ask() is None, "off unless asked for"
+    monkeypatch.setenv("GLASSFORMER_GRAPHS", "1")
     rig.training.config = replace(rig.training.config, unfreeze_every=1)
     assert ask() is None
 

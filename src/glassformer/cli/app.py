@@ -39,6 +39,7 @@ from glassformer.cli import (
 from glassformer.cli.output import one_line
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
+from glassformer.process import tune_process
 from glassformer.sklearn_base import go_plain
 
 ASKING = {"serve", "predict", "explain", "translate", "fill"}  # verbs that do nothing with a model but ask it
@@ -104,11 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    # Threads that wait shall sleep. By default they spin, and where other programs want the cores too,
-    # each barrier then costs a time slice: training on two busy cores was up to 25 times slower.
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # read when torch is imported, which no verb has done yet
+    tune_process()  # before torch is imported, which no verb has done yet
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

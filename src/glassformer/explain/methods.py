@@ -13,10 +13,11 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.errors import InputError
 from glassformer.explain.attention import attention, attention_gradient, attention_rollout
+from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.gradients import gradient_x_input, integrated_gradients
 from glassformer.explain.occlusion import occlusion
-from glassformer.explain.result import Explanation, Scores
+from glassformer.explain.result import Scores
 from glassformer.explain.subject import Subject, attention_maps, subject_of
 
 # Those that take a target explain one label; the others show where the model looked.

@@ -14,7 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.explain.result import Explanation
+from glassformer.explain.result import Result
 from glassformer.explain.view import certainty, inert, view_of
 
 if TYPE_CHECKING:  # imported where a page is made: the server only takes a style sheet from here
@@ -37,7 +37,7 @@ ABOUT = {
 RANDOM = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
 
 
-def fragment(explanation: Explanation) -> str:
+def fragment(explanation: Result) -> str:
     """The text with each word on a background as strong as its score; hovering shows the figure."""
     e = explanation
     head = f"<b>{escape(str(e.label))}</b> {certainty(e.probability)} % &middot; {escape(e.method.replace('_', ' '))}"
@@ -79,7 +79,7 @@ def trust_picture(trust: dict[str, Any]) -> str:
     )
 
 
-def _words(e: Explanation) -> str:
+def _words(e: Result) -> str:
     highest = max(float(abs(e.scores).max()), 1e-12)
     parts, end = [], 0
     for token, (start, stop), score in zip(e.tokens, e.offsets, e.scores, strict=True):
@@ -99,7 +99,7 @@ def _words(e: Explanation) -> str:
     return f"<p>{''.join(parts)}{escape(e.text[end:])}</p>"
 
 
-def _picture(e: Explanation) -> str:
+def _picture(e: Result) -> str:
     view = view_of(e, max_pairs=0)
     width, height = view.size
     hues = {"h": "rgb(255 178 0)", "n": "rgb(60 110 200)"}
@@ -114,7 +114,7 @@ def _picture(e: Explanation) -> str:
     )
 
 
-def page(explanations: Sequence[Explanation], title: str = "") -> str:
+def page(explanations: Sequence[Result], title: str = "") -> str:
     """A whole page for one or more explanations of one model.
 
     Args:

@@ -1,17 +1,13 @@
-"""What an explanation is: scores shaped like the input, and what is needed to read them."""
+"""What an explanation says: scores shaped like the input, and what is needed to read them."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.errors import InputError
 from glassformer.explain.tokens import per_word, word_numbers, word_spans
-from glassformer.outputs import write_text_whole
 
 
 @dataclass
@@ -26,7 +22,7 @@ class Scores:
 
 
 @dataclass
-class Explanation:
+class Result:
     """Scores for the tokens of one text, or for the patches of one image.
 
     ``text`` is what the tokenizer saw (after cleaning); of a picture it is empty.
@@ -83,28 +79,3 @@ class Explanation:
             "target": None if self.target is None else str(self.target), "error": self.error,
             "settings": self.settings, "notes": self.notes, "name": self.name, "trust": self.trust,
         }  # fmt: skip
-
-    def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (scores) or ``.html`` (a page that opens anywhere, with the maps where there are any).
-
-        Raises:
-            InputError: another ending, or no such folder.
-        """
-        path = Path(path)
-        if path.suffix.lower() not in (".json", ".html"):
-            raise InputError("not .json or .html", where=str(path), fix="End the name with one of them")
-        if not path.parent.is_dir():
-            raise InputError("no such folder", where=str(path.parent), fix="Make it first")
-        if path.suffix.lower() == ".json":
-            text = json.dumps(self.to_dict(), indent=2) + "\n"
-        else:
-            from glassformer.explain.render import page
-
-            text = page([self])
-        write_text_whole(path, text)
-        return path
-
-    def _repr_html_(self) -> str:
-        from glassformer.explain.render import fragment
-
-        return fragment(self)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.explain.attention import rollout
-from glassformer.explain.result import Explanation
+from glassformer.explain.result import Result
 from glassformer.explain.tokens import word_numbers, word_spans
 
 LEVELS = 10  # shades of the marker; 0 is none
@@ -113,7 +113,7 @@ class Answer:
     label: str = ""
 
 
-def view_of(explanation: Explanation, *, max_pairs: int = MAX_PAIRS) -> View:
+def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
     """An explanation with its scores as the first view, and its maps, where it has them, behind it."""
     e = explanation
     maps, reads = e.maps, e.reads

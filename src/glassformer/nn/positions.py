@@ -54,12 +54,10 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, d_model: int, length: int = 512):
         super().__init__()
         self.register_buffer("table", sinusoidal(length, d_model), persistent=False)
-        self.outgrown: list[Tensor] = []
 
     def forward(self, packing: Packing) -> Tensor:  # [N, D]
         if packing.max_length > len(self.table):
             length = max(packing.max_length, 2 * len(self.table))
-            self.outgrown.append(self.table)  # a captured CUDA graph may go on reading it
             self.table = sinusoidal(length, self.table.shape[1]).to(self.table)
         return self.table[packing.positions]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from glassformer.errors import ConfigError
-from glassformer.runtime import keep_freed_memory
+from glassformer.process import keep_freed_memory
 from glassformer.serve.app import create_app
 from glassformer.serve.guard import LOCAL, is_local
 from glassformer.serve.held import Held

@@ -5,8 +5,8 @@ them all with one call, but on fixed shapes and memory. So a batch of texts is f
 tokens with sequences whose target counts for nothing, so that their loss and gradient are 0. Pictures
 have one shape anyway.
 
-Used by itself on a GPU for classification in half precision; ``GLASSFORMER_GRAPHS=0`` switches it off. What cannot be
-captured is computed plainly, and a warning says why.
+Off unless ``GLASSFORMER_GRAPHS=1``, since no GPU has run them yet; then used for classification in half precision. What
+cannot be captured is computed without, and a warning says why.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.errors import GlassformerError
-from glassformer.packing import FixedPacking, Packing
+from glassformer.errors import GlassformerError, ShapeError
+from glassformer.packing import Packing
 from glassformer.train.objectives import IGNORED, Classification, ImageClassification, StepLoss
 from glassformer.train.state import Training
 
@@ -45,7 +45,7 @@ def plainly(objective: Callable, model: nn.Module, batch: Any, per_step: float) 
 
 def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None:
     """How to compute the batches of this training with graphs; None where that is not to be."""
-    wanted = os.environ.get("GLASSFORMER_GRAPHS", "1") != "0" and type(objective) in (
+    wanted = os.environ.get("GLASSFORMER_GRAPHS") == "1" and type(objective) in (
         Classification,
         ImageClassification,
     )
@@ -84,6 +84,38 @@ class Sizes:
         each, more = divmod(total - packing.total, extra)
         filling = (each + 1,) * more + (each,) * (extra - more)
         return Packing(packing.lengths + filling, packing.device)
+
+
+class FixedPacking(Packing):
+    """A packing whose tensors keep their shapes and places while the lengths in them change: for CUDA graphs.
+
+    A captured graph replays the same kernels on the same memory, so nothing in it may depend on lengths that the host
+    knows; asking for them raises. ``max_length`` is the longest that may come.
+    """
+
+    REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
+    is_uniform = False  # pyright: ignore[reportAssignmentType]
+
+    def __init__(self, like: Packing, max_length: int):
+        values = {"count": like.count, "total": like.total, "max_length": max_length, "device": like.device}
+        values |= {name: getattr(like, name).clone() for name in self.REFILLED}
+        self.__dict__.update(values)
+
+    count: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def refill(self, packing: Packing) -> None:
+        """Take over the lengths of ``packing``, which has as many sequences and tokens."""
+        for name in self.REFILLED:
+            getattr(self, name).copy_(getattr(packing, name))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        raise ShapeError("the lengths were asked for on the host", where="a captured graph")
+
+    def __repr__(self) -> str:
+        return f"FixedPacking({self.count} sequences, {self.total} tokens)"
+
+    starts = padded_rows = lengths  # pyright: ignore[reportAssignmentType]
 
 
 class Graphs:
@@ -147,7 +179,7 @@ class Graphs:
             repeat, results = self.capture(function)
         finally:
             torch.ops.aten._foreach_copy_(sums, before)
-        return _Pass(kept, fixed, divisor, repeat, results)
+        return _Pass(kept, fixed, divisor, tuple(model.buffers()), repeat, results)
 
 
 @dataclass
@@ -157,6 +189,9 @@ class _Pass:
     given: dict[str, Tensor]
     packing: Packing
     divisor: Tensor
+    tables: tuple[
+        Tensor, ...
+    ]  # which the model may replace by longer ones while the graph goes on reading these
     repeat: Callable[[], None]
     results: tuple[Tensor, ...]
 

@@ -1,0 +1,45 @@
+"""The process is its user's: an import changes nothing in it, ``tune_process`` what it says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from glassformer.process import SETTINGS
+
+
+def ask(program: str, **settings: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if k not in SETTINGS} | settings
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+    )
+    return done.stdout
+
+
+def test_importing_changes_neither_environment_nor_threads_nor_allocator():
+    program = """
+import ctypes, os, torch
+before, threads = dict(os.environ), torch.get_num_threads()
+class Watched(ctypes.CDLL):
+    def __getattr__(self, name):
+        assert name != "mallopt", "the allocator is asked"
+        return super().__getattr__(name)
+ctypes.CDLL = Watched
+import glassformer as gf
+for name in gf.__all__:
+    getattr(gf, name)
+gf.TextClassifier("encoder-mini", d_model=4, num_layers=1, num_heads=1, d_ff=4, epochs=1).fit(["a b", "b c"], [0, 1])
+print(dict(os.environ) == before, torch.get_num_threads() == threads)
+"""
+    assert ask(program).split() == ["True", "True"]
+
+
+def test_a_tuned_process_has_the_settings_that_its_user_has_not_made():
+    program = f"""
+import os, sys, glassformer as gf
+gf.tune_process()
+print("torch" in sys.modules, *[os.environ[name] for name in {sorted(SETTINGS)}])
+"""
+    told = ask(program, LRU_CACHE_CAPACITY="7").split()
+    assert told == ["False", "7", SETTINGS["OMP_WAIT_POLICY"], SETTINGS["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]]
