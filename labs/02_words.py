@@ -285,8 +285,8 @@ answer(
 # Here: one pre-norm layer (its norms stand before attention and before the feed-forward network), 2 heads, width 64, on word
 # vectors of 50 numbers that one learned matrix brings to 64 and that are themselves *frozen*: training does not change them. Does the sentence name a European *country*? Paris next to
 # Chile is a trap. Then a task in which only the order counts: is the first country of a trade European?
-# Where the library does this: [models/bert.py](../src/glassformer/models/bert.py), `encoder_mini`;
-# [word_table.py](../src/glassformer/word_table.py).
+# Where the library does this: [models/text.py](../src/glassformer/models/text.py), `encoder_mini`;
+# [word_table.py](../src/glassformer/tasks/word_table.py).
 
 # %%
 splits = europe_splits(budget(600, 6_000))
@@ -377,5 +377,5 @@ if {"europe-frozen", "europe-trained"} <= full.keys():
 # 3. Label the sentences by whether a *city* of Europe is named (`EUROPEAN_CITIES` of `glassformer.data.corpus`), and train the
 #    mini-Transformer on that. *(`names_city`)*
 #
-# Where the library does this: [vectors.py](../src/glassformer/vectors.py), [evaluate/vectors.py](../src/glassformer/evaluate/vectors.py),
+# Where the library does this: [vectors.py](../src/glassformer/tasks/word2vec/estimator.py), [evaluate/vectors.py](../src/glassformer/evaluate/vectors.py),
 # [nn/positions.py](../src/glassformer/nn/positions.py).

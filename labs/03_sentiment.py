@@ -6,8 +6,8 @@
 #
 # With IMDb at hand (`GLASSFORMER_DATA`) and the full budget its reviews are used, else made-up ones; full trainings come from result files.
 #
-# Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/classifier.py),
-# [models/bert.py](../src/glassformer/models/bert.py).
+# Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/tasks/text_classification/estimator.py),
+# [models/text.py](../src/glassformer/models/text.py).
 
 # %%
 import importlib.util

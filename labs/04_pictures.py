@@ -7,8 +7,8 @@
 # ImageNet's weights cannot be had offline, so the backbone here is trained first on the digits 0 to 4 and then meets 5 to 9.
 # The data is scikit-learn's handwriting, 8×8 pixels: the figures are about the mechanism and not about photographs.
 #
-# Where the library does this: [nn/patches.py](../src/glassformer/nn/patches.py), [models/vit.py](../src/glassformer/models/vit.py),
-# [data/augment.py](../src/glassformer/data/augment.py), [image_classifier.py](../src/glassformer/image_classifier.py).
+# Where the library does this: [nn/patches.py](../src/glassformer/nn/patches.py), [models/image.py](../src/glassformer/models/image.py),
+# [data/augment.py](../src/glassformer/data/augment.py), [image_classifier.py](../src/glassformer/tasks/image_classification/estimator.py).
 
 # %%
 import tempfile

@@ -7,9 +7,9 @@
 # The task is made so that the truth is known: words are translated one by one and come out in *reverse* order. The
 # right alignment is the anti-diagonal, and a sentence of 14 words needs all 14 to be remembered.
 #
-# Where the library does this: [translator.py](../src/glassformer/translator.py),
+# Where the library does this: [translator.py](../src/glassformer/tasks/translation/estimator.py),
 # [models/seq2seq_rnn.py](../src/glassformer/models/seq2seq_rnn.py), [models/seq2seq.py](../src/glassformer/models/seq2seq.py),
-# [decode.py](../src/glassformer/decode.py).
+# [decode.py](../src/glassformer/models/decode.py).
 
 # %%
 import random

@@ -4,7 +4,7 @@
 # What you will see: how words are masked, what a small BERT learns from plain sentences about countries, whether it notices
 # which sentence follows, and what its weights are worth to a classifier with few labels.
 #
-# Where the library does this: [data/masking.py](../src/glassformer/data/masking.py), [masked_lm.py](../src/glassformer/masked_lm.py),
+# Where the library does this: [data/masking.py](../src/glassformer/data/masking.py), [masked_lm.py](../src/glassformer/tasks/masked_lm/estimator.py),
 # [nn/heads.py](../src/glassformer/nn/heads.py).
 
 # %%
@@ -198,4 +198,4 @@ plt.show()
 #    [MASK] for all. *(`false_share`)*
 # 3. Perplexity is e to the loss. Which accuracy and perplexity has a model that knows word frequencies only? *(`unigram`)*
 #
-# Where the library does this: [study/pretraining.py](../src/glassformer/study/pretraining.py), [train/objectives.py](../src/glassformer/train/objectives.py).
+# Where the library does this: [tasks/masked_lm/run.py](../src/glassformer/tasks/masked_lm/run.py), [train/objectives.py](../src/glassformer/train/objectives.py).
