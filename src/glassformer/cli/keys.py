@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from glassformer.config import takes_none
-from glassformer.tasks.text_classification import recipe
+from glassformer.tasks.catalog import recipe_classes
 
 
 class Key(NamedTuple):
@@ -27,7 +27,7 @@ class Key(NamedTuple):
 
 def recipe_keys(task: str = "text-classification") -> Iterator[Key]:
     """The keys of every section of a task's recipes, in the order of the file."""
-    kind = recipe.recipe_classes()[task]
+    kind = recipe_classes()[task]
     sections: dict[str, Any] = {"": kind}
     hints = typing.get_type_hints(kind)
     sections |= {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
