@@ -94,7 +94,7 @@ def _malloc_trim() -> Callable[[int], int]:
 
 
 def return_freed_memory() -> None:
-    """Return to the system what ``process.keep_freed_memory`` keeps: after work whose sizes will not come again soon."""
+    """Return to the system what ``process.keep_freed_memory`` keeps: after work of sizes that will not come again."""
     _malloc_trim()(0)
 
 
