@@ -7,6 +7,8 @@ where that module is there: its ``pictures()`` yields ``(name, bytes)``.
 from __future__ import annotations
 
 import base64
+import functools
+import importlib
 import importlib.util
 import json
 import zlib
@@ -202,10 +204,17 @@ def pictures() -> Iterator[Hostile]:
     )
     for magic in magics:
         yield sent(repr(magic), base64.b64encode(magic + bytes(99)).decode())
-    if importlib.util.find_spec("hostile_pictures") is not None:
-        for name, made in importlib.import_module("hostile_pictures").pictures():
-            if len(made) < 6 * MB:
-                yield sent(name, base64.b64encode(made).decode())
+    for name, made in built_pictures():
+        body = as_json({"images": [base64.b64encode(made).decode()]})
+        if len(body) < MOST:
+            yield Hostile("built pictures", name, (post(body),), answered=True)
+
+
+@functools.cache
+def built_pictures() -> tuple[tuple[str, bytes], ...]:
+    """Name and bytes of those of ``hostile_pictures``, where that module is there."""
+    there = importlib.util.find_spec("hostile_pictures") is not None
+    return tuple(importlib.import_module("hostile_pictures").pictures()) if there else ()
 
 
 KINDS: tuple[Callable[[], Iterator[Hostile]], ...] = (

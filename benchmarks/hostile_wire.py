@@ -18,6 +18,7 @@ class Hostile:
 
     Args:
         parts: sent one after the other.
+        answered: whether an answer with 200 is right too, as to a picture that is odd but whole.
         closed: whether to close the connection without an answer is right.
         pause: seconds between the parts.
         leaves: the client closes after so many seconds, and wants no answer.
@@ -29,6 +30,7 @@ class Hostile:
     closed: bool = False
     pause: float = 0.0
     leaves: float | None = None
+    answered: bool = False
 
 
 def head(path: str, method: str = "POST", *lines: str, host: str = "localhost", json: bool = True) -> bytes:

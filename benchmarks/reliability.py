@@ -108,7 +108,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "hostile_requests": ("hostile requests of 13 kinds (too many values, keys and levels, no JSON, heads, framing, "
                          "methods, hosts, paths, texts, pictures, slow and gone clients) to a real server with default "
                          "limits: 4xx or closed, good requests in between right; `/health` within 1 s throughout, "
-                         "memory at most 300 MB more, nothing on stderr", 0, hostile_requests.hostile_requests),
+                         "memory at most 300 MB more, no traceback", 0, hostile_requests.hostile_requests),
     "soak_server": ("100,000 requests of all kinds, hostile ones among them: every good answer as offline, memory at "
                     "each further tenth at most 5 % above that after the first", 0,
                     lambda count: soak_server.soak_server(count or 100_000)),

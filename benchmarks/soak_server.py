@@ -33,6 +33,7 @@ from hostile_requests import (
     attack,
     good_requests,
     judge,
+    judge_stderr,
     models,
     served,
 )
@@ -319,12 +320,7 @@ def soak_server(count: int, told: Callable[[str], None] = lambda line: None) -> 
         },
         {"name": "refused for load", "answer": f"{seen.refused} refused for load", "passed": few},
         {"name": "/health", "answer": f"/health within {slowest:.2f} s", "passed": slowest <= MOST_SECONDS},
-        {
-            "name": "stderr",
-            "answer": "silent" if not said else "spoke",
-            "passed": not said,
-            "said": said[-2000:],
-        },
+        {"name": "stderr", **judge_stderr(said)},
     ]
 
 

@@ -80,7 +80,7 @@ def test_crashes_full_disks_and_bad_files(rows, row):
     assert [one for one in rows[row] if not one["passed"]] == []
 
 
-HOSTILE = {"hostile_folders.labels(0)": 567, "hostile_folders.tokenizers(40)": 40}
+HOSTILE = {"hostile_folders.labels(84)": 84, "hostile_folders.tokenizers(24)": 24}
 
 
 @pytest.mark.parametrize("row", HOSTILE)
@@ -94,10 +94,11 @@ def test_hostile_folders(row):
 
 
 @pytest.mark.slow
-def test_every_hostile_tokenizer():
-    found = run("hostile_folders.tokenizers(0)", modules="hostile_folders")
-    assert len(found) >= 700
-    assert [one for one in found if not one["passed"]] == []
+def test_every_hostile_tokenizer_and_label():
+    for row, least in (("tokenizers", 700), ("labels", 560)):
+        found = run(f"hostile_folders.{row}(0)", modules="hostile_folders")
+        assert len(found) >= least
+        assert [one for one in found if not one["passed"]] == []
 
 
 def needs_a_browser() -> None:
@@ -140,7 +141,7 @@ def test_memory_does_not_grow_with_the_steps():
 @pytest.mark.slow
 def test_hostile_requests_are_refused_and_nobody_else_notices():
     runs = run("hostile_requests.hostile_requests(90)", modules="hostile_requests")
-    assert len({one["kind"] for one in runs}) == 15  # 13 of them, good ones, and the whole
+    assert len({one["kind"] for one in runs}) >= 15  # 13 of them or more, good ones, and the whole
     assert [one for one in runs if not one["passed"] and one["name"] != "/health"] == []
 
 

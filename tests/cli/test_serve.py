@@ -104,6 +104,7 @@ def test_several_servers_of_one_folder(gf, run: Path):
             for process in processes:
                 process.kill()
                 process.wait(10)
+                assert process.stdout is not None
                 process.stdout.close()
 
 

@@ -231,6 +231,11 @@ def test_folds_studies_and_scoring_have_one_writer(gf, reviews, run, tmp_path):
         "study": ["compare", "study.toml", "--out", "study", "--workers", "0"],
         "out.parquet.parts": ["predict", run, "--data", "one.parquet", "--out", "out.parquet"],
     }
+    (tmp_path / "demo-run").mkdir()
+    (tmp_path / "demo-run" / "config.toml").write_text('name = "europe"\n')
+    with writing("demo-run"):
+        assert "is being written by process" in gf("demo").err
+    assert (tmp_path / "demo-run" / "config.toml").is_file()
     for folder, argv in commands.items():
         with writing(folder):  # another open file is another writer, in this process too
             result = gf(*argv)

@@ -168,7 +168,7 @@ def test_ctrl_c_outside_of_training(gf, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr("glassformer.data.sources.load_text_dataset", interrupt)
     result = gf("data", "show", "europe")
-    assert (result.code, result.err) == (130, "error: interrupted\n")
+    assert (result.code, result.err) == (130, "error: interrupted; give the same command again\n")
 
 
 def test_ctrl_c_while_the_model_is_judged_says_how_to_go_on(
@@ -192,7 +192,8 @@ def test_ctrl_c_before_there_is_anything_leaves_no_folder(gf, reviews: Path, mon
 
     monkeypatch.setattr("glassformer.tasks.text_classification.run.load_splits", interrupt)
     result = gf("train", "--text", reviews, "--out", "out", *settings())
-    assert (result.code, result.err) == (130, "error: interrupted\n")
+    said = "error: interrupted; nothing was begun, give the same command again\n"
+    assert (result.code, result.err) == (130, said)
     assert not Path("out").exists()
 
 

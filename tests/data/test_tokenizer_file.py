@@ -240,6 +240,9 @@ def test_a_table_of_characters_is_walked_before_it_is_used(tmp_path):
     out = bytearray(good)
     struct.pack_into("<I", out, 4 + 4 * 512, 1 << 31 | 5000)
     assert said(bytes(out)) == "its table leads out of its strings"
+    assert (
+        said(charsmap({"A": "a", "B": "b"}, size=1024 - 7)) == "its table leads out of itself"
+    )  # half a block at its end
     assert "not UTF-8" in said(good + b"\xff")
     assert "puts 65 characters in the place of one" in said(charsmap({"A": "a" * 65}))
     many = {

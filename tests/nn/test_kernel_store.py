@@ -41,7 +41,9 @@ def plant(library: Path, marker: Path) -> None:
 
 
 @here
-@pytest.mark.parametrize("writable", ["folder", "above", "file"])
+@pytest.mark.parametrize(
+    "writable", ["folder", *(pytest.param(w, marks=pytest.mark.slow) for w in ("above", "file"))]
+)
 def test_a_planted_library_is_never_loaded(tmp_path, writable):
     cache, marker = tmp_path / "cache", tmp_path / "ran"
     file = cache / "glassformer" / kernels._build(kernels.has_amx()).name

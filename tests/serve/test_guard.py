@@ -377,7 +377,8 @@ def test_shares():
     with pytest.raises(Problem, match="503"):
         two.add(1)
     assert held.now == 101  # counted until it is given back
-    one.set(59)  # less is never refused
+    two.set(41)  # the same and less are never refused
+    one.set(59)
     two.set(41)
     one.give_back()
     two.set(40)

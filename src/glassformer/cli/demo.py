@@ -59,8 +59,10 @@ def clear(folder: Path, name: str = RECIPE) -> None:
     """Remove an earlier demo of that name.
 
     Raises:
-        ConfigError: there is something else; nothing is removed.
+        ConfigError: there is something else, or a demo that is still running; nothing is removed.
     """
+    from glassformer.checkpoints.locks import refuse_held
+
     if not folder.exists() and not folder.is_symlink():
         return
     config = folder / "config.toml"
@@ -70,6 +72,7 @@ def clear(folder: Path, name: str = RECIPE) -> None:
         raise ConfigError(
             "stands where the demo writes and is not an earlier demo", where=str(folder), fix=fix
         )
+    refuse_held(folder)
     shutil.rmtree(folder)
 
 
