@@ -43,7 +43,7 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
     for number in range(len(done), len(inputs)):
-        subject = subject_of(clf, inputs[number], judge=clf._predictor())
+        subject = subject_of(clf, inputs[number], judge=clf.predictor())
         scores, seconds, errors = {}, {}, {}
         for method in METHODS:
             started = time.perf_counter()

@@ -62,7 +62,7 @@ from glassformer.errors import InputError
 from glassformer.packing import Packing
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype
-from glassformer.tasks.masked_lm.recipe import PretrainTrainConfig
+from glassformer.tasks.masked_lm.recipe import PretrainFitConfig
 from glassformer.train.objectives import MaskedWords
 from glassformer.train.optim import MasterOptimizer
 
@@ -217,7 +217,7 @@ class PairStream:
 
 
 def glassformer_contender(folder: Path, rounds: list[list[Pair]]) -> Contender:
-    config = PretrainTrainConfig(
+    config = PretrainFitConfig(
         epochs=1, lr=LR, betas=(0.9, 0.999), schedule="constant", warmup=0.0, weight_decay=0.0, batch_size=BATCH,
         batch_tokens=0,
     )  # fmt: skip

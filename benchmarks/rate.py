@@ -39,8 +39,7 @@ from glassformer.nn import kernels
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_dtype
 from glassformer.tasks.build import build_model
-from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
-from glassformer.train.config import TrainConfig
+from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig, TextFitConfig
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
 from glassformer.train.optim import MasterOptimizer
@@ -140,7 +139,7 @@ class Work:
 
 
 def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> Work:
-    settings = TrainConfig(epochs=1, lr=5e-5, batch_size=32, seed=0)
+    settings = TextFitConfig(epochs=1, lr=5e-5, batch_size=32, seed=0)
     optimizer = MasterOptimizer(model, settings, dtype)
     objective = Classification(np.arange(len(table)) % 2)
     stream = TextStream(table, BatchSettings(32, 0, settings.length_window), 1, 0, CPU)

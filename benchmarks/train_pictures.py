@@ -64,7 +64,7 @@ from glassformer.runtime import choose_device, choose_dtype, set_seed
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.image_classification.build import build_transform, build_vit
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
-from glassformer.train.config import FitConfig
+from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import ImageClassification
 from glassformer.train.optim import MasterOptimizer
 
@@ -200,7 +200,7 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
 
 
 def glassformer_contender(work: Work) -> Contender:
-    config = FitConfig(
+    config = ClassifierFitConfig(
         epochs=1, lr=LR, schedule="constant", warmup=0.0, weight_decay=0.0, batch_size=work.batch
     )
     device = choose_device()

@@ -17,6 +17,7 @@ from glassformer.config import (
     key_places,
     nearest,
     read_toml,
+    settings_of,
     takes_none,
     to_dict,
     to_toml,
@@ -236,7 +237,7 @@ def test_keys_of_recipes_that_may_be_empty_are_empty_by_default():
         for path in set(key_places(cls).values()):
             if takes_none(cls, ".".join(path)):
                 owner = cls() if len(path) == 1 else getattr(cls(), path[0])
-                assert getattr(owner, path[-1]) is None, path
+                assert settings_of(type(owner))[path[-1]] is None, path
 
 
 def test_override_inside_what_is_no_section():

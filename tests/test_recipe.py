@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from glassformer import TextClassifier
 from glassformer.config import INF, RANGES, build, to_toml
 from glassformer.errors import ConfigError
 from glassformer.tasks import catalog
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.text_classification.recipe import Recipe, fit_parameters
+from glassformer.tasks.text_classification.recipe import Recipe
 
 SECTIONS = {
     f.name: typing.get_type_hints(Recipe)[f.name]
@@ -76,7 +77,7 @@ def test_every_default_fits_its_own_type():
 
 
 def test_fit_parameters_are_the_three_sections_in_order():
-    parameters = fit_parameters()
+    parameters = TextClassifier.defaults()
     wanted = [f.name for name in ("text", "model", "train") for f in dataclasses.fields(SECTIONS[name])]
     assert list(parameters) == wanted
     assert parameters["lr"] == Recipe().train.lr

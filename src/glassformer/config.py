@@ -20,6 +20,33 @@ MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
 
+def setting(default: Any, meaning: str, **before: Any) -> Any:
+    """A key of a config class: its default, and what the command line and the pages say that it means.
+
+    ``before=``: what a fit did before there was such a key, where that is not what the default does.
+    A class may say in ``RETIRED`` which keys it had once: ``{key: (neutral value, why it has no other)}``. Files and
+    calls that have them at that value go on being read.
+    """
+    return dataclasses.field(default=default, metadata={"meaning": meaning, **before})
+
+
+def meaning_of(field: dataclasses.Field) -> str:
+    """What ``setting`` was told of a field; empty without it."""
+    return field.metadata.get("meaning", "")
+
+
+def settings_of(cls: type) -> dict[str, Any]:
+    """Key -> default of a config class, retired keys last."""
+    retired = {key: neutral for key, (neutral, _) in getattr(cls, "RETIRED", {}).items()}
+    return {f.name: f.default for f in dataclasses.fields(cls)} | retired
+
+
+def values_before(cls: type) -> dict[str, Any]:
+    """Key -> the value that it counts as where something was made before there was such a key."""
+    told = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
+    return settings_of(cls) | told
+
+
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
     tried = list(names)[:1_000]  # of a stranger's table there may be any number
@@ -66,8 +93,14 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
     """
     hints = typing.get_type_hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    retired = getattr(cls, "RETIRED", {})
     kwargs: dict[str, Any] = {}
     for key, value in values.items():
+        if key in retired:
+            neutral, why = retired[key]
+            if _python(value) != neutral:
+                raise ConfigError(why, where=key, fix="Leave it out")
+            continue
         if key not in fields:
             raise ConfigError(f"unknown key {key!r}", where=where, fix=nearest(key, list(fields)))
         hint = hints[key]
@@ -81,9 +114,13 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
         raise ConfigError(str(error), where=where) from None
 
 
+def _python(value: Any) -> Any:
+    """A number or an array of numpy, from a grid, as Python's own."""
+    return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
+
+
 def _coerce(value: Any, hint: Any, where: str) -> Any:
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):  # a number or an array from a grid
-        value = value.tolist()
+    value = _python(value)
     options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
     for option in options:
         origin = typing.get_origin(option) or option
@@ -152,8 +189,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """A value as JSON can hold it and give it back: numpy's numbers as Python's, what is unknown as its text."""
-    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
-        value = value.tolist()
+    value = _python(value)
     if isinstance(value, Mapping):
         return {label_text(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -228,7 +264,8 @@ def _options_of(cls: type, key: str) -> tuple[Any, ...]:
     """The types that a key may have; none for an unknown key."""
     hint: Any = cls
     for name in key_places(cls).get(key, ()):
-        hint = typing.get_type_hints(hint)[name]
+        default = settings_of(hint).get(name)
+        hint = typing.get_type_hints(hint).get(name, type(default))  # a retired key has none
     return typing.get_args(hint) or (hint,)
 
 
@@ -289,10 +326,10 @@ def key_places(cls: type) -> dict[str, tuple[str, ...]]:
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
-            for inner in dataclasses.fields(hint):
-                path = (field.name, inner.name)
+            for inner in settings_of(typing.cast(type, hint)):
+                path = (field.name, inner)
                 places[".".join(path)] = path
-                places.setdefault(inner.name, path)
+                places.setdefault(inner, path)
         else:
             places[field.name] = (field.name,)
     return places

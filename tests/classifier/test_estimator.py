@@ -158,7 +158,7 @@ def test_one_by_one_and_in_any_order(fitted, held):
 
 def test_many_texts_go_through_in_chunks(fitted, held, monkeypatch):
     wanted, seen = fitted.predict_proba(held[0]), []
-    monkeypatch.setattr("glassformer.tasks.text_classification.estimator.CHUNK", 7)
+    monkeypatch.setattr("glassformer.TextClassifier.CHUNK", 7)
     found = fitted.predict_proba(held[0], progress=seen.append)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert sum(seen) == 29

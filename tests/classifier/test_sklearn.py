@@ -22,7 +22,9 @@ import glassformer as gf
 from glassformer import TextClassifier
 from glassformer.config import build
 from glassformer.errors import ConfigError
-from glassformer.tasks.text_classification.recipe import Recipe, fit_parameters
+from glassformer.tasks.text_classification.recipe import Recipe
+
+fit_parameters = TextClassifier.defaults
 
 
 def same(a, b):

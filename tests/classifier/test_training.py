@@ -11,7 +11,6 @@ import torch
 from glassformer import TextClassifier
 from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, DataError
-from glassformer.tasks.text_classification.recipe import fit_parameters
 from glassformer.train.callbacks import Callback
 
 
@@ -66,7 +65,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "unfreeze_every", "lora_alpha", "long_texts", "window_stride", "vectors", "freeze_vectors", "embedding_dim",
         "bidirectional", "strategy",
     }  # fmt: skip
-    assert covered | elsewhere == set(fit_parameters())
+    assert covered | elsewhere == set(TextClassifier.defaults())
 
 
 def test_strip_accents(small):
@@ -260,7 +259,7 @@ def test_the_vocabulary_is_of_the_texts_as_they_are_read(small, tokenizer, clean
     texts = ["I don't like it, it's bad<br />really &amp; truly", "nhà_hàng rất ngon", "good, good food"] * 3
     clf = small(tokenizer=tokenizer, clean=clean, epochs=1, max_length=64, vocab_size=500)
     clf.fit(texts, ["a", "b", "b"] * 3)
-    assert clf.tokenizer_.token_to_id("[UNK]") not in clf._encode(texts).ids.tolist()
+    assert clf.tokenizer_.token_to_id("[UNK]") not in clf.encode(texts).ids.tolist()
     if clean in ("html", "words"):
         assert not {"br", "<", "amp"} & set(clf.tokenizer_.get_vocab())
 

@@ -82,7 +82,7 @@ def test_scores_are_what_reaches_the_rows_that_the_head_reads(pooling, method):
     clf = with_pooling(pooling)
     text = "wonderful , a dull film"
     e = clf.explain(text, method=method)
-    ids = clf._encode([text])[0].tolist()
+    ids = clf.encode([text])[0].tolist()
     maps, states = maps_of(clf, ids)
     flow = maps[-1].mean(0)
     if method == "rollout":
@@ -176,7 +176,7 @@ def test_long_texts_are_cut_as_in_training(special, words):
     room = 11 if special else 13
     shown = text.split()[:room]
     assert e.tokens == (["[CLS]", *shown, "[SEP]"] if special else shown)
-    ids = clf._encode([text])[0].tolist()
+    ids = clf.encode([text])[0].tolist()
     assert [clf.tokenizer_.token_to_id(token) for token in e.tokens] == ids
     inside = e.offsets[1:-1] if special else e.offsets
     assert [text[a:b] for a, b in inside] == shown

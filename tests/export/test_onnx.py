@@ -46,7 +46,7 @@ def test_padded_is_packed(name: str, tmp_path: Path):
         expected = judge_in_fp32(clf, PICTURES)
     else:
         texts = [" ".join(TEXTS[: 1 + i % 4])[: 7 + 11 * i] for i in range(20)]
-        table = clf._encode(texts)
+        table = clf.encode(texts)
         ids = torch.zeros(20, 25, dtype=torch.long)
         mask = torch.zeros_like(ids)
         for i in range(20):

@@ -17,7 +17,6 @@ from glassformer.data.checks import check_pairs
 from glassformer.errors import ConfigError, DataError
 from glassformer.nn.lora import adapter, add_lora, merge
 from glassformer.tasks.image_classification.estimator import ImageClassifier
-from glassformer.tasks.image_classification.recipe import image_parameters
 from glassformer.train.callbacks import Callback
 
 from .conftest import SETTINGS, quarters
@@ -26,8 +25,8 @@ from .conftest import SETTINGS, quarters
 def test_parameters_are_the_keys_of_a_recipe():
     signature = inspect.signature(ImageClassifier.__init__).parameters
     found = {name: p.default for name, p in signature.items() if name not in ("self", "values")}
-    assert found == image_parameters()
-    assert ImageClassifier().get_params() == image_parameters()
+    assert found == ImageClassifier.defaults()
+    assert ImageClassifier().get_params() == ImageClassifier.defaults()
     assert clone(ImageClassifier(lr=0.3)).get_params()["lr"] == 0.3
 
 

@@ -12,7 +12,6 @@ import torch
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.estimator import section_defaults
 from glassformer.tasks.recipe import recipe_names
 from glassformer.train.callbacks import Callback, Interrupted
 
@@ -60,10 +59,8 @@ def test_overfits_saves_and_loads(options, tmp_path):
     assert loaded.translate(SOURCE, 3) == translator.translate(SOURCE, 3)
     assert loaded.get_params() == translator.get_params()
     assert loaded.weights_source_.startswith("random")
-    inner = (
-        loaded._encode(["a [SEP] b"], True).ids[1:-1].tolist()
-    )  # written out, it is text and not the token
-    assert inner == translator._encode(["a [SEP] b"], True).ids[1:-1].tolist()
+    inner = loaded.encode(["a [SEP] b"], True).ids[1:-1].tolist()  # written out, it is text and not the token
+    assert inner == translator.encode(["a [SEP] b"], True).ids[1:-1].tolist()
     assert loaded.source_tokenizer_.token_to_id("[SEP]") not in inner
 
 
@@ -186,7 +183,7 @@ def test_a_damaged_folder_is_refused(translator, tmp_path):
 @pytest.mark.parametrize("kind", [gf.Translator, gf.MaskedLM])
 def test_parameters_are_the_keys_of_the_recipe_with_their_defaults(kind):
     parameters = {n: p.default for n, p in inspect.signature(kind).parameters.items()}
-    wanted = section_defaults(kind.SECTIONS)
+    wanted = kind.defaults()
     assert parameters == wanted
     first, *rest = parameters
     assert first == "model"

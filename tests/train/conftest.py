@@ -13,7 +13,7 @@ import torch
 from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
 from glassformer.models.text import Bert, bert
-from glassformer.train.config import TrainConfig
+from glassformer.tasks.text_classification.recipe import TextFitConfig
 from glassformer.train.loop import StepInfo, TextStream, count_steps, run
 from glassformer.train.objectives import Classification
 from glassformer.train.optim import MasterOptimizer
@@ -48,7 +48,7 @@ class Rig:
 
 @pytest.fixture
 def make_rig() -> Callable[..., Rig]:
-    """``make_rig(count=23, dropout=0.0, dtype=..., evaluate=..., optimizer=..., **TrainConfig keys)``"""
+    """``make_rig(count=23, dropout=0.0, dtype=..., evaluate=..., optimizer=..., **TextFitConfig keys)``"""
 
     def make(
         count: int = 23,
@@ -59,7 +59,7 @@ def make_rig() -> Callable[..., Rig]:
         objective: dict[str, Any] | None = None,
         **keys: Any,
     ) -> Rig:
-        config = TrainConfig(
+        config = TextFitConfig(
             **{"epochs": 2, "lr": 1e-2, "batch_size": 5, "batch_tokens": 0, "precision": "fp32"} | keys
         )
         torch.manual_seed(config.seed)

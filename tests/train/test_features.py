@@ -188,7 +188,7 @@ def test_a_clock_set_back_does_not_throw_the_newest_away(tmp_path, cache):
 
 def test_features_lead_to_the_models_own_logits():
     clf = make(pooling="pooler").fit(TEXTS, LABELS)
-    table = clf._encode(TEXTS)
+    table = clf.encode(TEXTS)
     from glassformer.data.batching import pack_texts
 
     batch = pack_texts(table, np.arange(41))

@@ -10,7 +10,7 @@ from torch import nn
 
 from glassformer.models.text import Bert, bert
 from glassformer.packing import Packing
-from glassformer.train.config import TrainConfig
+from glassformer.train.config import FitConfig
 from glassformer.train.optim import MasterOptimizer, decays, learning_rate
 from glassformer.train.state import Training
 
@@ -39,7 +39,7 @@ def backward(model, step):
 @pytest.mark.parametrize("warmup", [0.0, 0.06, 0.5])
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
 def test_rates_in_closed_form(schedule, warmup, total):
-    config = TrainConfig(lr=0.3, schedule=schedule, warmup=warmup)
+    config = FitConfig(lr=0.3, schedule=schedule, warmup=warmup)
     rates = [learning_rate(step, total, config) for step in range(total)]
     rise = round(warmup * total)
     for step, rate in enumerate(rates):
@@ -83,7 +83,7 @@ def hand_over(ours, theirs):
 @pytest.mark.parametrize("optimizer", ["adamw", "adam"])
 @pytest.mark.parametrize("clip", [0.0, 0.7])
 def test_fp32_equals_torch(optimizer, clip):
-    config = TrainConfig(lr=1e-2, weight_decay=0.3, optimizer=optimizer, clip=clip, betas=(0.8, 0.95))
+    config = FitConfig(lr=1e-2, weight_decay=0.3, optimizer=optimizer, clip=clip, betas=(0.8, 0.95))
     ours, theirs = build(), build()
     mine, yours = MasterOptimizer(ours, config, torch.float32), reference(theirs, config)
     for step in range(7):
@@ -103,7 +103,7 @@ def test_fp32_equals_torch(optimizer, clip):
 
 
 def test_one_update_by_hand():
-    config = TrainConfig(lr=0.1, weight_decay=0.5, clip=0.0, betas=(0.9, 0.999), warmup=0.0)
+    config = FitConfig(lr=0.1, weight_decay=0.5, clip=0.0, betas=(0.9, 0.999), warmup=0.0)
     model = build()
     optimizer = MasterOptimizer(model, config, torch.float32)
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
@@ -120,7 +120,7 @@ def test_one_update_by_hand():
 
 
 def test_bf16_updates_fp32_masters_with_the_models_gradients():
-    config = TrainConfig(lr=1e-2, weight_decay=0.3, clip=0.7)
+    config = FitConfig(lr=1e-2, weight_decay=0.3, clip=0.7)
     model, twin = build(), build()
     optimizer, yours = MasterOptimizer(model, config, torch.bfloat16), reference(twin, config)
     for step in range(5):
@@ -138,7 +138,7 @@ def test_bf16_updates_fp32_masters_with_the_models_gradients():
 def test_what_computes_in_bf16_and_what_does_not():
     model = build()
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    optimizer = MasterOptimizer(model, TrainConfig(), torch.bfloat16)
+    optimizer = MasterOptimizer(model, FitConfig(), torch.bfloat16)
     for name, p in model.named_parameters():
         in_encoder = name.startswith("encoder.")
         assert p.dtype == (torch.bfloat16 if in_encoder else torch.float32), name
@@ -152,7 +152,7 @@ def test_updates_too_small_for_bf16_add_up():
     model = build()
     with torch.no_grad():
         model.encoder.layers[0].norm1.weight.fill_(1.0)
-    config = TrainConfig(lr=1e-5, weight_decay=0.0, clip=0.0)
+    config = FitConfig(lr=1e-5, weight_decay=0.0, clip=0.0)
     optimizer = MasterOptimizer(model, config, torch.bfloat16)
     weight = model.get_parameter("encoder.layers.0.norm1.weight")
     for _ in range(1000):
@@ -168,7 +168,7 @@ def test_an_infinite_clip_is_no_clip():
     norms = []
     for clip in (0.0, 1e9):
         model = build()
-        optimizer = MasterOptimizer(model, TrainConfig(clip=clip), torch.float32)
+        optimizer = MasterOptimizer(model, FitConfig(clip=clip), torch.float32)
         backward(model, 3)
         norms.append(optimizer.step(1e-3))
     assert norms[0] == norms[1] > 1.0
@@ -192,7 +192,7 @@ def test_what_decays():
 @pytest.mark.parametrize(("decay", "embedding_lr"), [(1.0, 1.0), (0.7, 1.0), (0.7, 0.1), (1.0, 3.0)])
 def test_every_parameter_has_its_rate_and_decay(decay, embedding_lr):
     model = build(layers=3)
-    config = TrainConfig(lr=0.01, weight_decay=0.2, layer_decay=decay, embedding_lr=embedding_lr)
+    config = FitConfig(lr=0.01, weight_decay=0.2, layer_decay=decay, embedding_lr=embedding_lr)
     optimizer = MasterOptimizer(model, config, torch.float32)
     backward(model, 1)
     optimizer.step(0.5)
@@ -218,7 +218,7 @@ def test_frozen_weights_stay():
     model = build()
     model.embeddings.requires_grad_(False)
     before = model.embeddings.tokens.weight.clone()
-    optimizer = MasterOptimizer(model, TrainConfig(weight_decay=0.5), torch.float32)
+    optimizer = MasterOptimizer(model, FitConfig(weight_decay=0.5), torch.float32)
     backward(model, 1)
     optimizer.step(0.1)
     assert torch.equal(model.embeddings.tokens.weight, before)
@@ -231,7 +231,7 @@ def test_frozen_weights_stay():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_running_mean_in_closed_form(dtype):
     model, d = build(), 0.8
-    optimizer = MasterOptimizer(model, TrainConfig(average=d, lr=0.1), dtype)
+    optimizer = MasterOptimizer(model, FitConfig(average=d, lr=0.1), dtype)
     name = "encoder.layers.1.attention.qkv.weight"
     start, seen = optimizer.masters[name].detach().clone(), []
     torch.testing.assert_close(optimizer.weights()[name], start)  # before any step there is nothing else
@@ -250,7 +250,7 @@ def test_running_mean_in_closed_form(dtype):
     ("steps", "wanted"), [(10_000, 0.998), (1500, 0.998), (200, 0.985), (3, 0.0), (1, 0.0)]
 )
 def test_the_mean_reaches_over_a_third_of_the_run_at_most(steps, wanted):
-    config = TrainConfig(average=0.998, lr=0.1)
+    config = FitConfig(average=0.998, lr=0.1)
     optimizer = MasterOptimizer(build(), config, torch.float32)
     Training(build(), optimizer, config, steps)
     assert optimizer.decay == pytest.approx(wanted)
@@ -260,11 +260,11 @@ def test_the_mean_reaches_over_a_third_of_the_run_at_most(steps, wanted):
 
 def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():
     model, d = build(), 0.8
-    optimizer = MasterOptimizer(model, TrainConfig(average=d, lr=0.1), torch.float32)
+    optimizer = MasterOptimizer(model, FitConfig(average=d, lr=0.1), torch.float32)
     backward(model, 0)
     optimizer.step(0.1)
     old = {n: t.clone() for n, t in optimizer.tensors().items() if n != "averaged"}
-    again = MasterOptimizer(model, TrainConfig(average=d, lr=0.1), torch.float32)
+    again = MasterOptimizer(model, FitConfig(average=d, lr=0.1), torch.float32)
     again.load_tensors(old)
     backward(model, 1)
     again.step(0.1)
@@ -275,7 +275,7 @@ def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():
 
 def test_without_a_running_mean_the_weights_are_the_masters():
     model = build()
-    optimizer = MasterOptimizer(model, TrainConfig(), torch.bfloat16)
+    optimizer = MasterOptimizer(model, FitConfig(), torch.bfloat16)
     weights = optimizer.weights()
     assert all(torch.equal(weights[n], m) for n, m in optimizer.masters.items())
     backward(model, 1)
@@ -289,7 +289,7 @@ def test_without_a_running_mean_the_weights_are_the_masters():
 @pytest.mark.parametrize("average", [0.0, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_tensors_are_all_that_decides_the_next_update(dtype, average):
-    config = TrainConfig(lr=0.05, average=average)
+    config = FitConfig(lr=0.05, average=average)
     model = build()
     optimizer = MasterOptimizer(model, config, dtype)
     for step in range(3):
@@ -315,7 +315,7 @@ def test_tensors_are_all_that_decides_the_next_update(dtype, average):
 
 def test_state_before_the_first_step():
     model, other = build(), build()
-    optimizer, again = (MasterOptimizer(m, TrainConfig(), torch.float32) for m in (model, other))
+    optimizer, again = (MasterOptimizer(m, FitConfig(), torch.float32) for m in (model, other))
     again.load_tensors({n: t.clone() for n, t in optimizer.tensors().items()})
     for m, o in ((model, optimizer), (other, again)):
         backward(m, 1)

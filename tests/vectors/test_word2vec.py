@@ -17,7 +17,6 @@ from glassformer.data.corpus import countries_sentences
 from glassformer.data.sentences import Corpus, read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.tasks.word2vec.estimator import UnknownWord
-from glassformer.tasks.word2vec.recipe import vectors_parameters
 from glassformer.train import word_vectors
 
 SENTENCES = [s.lower() for s in countries_sentences(700)]
@@ -31,7 +30,7 @@ def vectors() -> gf.Word2Vec:
 
 def test_constructor_and_recipe_have_the_same_keys():
     parameters = inspect.signature(gf.Word2Vec).parameters
-    assert {k: p.default for k, p in parameters.items()} == vectors_parameters()
+    assert {k: p.default for k, p in parameters.items()} == gf.Word2Vec.defaults()
 
 
 def test_it_is_an_estimator_of_scikit_learn(vectors):

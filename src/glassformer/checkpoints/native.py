@@ -148,6 +148,22 @@ def load_state(folder: str | Path) -> LoadedState:
     raise CheckpointError("holds no checkpoint to resume from", where=str(folder), fix="Start the run anew")
 
 
+def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Raises CheckpointError, naming the first difference, where a checkpoint is of other data or settings.
+
+    Args:
+        before: what a setting counts as where the checkpoint was made before there was such a setting.
+    """
+    theirs = {key: before[key] for key in ours if key in before} | found.state.get("fingerprint", {})
+    for key in sorted(ours.keys() | theirs.keys()):
+        if ours.get(key) != theirs.get(key):
+            raise CheckpointError(
+                f"was made with {key} = {theirs.get(key)!r}, now it is {ours.get(key)!r}",
+                where=str(found.path),
+                fix="Resume with the settings of the first run, or start a new run",
+            )
+
+
 def _remove_old(folder: Path, newest: int, keep_last: int, protect: set[int]) -> None:
     kept = 1
     for step, path in reversed(list_states(folder)):

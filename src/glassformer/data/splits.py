@@ -58,6 +58,21 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
 
 
+def random_split(columns: Sequence[Sequence], size: float, seed: int) -> tuple[list[list], list[list]]:
+    """Rows of ``columns`` of one length in two parts, ``(rest, held)``, each in the order given.
+
+    Args:
+        size: of ``held``: a share (< 1) or a count (>= 1).
+
+    Raises:
+        DataError: the size does not fit.
+    """
+    n = len(columns[0])
+    held = set(np.random.default_rng(seed).permutation(n)[: _count(size, n)].tolist())
+    rest = [[x for i, x in enumerate(column) if i not in held] for column in columns]
+    return rest, [[x for i, x in enumerate(column) if i in held] for column in columns]
+
+
 def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """As ``stratified_split``, but of every class ``held`` takes up to four runs of neighbouring rows.
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Explains:
-    """``explain`` and ``explain_many`` of a fitted classifier with ``_check``."""
+    """``explain`` and ``explain_many`` of a fitted classifier with ``check``."""
 
-    _check: Any
+    check: Any
 
     def explain(
         self, X: Any, *, method: str = "attention", target: Any = None, trust: bool = False, **options: Any
@@ -32,7 +32,7 @@ class Explains:
         from glassformer.explain.methods import explain_input
 
         check_is_fitted(self, "model_")
-        return explain_input(self, self._check([X])[0], method=method, target=target, trust=trust, **options)
+        return explain_input(self, self.check([X])[0], method=method, target=target, trust=trust, **options)
 
     def explain_many(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
@@ -50,7 +50,7 @@ class Explains:
 
         check_is_fitted(self, "model_")
         made = []
-        for x in self._check(X):
+        for x in self.check(X):
             made.append(explain_input(self, x, **options))
             if progress is not None:
                 progress(1)

@@ -118,7 +118,7 @@ def ablation(
     if strange := [label for label in labels if label not in known]:
         raise InputError(f"label {strange[0]!r} was not seen in training", where="ablation")
     targets = np.array([known[label] for label in labels])
-    model = clf._predictor()
+    model = clf.predictor()
     config = model.encoder.config
 
     def judged() -> tuple[np.ndarray, np.ndarray]:

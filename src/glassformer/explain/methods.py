@@ -44,7 +44,7 @@ def explain_input(
     subject = subject_of(clf, x)
     made = explain(subject, method=method, target=target, **options)
     if trust:
-        judged = replace(subject, judge=clf._predictor())
+        judged = replace(subject, judge=clf.predictor())
         made.trust = trust_in(judged, made.scores, target=target_number(subject, made.target))
         made.notes.append(made.trust["verdict"])
     return made

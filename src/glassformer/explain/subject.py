@@ -189,7 +189,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
 
 def _unread(clf: Any, text: str) -> list[str]:
     """What a reader must know where the classifier reads more than is explained."""
-    if clf.long_texts == "cut" or not clf._encode([text]).truncated[0]:
+    if clf.long_texts == "cut" or not clf.encode([text]).truncated[0]:
         return []
     return [
         f"only the first {clf.max_length} tokens are explained; the classifier reads the whole text in windows"

@@ -28,7 +28,7 @@ def tokens_of(clf, text: str) -> Tokens:
     """Tokens of a text under a classifier's own cleaning, tokenizer and length limit."""
     shown = clean_text(text, clf.clean)
     encoding = clf.tokenizer_.encode(shown, add_special_tokens=clf.add_special_tokens)
-    ids = clf._encode([text])[0].tolist()
+    ids = clf.encode([text])[0].tolist()
     kept = list(range(len(encoding.ids)))
     if len(ids) < len(kept):  # the closing special token stays, the middle is cut
         tail = sum(1 for m in reversed(encoding.special_tokens_mask) if m) - encoding.special_tokens_mask[0]

@@ -41,7 +41,7 @@ def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, A
             raise ConfigError(
                 "transformers has no class for this kind of model", where="export", fix="Use --to onnx"
             )
-        clf._write_parts(folder)
+        clf.write_parts(folder)
         whole = "glassformer" not in config
         script = ("run_hf_text" if clf.NOUN == "texts" else "run_hf_pictures") + ".txt"
         if not whole:

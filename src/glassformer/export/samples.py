@@ -52,8 +52,8 @@ def random_picture(rng: np.random.Generator) -> np.ndarray:
 
 def judge_in_fp32(clf: Any, samples: list[Any] | Any) -> np.ndarray:
     """Logits ``[n, C]`` of the fp32 model; a text is cut to ``max_length`` also where the classifier has windows."""
-    model, table = clf.model_.eval(), clf._encode(clf._check(samples))
+    model, table = clf.model_.eval(), clf.encode(clf.check(samples))
     device = next(model.parameters()).device
     if clf.NOUN == "pictures":
         return predict_pictures(model, table, clf.transform_, "logits", device=device)
-    return predict_rows(model, table, read_logits, batch_tokens=clf._budget(), device=device)
+    return predict_rows(model, table, read_logits, batch_tokens=clf.token_budget(), device=device)

@@ -112,7 +112,7 @@ class Served:
             Problem: an input that cannot be used; it is named.
         """
         try:
-            windows = self.clf._evaluation_table(self.clf._check(inputs, what))
+            windows = self.clf.evaluation_table(self.clf.check(inputs, what))
         except InputError as error:
             raise of_input(error) from None
         table, owners = windows.table, windows.owners
@@ -179,7 +179,7 @@ class Served:
 
     def compute(self, items: Sequence[Item]) -> np.ndarray:
         """Probabilities ``[n, C]`` fp64, those of ``predict_proba``."""
-        model = self.clf._predictor()
+        model = self.clf.predictor()
         device = next(model.parameters()).device
         if self.kind == "image":
             table: Any = PixelTable(np.stack([item.rows[0] for item in items]))
@@ -190,7 +190,7 @@ class Served:
             counts = [len(item.rows) for item in items]
             owners = None if self.clf.long_texts == "cut" else np.repeat(np.arange(len(items)), counts)
             table = Windows(tokens, len(items), owners)
-        return softmax(self.clf._table_rows(model, table, "logits", device), self.clf.temperature_)
+        return softmax(self.clf.table_rows(model, table, "logits", device), self.clf.temperature_)
 
     def try_out(self) -> None:
         """Answer one small input.
@@ -282,7 +282,7 @@ class Served:
         """As ``Model`` has it."""
         clf = self.clf
         encoder = getattr(clf.model_.config, "encoder", None)
-        dtype = next(clf._predictor().encoder.parameters()).dtype
+        dtype = next(clf.predictor().encoder.parameters()).dtype
         return {
             "name": self.name, "kind": self.kind, "labels": self.labels, "examples": self.examples,
             "max_length": clf.max_length if self.kind == "text" else None,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
 from glassformer.checkpoints.huggingface import load_pretrained
-from glassformer.config import nearest, plain
+from glassformer.config import nearest
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
@@ -241,13 +239,3 @@ def save_tokenizer(
         **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-
-
-def fingerprint(settings: Mapping[str, Any], arrays: Iterable[np.ndarray | None]) -> dict[str, Any]:
-    """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-    ignored = {"checkpoint_every", "verbose", "device", "strategy"}
-    kept = {k: v for k, v in settings.items() if k not in ignored}
-    return plain({**kept, "data_sha256": digest.hexdigest()})

@@ -10,7 +10,7 @@ from typing import Any
 from glassformer.config import apply_overrides, build, nearest, read_toml, to_dict
 from glassformer.errors import ConfigError
 from glassformer.report.run import KnownRecipe
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 from glassformer.tasks.text_classification.recipe import Recipe
 
 
@@ -65,7 +65,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
         ConfigError: an unknown task or key (the nearest is named), or a value of the wrong type.
     """
     classes = recipe_classes()
-    task = values.get("task", "text-classification")
+    task = values.get("task", DEFAULT_TASK)
     if not isinstance(task, str) or task not in classes:
         raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(classes)))
     cls = classes[task]
@@ -78,10 +78,5 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:
     Raises:
         ConfigError: no such recipe (the nearest is named), unknown key, wrong type.
     """
-    known = recipe_names()
-    path = Path(name_or_path)
-    if str(name_or_path) in known:
-        path = known[str(name_or_path)]
-    elif path.suffix != ".toml":
-        raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known)))
-    return build_recipe({"name": path.stem} | read_toml(path), path.name, overrides)
+    values, where = recipe_values(name_or_path)
+    return build_recipe(values, where, overrides)

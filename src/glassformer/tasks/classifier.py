@@ -5,90 +5,57 @@
 
 from __future__ import annotations
 
-import copy
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
 
+from glassformer.checkpoints.huggingface import save_pretrained
 from glassformer.checkpoints.names_lora import save_adapter
-from glassformer.config import build, to_toml
-from glassformer.data.checks import check_classes, check_pairs, check_two, check_weights, place
+from glassformer.checkpoints.settings import ABOUT, real
+from glassformer.data.checks import check_classes, check_labels, check_pairs, check_two, check_weights, place
 from glassformer.data.splits import stratified_split
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import ahead, softmax
 from glassformer.explain.asked import Explains
-from glassformer.nn.lora import adapter, merge
-from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads
-from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
-from glassformer.tasks.build import fingerprint
-from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.saving import save_classifier
-from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
-from glassformer.train.config import FitConfig
-from glassformer.train.distributed import Ranks, join
-from glassformer.train.freezing import Unfreeze, freeze
-from glassformer.train.loop import Stream, count_steps
+from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
+from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.train.callbacks import Callback
+from glassformer.train.loop import Stream
 from glassformer.train.objectives import class_weights
-from glassformer.train.optim import MasterOptimizer
-from glassformer.train.state import Training
+
+COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
+OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
 
 
-class Estimator(Explains, ClassifierMixin, BaseEstimator):
+class Labelled(NamedTuple):
+    """Examples to learn from."""
+
+    X: list[Any]
+    targets: np.ndarray  # [n] the number of each one's class
+    sample_weight: np.ndarray | None  # [n], of mean 1
+
+
+class Classifier(Explains, ClassifierMixin, Estimator):
     """A classifier of raw examples.
 
-    Fitted state: ``classes_``, ``model_``, ``history_``, ``weights_source_``, ``best_step_``, ``train_seconds_``,
-    ``temperature_``, ``threshold_``, and what preprocessing leaves.
+    Fitted state beside that of ``Estimator``: ``classes_``, ``temperature_``, ``threshold_``, and what preprocessing
+    leaves.
     """
 
-    SECTIONS: ClassVar[dict[str, type]]  # of a recipe; their keys are the constructor's parameters
-    RECIPE: ClassVar[type]
+    SHARDS = True
+    FIGURES = (*Estimator.FIGURES, "temperature", "threshold")
     NOUN: ClassVar[str]  # what the examples are called in messages
+    CHUNK: ClassVar[int]  # examples encoded at a time in prediction: memory stays flat however many there are
 
-    model_: Any
     classes_: np.ndarray
     class_weight: str | dict | None
     temperature_: float
     threshold_: float | None  # on the second of two classes; None: the most probable class
-    threads: int
-    device: str
-    precision: str
-
-    # --- settings --------------------------------------------------------------------------------
-
-    def _configs(self) -> dict[str, Any]:
-        """Section -> its settings, checked."""
-        return {
-            section: build(cls, {f.name: getattr(self, f.name) for f in fields(cls)}, type(self).__name__)
-            for section, cls in self.SECTIONS.items()
-        }
-
-    @classmethod
-    def from_recipe(cls, recipe: Any, **overrides: Any) -> Self:
-        """The classifier that a recipe describes; keyword arguments replace its values."""
-        recipe = load_recipe(recipe) if isinstance(recipe, str | Path) else recipe
-        if not isinstance(recipe, cls.RECIPE):
-            raise ConfigError(
-                f"{recipe.name!r} is a recipe of the task {recipe.task!r}",
-                where=cls.__name__,
-                fix=f"Name one of the task {cls.RECIPE().task!r}",
-            )
-        values = {
-            f.name: getattr(getattr(recipe, section), f.name)
-            for section, config in cls.SECTIONS.items()
-            for f in fields(config)
-        }
-        return cls(**(values | overrides))
-
-    def to_recipe(self, name: str = "") -> str:
-        """These settings as the TOML text of a recipe (data and evaluation sections at their defaults)."""
-        return to_toml(self.RECIPE(name=name, **self._configs()))
 
     # --- training --------------------------------------------------------------------------------
 
@@ -116,111 +83,77 @@ class Estimator(Explains, ClassifierMixin, BaseEstimator):
             ConfigError: a setting that cannot be.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
-        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
-        try:
-            with own_generators():
-                self._fit(X, y, validation, sample_weight, callbacks, checkpoints, resume)
-        except BaseException:  # a fit that fails leaves the one before
-            for name in [name for name in vars(self) if name.endswith("_") and name not in before]:
-                delattr(self, name)
-            vars(self).update(before)
-            raise
-        return self
+        return self._fit((X, y, validation, sample_weight), callbacks, checkpoints, resume)
 
-    def _fit(self, X, y, validation, sample_weight, callbacks, checkpoints, resume) -> None:
-        configs = self._configs()
-        train: FitConfig = configs["train"]
-        device = choose_device(train.device)
-        set_threads(train.threads)
-        ranks = join(train.strategy, device, train.seed)
-        examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self._check)
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Labelled, tuple[list[Any], np.ndarray] | None]:
+        X, y, validation, sample_weight = data
+        examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check)
         classes = check_classes(labels)
         numbers = {label: number for number, label in enumerate(classes)}
         self.classes_, targets = np.asarray(classes), np.array([numbers[label] for label in labels], np.int64)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
-        if validation is None and train.validation_fraction > 0:
-            kept, held = stratified_split(targets.tolist(), train.validation_fraction, train.seed)
-            validation = [examples[i] for i in held], self.classes_[targets[held]].tolist()
+        share = fit.train.validation_fraction
+        if validation is None and share > 0:
+            kept, out = stratified_split(targets.tolist(), share, fit.train.seed)
+            held = [examples[i] for i in out], targets[out]
             examples, targets = [examples[i] for i in kept], targets[kept]
             weights = None if weights is None else weights[kept]
-        started = time.perf_counter()
-        self._prepare(configs, examples)
-        table = self._training_table(examples)
-        self.temperature_, self.threshold_ = 1.0, None
-        network = self._network(configs, table, device)
-        optimizer = MasterOptimizer(network, train, choose_dtype(train.precision, device), ranks)
-        stream = self._stream(table, train, device, network)
-        training = Training(network, optimizer, train, count_steps(stream, train.epochs))
-        held = self._validation(validation)
-        training.fingerprint = self._fingerprint(table, targets, weights, held)
-        objective = self._objective(targets, self._weights(targets, weights), train)
-        own = held if ranks.size == 1 else self._validation(validation, ranks.own)
-        logits = own and partial(self._table_rows, network, own[0], "logits", device)
-        if not ranks.sharded:
-            stream, objective, logits = self._shorten(network, train, stream, objective, own, logits)
-        judge = self._judge(logits, held[1], ranks) if held and logits else None
-        self._run(training, stream, objective, judge, callbacks, checkpoints, resume)
-        weights_now = training.final_weights()
-        if ranks.sharded:  # the pieces stay behind
-            network = self._network(configs, table, device)
-        network.set_compute_dtype(torch.float32)
-        network.load_state_dict(optimizer.frozen | weights_now, strict=False)
-        self.adapter_ = adapter(network) or None
-        merge(network)
-        self.model_ = network.eval()
-        self.history_ = list(training.history)
-        self.best_step_ = training.best_step
-        self.train_seconds_ = training.began - started + training.seconds_spent
-        self._compute_model = None
+        else:
+            held = self._held_out(validation)
+        return Labelled(examples, targets, weights), held
 
-    def _network(self, configs: dict[str, Any], table: Any, device: torch.device) -> Any:
-        """The model to train, what shall not learn frozen."""
-        set_seed(configs["train"].seed)
-        network = self._build(configs, len(self.classes_), table).to(device)
-        self.weights_source_ = network.weights_source
-        freeze(network, configs["train"])
-        return network
+    def _held_out(self, validation: Any) -> tuple[list[Any], np.ndarray] | None:
+        if validation is None:
+            return None
+        X, y = check_two(validation, f"{self.NOUN}, labels")
+        examples, labels = check_pairs(
+            X, y, "validation", f"validation {self.NOUN}", "validation labels", self.check
+        )
+        return examples, self.targets(labels, "validation labels")
 
-    def _run(self, training, stream, objective, judge, callbacks, checkpoints, resume) -> None:
-        calls = list(callbacks)
-        if checkpoints is not None:
-            saves = Checkpoints(Path(checkpoints), training.config.checkpoint_every)
-            calls.insert(0, saves.begin(training, resume))
-        if training.config.unfreeze_every:
-            calls.insert(0, Unfreeze(training.config.train_layers, training.config.unfreeze_every))
-        if training.config.verbose and training.ranks.leads:
-            calls.append(Progress())
-        run_with(calls, training, stream, objective, judge)
-
-    def _weights(self, targets: np.ndarray, sample_weight: np.ndarray | None) -> np.ndarray | None:
+    def _weights(self, examples: Labelled) -> np.ndarray | None:
         """Class weights times sample weights, with mean 1."""
+        _, targets, sample_weight = examples
         weights = class_weights(targets, self.classes_.tolist(), self.class_weight)
         if sample_weight is not None:
             weights = sample_weight if weights is None else weights * sample_weight
             weights = (weights / weights.mean()).astype(np.float32)
         return weights
 
-    def _validation(self, validation, own: Callable = list) -> tuple[Any, np.ndarray] | None:
-        """The held-out examples as a table, or ``own`` of them, and their classes."""
-        if validation is None:
-            return None
-        X, y = check_two(validation, f"{self.NOUN}, labels")
-        examples, labels = check_pairs(
-            X, y, "validation", f"validation {self.NOUN}", "validation labels", self._check
-        )
-        examples, labels = own(examples), own(labels)
-        return self._evaluation_table(examples), self._targets(labels, "validation labels")
+    def _prepare(self, fit: Fit) -> tuple[Any, Any]:
+        self._settle(fit)
+        self.temperature_, self.threshold_ = 1.0, None
+        held = None if fit.held is None else self.evaluation_table(fit.held[0])
+        return self._training_table(fit.examples.X), held
 
-    def _judge(self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks):
+    def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
+        stream, objective = self._stream(fit), self._objective(fit)
+        own, logits = fit.held_table, None  # of the held-out examples, those that this process judges
+        if own is not None:
+            if fit.ranks.size > 1:
+                own = self.evaluation_table(fit.ranks.own(fit.held[0]))
+            logits = partial(self.table_rows, fit.network, own, "logits", fit.device)
+        if not fit.ranks.sharded:
+            stream, objective, logits = self._shorten(fit, stream, objective, own, logits)
+        return stream, objective, logits and self._judge(fit, logits)
+
+    def _judge(self, fit: Fit, logits: Callable[[], np.ndarray]) -> Callable[[], dict[str, float]]:
+        targets = fit.held[1]
+
         def judge() -> dict[str, float]:
             meter = ClassificationMeter(self.classes_.tolist())
-            meter.update(softmax(ranks.gather(logits())[: len(targets)]), targets)
+            meter.update(softmax(fit.ranks.gather(logits())[: len(targets)]), targets)
             out = meter.result(bootstrap=0)
             return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
         return judge
 
-    def _targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
+    def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
+        """The number of each label's class ``[n]``, int64; ``origin`` and ``rows`` say where they stand, for messages.
+
+        Raises:
+            DataError: a label that was not seen in training.
+        """
         numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
         for i, label in enumerate(labels):
             if label not in numbers:
@@ -231,39 +164,23 @@ class Estimator(Explains, ClassifierMixin, BaseEstimator):
                 )
         return np.array([numbers[label] for label in labels], np.int64)
 
-    def _fingerprint(self, table: Any, targets: np.ndarray, weights, held) -> dict[str, Any]:
-        """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
-        arrays = [*self._arrays(table), targets, weights]
-        if held is not None:
-            arrays += [*self._arrays(held[0]), held[1]]
-        return fingerprint(self.get_params(deep=False), arrays)
+    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+        arrays = [*self._table_arrays(fit.table), fit.examples.targets, fit.examples.sample_weight]
+        if fit.held is not None:
+            arrays += [*self._table_arrays(fit.held_table), fit.held[1]]
+        return arrays
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def _predictor(self) -> Any:
-        """The model in the number format of prediction, made anew after a fit, a load or other settings."""
-        settings = (self.threads, self.device, self.precision)
-        made = getattr(self, "_compute_model", None)
-        if made is None or made[0] != settings:
-            set_threads(self.threads)
-            device = choose_device(self.device)
-            dtype = choose_dtype(self.precision, device)
-            model = self.model_.to(device)
-            if dtype != torch.float32:
-                model = copy.deepcopy(model).set_compute_dtype(dtype)
-            made = self._compute_model = settings, model
-        return made[1]
-
     def _rows(self, X: Sequence[Any], what: str, progress=None) -> np.ndarray:
         check_is_fitted(self, "model_")
-        examples = self._check(X)
-        model = self._predictor()
+        examples = self.check(X)
+        model = self.predictor()
         device = next(model.parameters()).device
-        size = self._chunk()
-        chunks = [examples[i : i + size] for i in range(0, len(examples), size)]
+        chunks = [examples[i : i + self.CHUNK] for i in range(0, len(examples), self.CHUNK)]
         parts = [
-            self._table_rows(model, table, what, device, progress)
-            for table in ahead(self._evaluation_table, chunks)
+            self.table_rows(model, table, what, device, progress)
+            for table in ahead(self.evaluation_table, chunks)
         ]
         return np.concatenate(parts)
 
@@ -295,21 +212,43 @@ class Estimator(Explains, ClassifierMixin, BaseEstimator):
         tags.no_validation = True
         return tags
 
-    def __getstate__(self):
-        state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[union-attr]
-        state["_compute_model"] = None
-        return state
-
     # --- files -----------------------------------------------------------------------------------
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write one folder: the Hub's layout, ``glassformer.json`` and a checksummed ``manifest.json``.
+    def _write_model(self, folder: Path) -> None:
+        save_pretrained(self.model_, folder, label_names=tuple(map(str, self.classes_.tolist())))
 
-        Raises:
-            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
-        """
-        check_is_fitted(self, "model_")
-        return save_classifier(self, path, overwrite)
+    def _about(self) -> dict[str, Any]:
+        return super()._about() | {"classes": self.classes_.tolist()}
+
+    @classmethod
+    def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
+        where = str(folder / ABOUT)
+        classes = about.get("classes")
+        if not isinstance(classes, list) or not classes:
+            raise CheckpointError("'classes' is missing or no list of labels of one kind", where=where)
+        classes = read_labels(classes, "classes", where)
+        temperature, threshold = real(about, "temperature", where, 1.0), None
+        if not COLDEST <= temperature <= HOTTEST:
+            what = f"temperature = {temperature:g} is none from {COLDEST:g} to {HOTTEST:g}"
+            raise CheckpointError(what, where=where, fix="Calibrate it again")
+        if about.get("threshold") is not None:
+            threshold = real(about, "threshold", where, 0.5)
+            if threshold > OVER_ONE:
+                what = f"threshold = {threshold:g} is no probability"
+                raise CheckpointError(what, where=where, fix="Choose it again")
+        out = super().restore(folder, about | {"temperature": temperature, "threshold": threshold})
+        out.classes_ = np.asarray(classes)
+        if out.model_.config.num_labels != len(classes):
+            what = f"{len(classes)} classes, but the model has {out.model_.config.num_labels} outputs"
+            raise CheckpointError(what, where=where)
+        if isinstance(out.class_weight, dict):  # JSON's keys are text
+            by_text = {str(label): label for label in classes}
+            out.class_weight = {by_text.get(key, key): weight for key, weight in out.class_weight.items()}
+        return out
+
+    def check_parts(self, folder: Path) -> None:
+        if hasattr(self.model_.config.embedding, "vocab_size") != (self.NOUN == "texts"):
+            raise CheckpointError(f"holds a model that does not read {self.NOUN}", where=str(folder))
 
     def save_adapter(self, path: str | Path) -> Path:
         """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
@@ -323,65 +262,68 @@ class Estimator(Explains, ClassifierMixin, BaseEstimator):
             raise ConfigError(
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
-        config = self._configs()["train"]
+        config = self.configs()["train"]
         save_adapter(Path(path), type(self.model_).__name__, updates, config.lora_rank, config.lora_alpha)
         return Path(path)
 
     # --- what each kind of example does in its own way ---------------------------------------------
 
     @staticmethod
-    def _check(X: Any, origin: str = "X") -> list[Any]:
-        """The examples as a list, or a DataError that names the first that cannot be used."""
+    def check(X: Any, origin: str = "X") -> list[Any]:
+        """The examples as a list.
+
+        Raises:
+            DataError: one that cannot be used; the first is named.
+        """
         raise NotImplementedError
 
-    def _prepare(self, configs: dict[str, Any], examples: list[Any]) -> None:
-        """Settle the preprocessing (a tokenizer, a transform)."""
+    def _settle(self, fit: Fit) -> None:
+        """Settle the preprocessing (a tokenizer, a transform) on ``fit.examples``."""
         raise NotImplementedError
 
-    def _encode(self, examples: Sequence[Any]) -> Any:
-        """Raw examples as a table."""
+    def encode(self, examples: Sequence[Any]) -> Any:
+        """Checked examples as a table, each cut to what the model reads at once."""
         raise NotImplementedError
 
-    def _evaluation_table(self, examples: Sequence[Any]) -> Any:
-        """Raw examples as prediction reads them."""
-        return self._encode(examples)
+    def evaluation_table(self, examples: Sequence[Any]) -> Any:
+        """Checked examples as prediction reads them."""
+        return self.encode(examples)
 
     def _training_table(self, examples: Sequence[Any]) -> Any:
-        """Raw examples as a table for training."""
-        return self._encode(examples)
+        """Checked examples as a table for training."""
+        return self.encode(examples)
 
-    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> Any:
-        """The model; ``weights_source`` says where its weights come from."""
+    def _stream(self, fit: Fit) -> Stream:
         raise NotImplementedError
 
-    def _stream(self, table: Any, train: FitConfig, device: torch.device, model: Any) -> Stream:
+    def _objective(self, fit: Fit) -> Callable:
         raise NotImplementedError
 
-    def _objective(self, targets: np.ndarray, weights: np.ndarray | None, train: FitConfig) -> Callable:
-        raise NotImplementedError
-
-    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
+    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
         """Batches, objective and held-out logits of the same training, without what every epoch would repeat."""
         return stream, objective, logits
 
-    def _table_rows(
+    def table_rows(
         self, model: Any, table: Any, what: str, device: torch.device, progress: Callable | None = None
     ) -> np.ndarray:
-        """``"logits"`` ``[n, C]`` or ``"pooled"`` ``[n, D]`` of a table."""
+        """``"logits"`` ``[n, C]`` or ``"pooled"`` ``[n, D]`` of an evaluation table."""
         raise NotImplementedError
 
-    def _arrays(self, table: Any) -> list[np.ndarray]:
+    def _table_arrays(self, table: Any) -> list[np.ndarray]:
         """What of a table decides a training's bits."""
         raise NotImplementedError
 
-    def _chunk(self) -> int:
-        """Examples encoded at a time in prediction: memory stays flat however many there are."""
-        raise NotImplementedError
 
-    def _write_parts(self, folder: Path) -> dict[str, Any]:
-        """Write the preprocessing beside the model; returns what else ``glassformer.json`` must hold."""
-        raise NotImplementedError
+def read_labels(labels: list[Any], key: str, where: str) -> list[Any]:
+    """The labels of a saved model, each checked as those of a table are.
 
-    def _read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        """The reverse of ``_write_parts``."""
-        raise NotImplementedError
+    Raises:
+        CheckpointError: one that cannot be one, or stands there twice.
+    """
+    try:
+        checked = check_labels(labels, key)
+    except DataError as error:
+        raise CheckpointError(f"{error.where}: {error.what}", where=where) from None
+    if len(set(checked)) < len(checked):
+        raise CheckpointError(f"{key!r} holds what is no label, or a label twice", where=where)
+    return list(checked)

@@ -1,196 +1,355 @@
-"""What the estimators for sequences share: settings from recipe sections, a fit that can be resumed, a fast copy."""
+"""What every estimator has, whatever it learns: settings, a fit that can fail, stop and go on, and a folder.
+
+``fit`` of a task hands its data to ``Estimator._fit``, which reads from top to bottom. What a task does in its own way
+are the methods at the end of the class.
+"""
 
 from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
+import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
+from glassformer.checkpoints.files import write_folder
+from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.settings import check_parameters
-from glassformer.config import build, plain, to_toml
+from glassformer.config import build, plain, settings_of, to_toml, values_before
 from glassformer.errors import ConfigError
-from glassformer.runtime import choose_device, choose_dtype, own_generators, set_threads
+from glassformer.nn.lora import adapter, merge
+from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
 from glassformer.sklearn_base import BaseEstimator, check_is_fitted
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
-from glassformer.train.config import TrainConfig
-from glassformer.train.distributed import join, refuse_several
+from glassformer.train.config import FitConfig
+from glassformer.train.distributed import Ranks, join, refuse_several
+from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, count_steps
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
 
-NOT_SETTINGS = {"checkpoint_every", "verbose", "device", "strategy"}  # change no bit of the result
+FORMAT = 1  # of glassformer.json
+NOT_DECIDING = {
+    "checkpoint_every",
+    "verbose",
+    "device",
+    "strategy",
+}  # settings that change no bit of a result
 
 
-def section_defaults(sections: Mapping[str, type]) -> dict[str, Any]:
-    """Key -> default of every key of these sections, in their order."""
-    return {f.name: f.default for cls in sections.values() for f in fields(cls)}
+@dataclass
+class Fit:
+    """One fit on its way: ``Estimator._fit`` fills in a field after the other, and hands it to the task's methods."""
+
+    configs: dict[str, Any]  # section -> its settings
+    device: torch.device
+    ranks: Ranks
+    examples: Any = None  # checked, in the task's own form
+    held: Any = None  # likewise what is held out to judge by; None: nothing
+    table: Any = None  # the examples as the model reads them
+    held_table: Any = None
+    network: Any = None
+
+    @property
+    def train(self) -> Any:
+        """The settings of the section ``train``, a ``FitConfig`` or the task's extension of it."""
+        return self.configs["train"]
 
 
-class SequenceEstimator(BaseEstimator):
-    """Base of ``Translator`` and ``MaskedLM``: their parameters are the keys of their recipe's fit sections."""
+class Estimator(BaseEstimator):
+    """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
-    TASK: ClassVar[str]
+    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``best_step_``, ``train_seconds_``, ``adapter_`` (the
+    low-rank updates of a fit with ``lora_rank``), and what the task adds.
+    """
+
     RECIPE: ClassVar[type]
-    SECTIONS: ClassVar[dict[str, type]]
+    SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those whose keys are the constructor's parameters
+    FIGURES: ClassVar[tuple[str, ...]] = (
+        "weights_source",
+        "best_step",
+        "train_seconds",
+    )  # kept in glassformer.json
+    SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
 
+    model_: Any
+    history_: list[dict[str, Any]]
+    weights_source_: str
+    best_step_: int
+    train_seconds_: float
     threads: int
     device: str
     precision: str
 
-    def _take(self, values: Mapping[str, Any]) -> None:
-        """Store every parameter unchanged, as scikit-learn wants it."""
-        for name in section_defaults(self.SECTIONS):
+    # --- settings --------------------------------------------------------------------------------
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Parameter -> default, in the order of the recipe's sections."""
+        return {k: v for config in cls.SECTIONS.values() for k, v in settings_of(config).items()}
+
+    def _store(self, values: Mapping[str, Any]) -> None:
+        """Keep every parameter unchanged, as scikit-learn wants it of a constructor."""
+        for name in self.defaults():
             setattr(self, name, values[name])
 
-    def _configs(self) -> list[Any]:
-        """One checked dataclass a section.
+    def configs(self) -> dict[str, Any]:
+        """Section -> its settings, checked.
 
         Raises:
             ConfigError: a value of the wrong type or out of its range.
         """
-        return [
-            build(cls, {f.name: getattr(self, f.name) for f in fields(cls)}, type(self).__name__)
-            for cls in self.SECTIONS.values()
-        ]
+        return {
+            section: build(cls, {name: getattr(self, name) for name in settings_of(cls)}, type(self).__name__)
+            for section, cls in self.SECTIONS.items()
+        }
 
     @classmethod
-    def from_recipe(cls, recipe: Any, **overrides: Any):
+    def from_recipe(cls, recipe: Any, **overrides: Any) -> Self:
         """The estimator that a recipe (or its name or file) describes; keyword arguments replace its values.
 
         Raises:
             ConfigError: no such recipe, or one of another task.
         """
-        recipe = load_recipe(recipe) if isinstance(recipe, str | Path) else recipe
-        if recipe.task != cls.TASK:
+        given = isinstance(recipe, str | Path)
+        values, where = recipe_values(recipe) if given else (vars(recipe), "")
+        task = cls.RECIPE.task  # type: ignore[attr-defined]  # every recipe has one
+        if values["task"] != task:
             raise ConfigError(
-                f"{recipe.name!r} is a recipe of the task {recipe.task!r}", where=cls.__name__,
-                fix=f"Name one of the task {cls.TASK!r}",
-            )  # fmt: skip
-        values = {
-            f.name: getattr(getattr(recipe, section), f.name)
-            for section, config in cls.SECTIONS.items()
-            for f in fields(config)
-        }
-        return cls(**(values | overrides))
+                f"{values['name']!r} is a recipe of the task {values['task']!r}",
+                where=cls.__name__,
+                fix=f"Name one of the task {task!r}",
+            )
+        if given:
+            recipe = build(cls.RECIPE, values, where)
+        settings: dict[str, Any] = {}
+        for section in cls.SECTIONS:
+            settings |= vars(getattr(recipe, section))
+        return cls(**(settings | overrides))
 
     def to_recipe(self, name: str = "") -> str:
         """These settings as the TOML text of a recipe (data and evaluation sections at their defaults)."""
-        return to_toml(self.RECIPE(name=name, **dict(zip(self.SECTIONS, self._configs(), strict=True))))
+        return to_toml(self.RECIPE(name=name, **self.configs()))
 
     # --- training --------------------------------------------------------------------------------
 
-    def _fit_safely(self, fit, *arguments: Any):
-        """Run ``fit``; one that fails leaves the fitted state as it was before."""
-        before = {name: value for name, value in vars(self).items() if name.endswith("_")}
+    def _fit(
+        self, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
+    ) -> Self:
+        """Train on ``data``, whatever ``_examples`` takes; a fit that fails leaves the one before."""
+        with own_generators(), self._rollback():
+            configs = self.configs()
+            train: FitConfig = configs["train"]
+            device = choose_device(train.device)
+            set_threads(train.threads)
+            if train.strategy == "fsdp" and not self.SHARDS:
+                refuse_several("fsdp lays classifiers in pieces only", "Use --set strategy=ddp")
+            fit = Fit(configs, device, join(train.strategy, device, train.seed))
+            fit.examples, fit.held = self._examples(fit, *data)
+            started = time.perf_counter()
+            fit.table, fit.held_table = self._prepare(fit)
+            fit.network = self._network(fit)
+            optimizer = MasterOptimizer(fit.network, train, choose_dtype(train.precision, device), fit.ranks)
+            stream, objective, judge = self._loop(fit)
+            training = Training(fit.network, optimizer, train, count_steps(stream, train.epochs))
+            training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)))
+            training.before = self._before()
+            calls = self._callbacks(training, callbacks, checkpoints, resume)
+            run_with(calls, training, stream, objective, judge)
+            self._keep(fit, training)
+            self.train_seconds_ = training.began - started + training.seconds_spent
+        return self
+
+    @contextmanager
+    def _rollback(self) -> Iterator[None]:
+        """Where a fit fails, the fitted state becomes what it was."""
+
+        def fitted() -> dict[str, Any]:
+            return {name: value for name, value in vars(self).items() if name.endswith("_")}
+
+        before = fitted()
         try:
-            with own_generators():
-                fit(*arguments)
+            yield
         except BaseException:
-            for name in [name for name in vars(self) if name.endswith("_") and name not in before]:
+            for name in fitted():
                 delattr(self, name)
             vars(self).update(before)
             raise
-        return self
 
-    def _train(
+    def _network(self, fit: Fit) -> Any:
+        """The model to train, what shall not learn frozen."""
+        set_seed(fit.train.seed)
+        network = self._build(fit).to(fit.device)
+        self.weights_source_ = network.weights_source
+        freeze(network, fit.train)
+        return network
+
+    def _callbacks(
         self,
-        network: torch.nn.Module,
-        stream: Stream,
-        objective,
-        judge,
-        train: TrainConfig,
-        arrays: Sequence[np.ndarray | None],
+        training: Training,
         callbacks: Sequence[Callback],
         checkpoints: str | Path | None,
         resume: bool,
-    ) -> None:
-        """Train ``network`` to its end and keep it in ``model_``; ``arrays`` are the data, for the fingerprint."""
-        started = time.perf_counter()
-        self.weights_source_ = network.weights_source  # type: ignore[assignment]
-        device = choose_device(train.device)
-        dtype = choose_dtype(train.precision, device)
-        if train.strategy == "fsdp" or getattr(stream, "next_sentence", False):
-            refuse_several(
-                "fsdp and next-sentence prediction need one process here", "Use --set strategy=ddp"
-            )
-        ranks = join("ddp", device, train.seed)
-        optimizer = MasterOptimizer(network, train, dtype, ranks)
-        training = Training(network, optimizer, train, count_steps(stream, train.epochs))
-        training.fingerprint = self._fingerprint(arrays)
-        calls = list(callbacks)
+    ) -> list[Callback]:
+        """Those given, and those that settings ask for; a training that goes on has its checkpoint loaded."""
+        calls, train = list(callbacks), training.config
         if checkpoints is not None:
             calls.insert(0, Checkpoints(Path(checkpoints), train.checkpoint_every).begin(training, resume))
-        if train.verbose and ranks.leads:
+        if train.unfreeze_every:
+            calls.insert(0, Unfreeze(train.train_layers or 0, train.unfreeze_every))
+        if train.verbose and training.ranks.leads:
             calls.append(Progress())
-        run_with(calls, training, stream, objective, judge)
+        return calls
+
+    def _keep(self, fit: Fit, training: Training) -> None:
+        """The fitted state, from a training at its end."""
         weights = training.final_weights()
-        network.set_compute_dtype(torch.float32)  # type: ignore[operator]
-        network.load_state_dict(weights, strict=False)
-        self.model_: Any = network.eval()
+        network = self._network(fit) if fit.ranks.sharded else fit.network  # the pieces stay behind
+        network.set_compute_dtype(torch.float32)
+        network.load_state_dict(training.optimizer.frozen | weights, strict=False)
+        self.adapter_ = adapter(network) or None
+        merge(network)
+        self.model_ = network.eval()
         self.history_ = list(training.history)
         self.best_step_ = training.best_step
-        self.train_seconds_ = training.began - started + training.seconds_spent
         self._compute_model = None
 
-    def _fingerprint(self, arrays: Sequence[np.ndarray | None]) -> dict[str, Any]:
+    def _fingerprint(self, **data: str) -> dict[str, Any]:
         """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
-        digest = hashlib.sha256()
-        for array in arrays:
-            digest.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_SETTINGS}
-        return plain({**settings, "data_sha256": digest.hexdigest()})
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_DECIDING}
+        return plain({**settings, **data})
+
+    def _before(self) -> dict[str, Any]:
+        """Setting -> the value that it counts as where a checkpoint was made before there was such a setting."""
+        return plain({k: v for config in self.SECTIONS.values() for k, v in values_before(config).items()})
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def _predictor(self) -> Any:
-        """The model in the number format of prediction, made once after each fit or load."""
+    def _check_fitted(self) -> None:
         check_is_fitted(self, "model_")
-        model = getattr(self, "_compute_model", None)
-        if model is None:
+
+    def predictor(self) -> Any:
+        """The model in the number format of prediction, made anew after a fit, a load or other settings."""
+        self._check_fitted()
+        settings = (self.threads, self.device, self.precision)
+        made = getattr(self, "_compute_model", None)
+        if made is None or made[0] != settings:
             set_threads(self.threads)
             device = choose_device(self.device)
             dtype = choose_dtype(self.precision, device)
             model = self.model_.to(device)
             if dtype != torch.float32:
                 model = copy.deepcopy(model).set_compute_dtype(dtype)
-            self._compute_model = model.eval()
-        return model
+            made = self._compute_model = settings, model.eval()
+        return made[1]
 
     def __getstate__(self):
-        state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[union-attr]
+        state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[union-attr]  # a dict here
         state["_compute_model"] = None
         return state
 
     # --- files -----------------------------------------------------------------------------------
 
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write one folder: weights, preprocessing, ``glassformer.json`` and a checksummed ``manifest.json``.
+
+        Raises:
+            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+        """
+        self._check_fitted()
+
+        def write(folder: Path) -> None:
+            self._write_model(folder)
+            about = {
+                "format": FORMAT,
+                "kind": type(self).__name__,
+                "parameters": self.get_params(deep=False),
+                **self._about(),
+                "versions": versions(),
+                **self.write_parts(folder),
+            }
+            text = json.dumps(plain(about), indent=2) + "\n"
+            (folder / "glassformer.json").write_text(text, encoding="utf-8")
+
+        return write_folder(path, write, overwrite=overwrite)
+
     def _about(self) -> dict[str, Any]:
-        """What ``glassformer.json`` says of a fitted estimator."""
-        return {
-            "kind": type(self).__name__,
-            "parameters": plain(self.get_params(deep=False)),
-            "weights_source": self.weights_source_,
-            "best_step": self.best_step_,
-            "train_seconds": self.train_seconds_,
-        }
+        """What ``glassformer.json`` says of the fitted state."""
+        return {name: getattr(self, f"{name}_") for name in self.FIGURES}
 
     @classmethod
-    def _from_about(cls, about: dict[str, Any], folder: Path):
-        """An estimator with the settings and figures that ``_about`` wrote, as ``read_about`` gives them."""
-        known = {k: v for k, v in about["parameters"].items() if k in inspect.signature(cls).parameters}
-        if isinstance(betas := known.get("betas"), list):  # JSON has no tuples
-            known["betas"] = tuple(betas)
+    def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
+        """What ``save`` wrote; ``about`` is its ``glassformer.json`` as ``read_about`` gives it.
+
+        Raises:
+            CheckpointError: a value that cannot be, or files that do not fit each other.
+        """
+        names = cls.defaults()
+        # JSON has lists only; parameters that hold several values are tuples.
+        known = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names
+        }
         out = cls(**known)
-        check_parameters(out._configs, folder)
-        out.weights_source_ = about["weights_source"]
-        out.best_step_, out.train_seconds_ = about["best_step"], about["train_seconds"]
+        check_parameters(out.configs, folder)
         out.history_ = []
+        for name in cls.FIGURES:
+            setattr(out, f"{name}_", about[name])
+        out._read_model(folder)
+        out.read_parts(folder, about)
+        out.check_parts(folder)
         return out
+
+    # --- what each task does in its own way --------------------------------------------------------
+
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
+        """What the task's ``fit`` was given, checked: to learn from, and to judge by (None: nothing is held out)."""
+        raise NotImplementedError
+
+    def _prepare(self, fit: Fit) -> tuple[Any, Any]:
+        """Settle the preprocessing, and encode ``fit.examples`` and ``fit.held``."""
+        raise NotImplementedError
+
+    def _build(self, fit: Fit) -> Any:
+        """The model; ``weights_source`` says where its weights come from. The seed has been set."""
+        raise NotImplementedError
+
+    def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
+        """What the one loop runs: batches, objective, and the figures of what is held out."""
+        raise NotImplementedError
+
+    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+        """All data that decide a training's bits."""
+        raise NotImplementedError
+
+    def _write_model(self, folder: Path) -> None:
+        save_pretrained(self.model_, folder)
+
+    def _read_model(self, folder: Path) -> None:
+        self.model_ = load_pretrained(folder)
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        """Write the preprocessing beside the model; returns what else ``glassformer.json`` must hold."""
+        raise NotImplementedError
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        """The reverse of ``write_parts``; ``about`` is empty for a folder that others wrote."""
+        raise NotImplementedError
+
+    def check_parts(self, folder: Path) -> None:
+        """Raises CheckpointError where the preprocessing of a folder gives what its model cannot read."""
+
+
+def digest(arrays: Iterable[np.ndarray | None]) -> str:
+    """SHA-256 of arrays, one after the other."""
+    out = hashlib.sha256()
+    for array in arrays:
+        out.update(b"none" if array is None else np.ascontiguousarray(array).tobytes())
+    return out.hexdigest()

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from glassformer.config import nearest, read_toml
+from glassformer.errors import ConfigError
+
+DEFAULT_TASK = "text-classification"  # of a recipe that names none
 RECIPES = Path(__file__).parents[1] / "recipes"
 STUDIES = "study"  # the folder in it that holds comparisons of recipes, read by study/grid.py
 
@@ -11,6 +16,21 @@ STUDIES = "study"  # the folder in it that holds comparisons of recipes, read by
 def recipe_names() -> dict[str, Path]:
     """Name -> file of every recipe that ships with the package."""
     return {path.stem: path for path in sorted(RECIPES.rglob("*.toml")) if path.parent.name != STUDIES}
+
+
+def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
+    """What a recipe's file holds, its name and task filled in where it has none; and the file's name, for messages.
+
+    Raises:
+        ConfigError: no such recipe (the nearest is named), or not TOML.
+    """
+    known = recipe_names()
+    path = Path(name_or_path)
+    if str(name_or_path) in known:
+        path = known[str(name_or_path)]
+    elif path.suffix != ".toml":
+        raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known)))
+    return {"name": path.stem, "task": DEFAULT_TASK} | read_toml(path), path.name
 
 
 def study_names() -> dict[str, Path]:

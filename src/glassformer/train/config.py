@@ -1,55 +1,61 @@
-"""What a fit can be told: the settings of every fit, of texts, of pictures and of word vectors."""
+"""What a fit can be told: the settings of every fit, and what texts, classifiers and word vectors add to them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from glassformer.config import INF, MOST, check_ranges
+from glassformer.config import INF, MOST, check_ranges, setting
 from glassformer.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class FitConfig:
-    """One fit, of texts or of pictures."""
+    """What every fit in the one loop can be told; a task's own settings extend it."""
 
-    epochs: int = 3  # passes over the training examples
-    lr: float = 5e-5  # the highest rate, reached at the end of the warm-up
-    optimizer: Literal["adamw", "adam", "muon"] = "adamw"  # adam: decay goes through the gradient
-    weight_decay: float = 0.01  # not on biases, norms and embeddings of position
-    betas: tuple[float, ...] = (0.9, 0.999)  # decay of the two running means of Adam
-    schedule: Literal["linear", "cosine", "constant"] = "linear"  # after the warm-up
-    warmup: float = 0.06  # share of all steps
-    layer_decay: float = 1.0  # learning rate of layer i is lr * layer_decay ** (layers above it)
-    embedding_lr: float = 1.0  # factor on the learning rate of embeddings, not of positions and segments
-    batch_size: int = 32  # sequences (of texts, 0: batch_tokens decides)
-    accumulate: int = 1  # batches per optimiser step; the loss stays that of one large batch
-    clip: float = 1.0  # norm of the gradient; 0: none
-    label_smoothing: float = 0.0  # share of the target spread over all classes
-    class_weight: str | dict | None = None  # "balanced" or {label: weight}, as in scikit-learn
-    train_layers: int | None = (
-        None  # head and the last so many encoder layers learn; 0: the head alone; None: all
+    epochs: int = setting(3, "passes over the training examples")
+    lr: float = setting(5e-5, "the highest rate, reached at the end of the warm-up")
+    optimizer: Literal["adamw", "adam", "muon"] = setting("adamw", "adam: decay goes through the gradient")
+    weight_decay: float = setting(0.01, "not on biases, norms and embeddings of position")
+    betas: tuple[float, ...] = setting((0.9, 0.999), "decay of the two running means of Adam")
+    schedule: Literal["linear", "cosine", "constant"] = setting("linear", "after the warm-up")
+    warmup: float = setting(0.06, "share of all steps")
+    layer_decay: float = setting(1.0, "learning rate of layer i is lr * layer_decay ** (layers above it)")
+    embedding_lr: float = setting(
+        1.0, "factor on the learning rate of embeddings, not of positions and segments"
     )
-    unfreeze_every: int = (
-        0  # epochs after which one more layer from the top begins to learn; 0: all from the start
+    batch_size: int = setting(32, "sequences (of texts, 0: batch_tokens decides)")
+    accumulate: int = setting(1, "batches per optimiser step; the loss stays that of one large batch")
+    clip: float = setting(1.0, "norm of the gradient; 0: none")
+    train_layers: int | None = setting(
+        None, "head and the last so many encoder layers learn; 0: the head alone; None: all"
     )
-    lora_rank: int = 0  # of low-rank updates of queries and values, the encoder staying as it is; 0: none
-    lora_alpha: float = 16.0  # the updates are scaled by lora_alpha / lora_rank
-    average: float = 0.0  # decay of the running mean of the weights (EMA), at most 1 - 3 / steps; 0: none
-    validation_fraction: float = 0.0  # held out of fit's data when no validation set is given
-    early_stopping: int = 0  # evaluations without improvement before the end; 0: off
-    monitor: Literal["accuracy", "macro_f1", "loss"] = "accuracy"  # what decides which weights are best
-    keep_best: bool = True  # end with the best evaluated weights (needs a validation set)
-    evaluate_every: int = 0  # steps, and at the end; 0: after each epoch
-    checkpoint_every: int = 0  # steps; 0: after each epoch
-    seed: int = 0  # of the weights, the order of the examples and dropout
-    precision: Literal["auto", "fp32", "bf16"] = "auto"  # auto: bf16 where the hardware multiplies in it
-    device: str = "auto"  # auto: the GPU where there is one
-    threads: int = 0  # 0: as torch has it
-    strategy: Literal["auto", "ddp", "fsdp"] = (
-        "auto"  # under torchrun; fsdp: each process keeps a part of the weights
+    unfreeze_every: int = setting(
+        0, "epochs after which one more layer from the top begins to learn; 0: all from the start"
     )
-    verbose: int = 0  # 1: a progress bar
+    lora_rank: int = setting(
+        0, "of low-rank updates of queries and values, the encoder staying as it is; 0: none"
+    )
+    lora_alpha: float = setting(16.0, "the updates are scaled by lora_alpha / lora_rank")
+    average: float = setting(
+        0.0, "decay of the running mean of the weights (EMA), at most 1 - 3 / steps; 0: none"
+    )
+    validation_fraction: float = setting(0.0, "held out of fit's data when no validation set is given")
+    early_stopping: int = setting(0, "evaluations without improvement before the end; 0: off")
+    monitor: Literal["accuracy", "loss"] = setting("accuracy", "what decides which weights are best")
+    keep_best: bool = setting(True, "end with the best evaluated weights (needs a validation set)")
+    evaluate_every: int = setting(0, "steps, and at the end; 0: after each epoch")
+    checkpoint_every: int = setting(0, "steps; 0: after each epoch")
+    seed: int = setting(0, "of the weights, the order of the examples and dropout")
+    precision: Literal["auto", "fp32", "bf16"] = setting(
+        "auto", "auto: bf16 where the hardware multiplies in it"
+    )
+    device: str = setting("auto", "auto: the GPU where there is one")
+    threads: int = setting(0, "0: as torch has it")
+    strategy: Literal["auto", "ddp", "fsdp"] = setting(
+        "auto", "under torchrun; fsdp: each process keeps a part of the weights"
+    )
+    verbose: int = setting(0, "1: a progress bar")
 
     def __post_init__(self) -> None:
         if len(self.betas) != 2:
@@ -64,51 +70,59 @@ class FitConfig:
 
 
 @dataclass(frozen=True)
-class TrainConfig(FitConfig):
-    """One fit of texts."""
+class TokenBatches:
+    """What fits of texts add: a batch is bounded by its tokens too."""
 
-    batch_tokens: int = 8192  # real tokens at most; with batch_size 0 the only limit
-    length_window: int = 50  # batches among which lengths are sorted; 0: lengths are not looked at
-    word_dropout: float = 0.0  # share of tokens hidden from the model at each step
-
-
-FOREIGN = {
-    "class_weight": None, "word_dropout": 0.0, "validation_fraction": 0.0, "train_layers": None, "unfreeze_every": 0,
-    "lora_rank": 0,
-}  # fmt: skip
+    batch_tokens: int = setting(8192, "real tokens at most; with batch_size 0 the only limit")
+    length_window: int = setting(50, "batches among which lengths are sorted; 0: lengths are not looked at")
 
 
-def refuse_foreign(config: TrainConfig) -> None:
-    """Raises ConfigError for a key of every fit that means nothing for sequences."""
-    for key, plain in FOREIGN.items():
-        if getattr(config, key) != plain:
-            raise ConfigError(f"{key} belongs to classification", where=key, fix="Leave it out")
-    if config.monitor == "macro_f1":
-        raise ConfigError("macro_f1 belongs to classification", where="monitor", fix="Use accuracy or loss")
+@dataclass(frozen=True)
+class ClassifierFitConfig(FitConfig):
+    """One fit of a classifier."""
+
+    label_smoothing: float = setting(0.0, "share of the target spread over all classes")
+    class_weight: str | dict | None = setting(None, '"balanced" or {label: weight}, as in scikit-learn')
+    monitor: Literal["accuracy", "macro_f1", "loss"] = setting(
+        "accuracy", "what decides which weights are best"
+    )
+
+
+# Keys that every recipe of texts once had: files and calls that have them at these values go on being read.
+OF_CLASSIFIERS = {
+    "class_weight": (None, "class_weight belongs to classification"),
+    "word_dropout": (0.0, "word_dropout belongs to classification"),
+}
 
 
 @dataclass(frozen=True)
 class VectorsConfig:
     """One fit."""
 
-    dim: int = 100  # numbers a word
-    window: int = 5  # words on either side at most; the half-width is drawn from 1 ... window for each centre
-    negative: int = 5  # words drawn at random for each pair (sgd) or each centre (adam)
-    min_count: int = 5  # a word seen less often has no vector
-    max_words: int = 0  # words at most, the most frequent ones; 0: no limit
-    subsample: float = 1e-3  # frequent words above this share are thinned out; 0: none are
-    exponent: float = 0.75  # negatives are drawn in proportion to count ** exponent
-    optimizer: Literal["sgd", "adam"] = "sgd"  # sgd: compiled, for work; adam: the readable model, in batches
-    positives: int = 2  # of each centre, with adam; sgd takes the whole window
-    batch_size: int = 256  # centres, with adam
-    lr: float | None = None  # at the start; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)
-    add_contexts: bool = False  # a word's vector is the sum of its two: what stands together is alike too
-    epochs: int = 5  # passes over the corpus
-    checkpoint_every: int = (
-        0  # rounds of about half a million words (sgd) or steps (adam); 0: after each epoch
+    dim: int = setting(100, "numbers a word")
+    window: int = setting(
+        5, "words on either side at most; the half-width is drawn from 1 ... window for each centre"
     )
-    seed: int = 0  # of the first vectors, the windows and the negatives
-    threads: int = 0  # 0: all; 1 gives the same vectors each time
+    negative: int = setting(5, "words drawn at random for each pair (sgd) or each centre (adam)")
+    min_count: int = setting(5, "a word seen less often has no vector")
+    max_words: int = setting(0, "words at most, the most frequent ones; 0: no limit")
+    subsample: float = setting(1e-3, "frequent words above this share are thinned out; 0: none are")
+    exponent: float = setting(0.75, "negatives are drawn in proportion to count ** exponent")
+    optimizer: Literal["sgd", "adam"] = setting(
+        "sgd", "sgd: compiled, for work; adam: the readable model, in batches"
+    )
+    positives: int = setting(2, "of each centre, with adam; sgd takes the whole window")
+    batch_size: int = setting(256, "centres, with adam")
+    lr: float | None = setting(None, "at the start; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)")
+    add_contexts: bool = setting(
+        False, "a word's vector is the sum of its two: what stands together is alike too"
+    )
+    epochs: int = setting(5, "passes over the corpus")
+    checkpoint_every: int = setting(
+        0, "rounds of about half a million words (sgd) or steps (adam); 0: after each epoch"
+    )
+    seed: int = setting(0, "of the first vectors, the windows and the negatives")
+    threads: int = setting(0, "0: all; 1 gives the same vectors each time")
 
     def __post_init__(self) -> None:
         for f in fields(self):

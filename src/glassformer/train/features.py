@@ -168,7 +168,7 @@ def on_features(
     model: Any,
     stream: TextStream,
     objective: Classification,
-    held: tuple[Windows, np.ndarray] | None,
+    held: Windows | None,
     batch_tokens: int,
     how: str = "mean",
 ) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
@@ -188,12 +188,11 @@ def on_features(
     head = HeadClassification(o.targets, o.weights, o.label_smoothing)
     if held is None:
         return train, head, None
-    windows = held[0]
-    judged = prepare(windows.table)
+    judged = prepare(held.table)
 
     def logits() -> np.ndarray:
         rows = _classify(model, judged)
-        return rows if windows.owners is None else pool_windows(rows, windows.owners, windows.texts, how)
+        return rows if held.owners is None else pool_windows(rows, held.owners, held.texts, how)
 
     return train, head, logits
 
@@ -202,7 +201,7 @@ def on_picture_features(
     model: Any,
     stream: ImageStream,
     objective: ImageClassification,
-    held: tuple[PixelTable, np.ndarray] | None,
+    held: PixelTable | None,
     batch_size: int,
 ) -> tuple[PictureFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
     """As ``on_features``, for pictures that are not changed at random."""
@@ -230,7 +229,7 @@ def on_picture_features(
     head = HeadClassification(o.targets, o.weights, o.label_smoothing)
     if held is None:
         return train, head, None
-    judged = prepare(held[0])
+    judged = prepare(held)
     return train, head, lambda: _classify(model, judged)
 
 

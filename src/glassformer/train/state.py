@@ -10,8 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from glassformer.checkpoints.native import LoadedState, load_state, save_state
-from glassformer.errors import CheckpointError
+from glassformer.checkpoints.native import LoadedState, check_fingerprint, load_state, save_state
 from glassformer.train.config import FitConfig
 from glassformer.train.distributed import Ranks
 from glassformer.train.history import History
@@ -22,7 +21,8 @@ from glassformer.train.optim import MasterOptimizer
 class Training:
     """A model in training: weights, optimiser, place in the data, best so far, patience, history.
 
-    ``fingerprint`` names the data and settings; a checkpoint of another one is refused.
+    ``fingerprint`` names the data and settings; a checkpoint of another one is refused. ``before`` has the values that
+    settings count as in checkpoints made before there were such settings.
     """
 
     model: nn.Module
@@ -30,6 +30,7 @@ class Training:
     config: FitConfig
     total_steps: int
     fingerprint: dict[str, Any] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict)
     step: int = 0  # optimiser steps done
     epoch: int = 0
     cursor: int = 0  # optimiser steps done in this epoch
@@ -112,14 +113,7 @@ class Training:
             CheckpointError: none is whole, or it belongs to other data or settings (the first difference is named).
         """
         found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
-        theirs = found.state.get("fingerprint", {})
-        for key in sorted(self.fingerprint.keys() | theirs.keys()):
-            if self.fingerprint.get(key) != theirs.get(key):
-                raise CheckpointError(
-                    f"was made with {key} = {theirs.get(key)!r}, now it is {self.fingerprint.get(key)!r}",
-                    where=str(found.path),
-                    fix="Resume with the settings of the first run, or start a new run",
-                )
+        check_fingerprint(found, self.fingerprint, self.before)
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for key in self.KEPT:
             setattr(self, key, found.state[key])

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.checkpoints.native import LoadedState, load_state, save_state
+from glassformer.checkpoints.native import check_fingerprint, load_state, save_state
 from glassformer.data.sentences import Corpus
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import GlassformerError
 from glassformer.models.skipgram import (
     NONE,
     SkipGram,
@@ -31,7 +31,7 @@ from glassformer.models.skipgram import (
     noise_distribution,
 )
 from glassformer.train.callbacks import Interrupted, Signals
-from glassformer.train.config import TrainConfig, VectorsConfig
+from glassformer.train.config import FitConfig, VectorsConfig
 from glassformer.train.objectives import StepLoss
 
 ROUND = 500_000  # words of a round: less than a second, and then threads meet and the curve gets a point
@@ -56,6 +56,7 @@ class FastTraining:
     corpus: Corpus
     config: VectorsConfig
     fingerprint: dict[str, Any]
+    before: dict[str, Any]  # see ``Training``
     round: int = 0  # of all epochs
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -162,7 +163,7 @@ class FastTraining:
             CheckpointError: none is whole, or it belongs to another corpus or other settings.
         """
         found = load_state(folder)
-        check_fingerprint(found, self.fingerprint)
+        check_fingerprint(found, self.fingerprint, self.before)
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for name, table in self._tables():
             table[:, : self.config.dim] = found.tensors[name].numpy()
@@ -200,17 +201,6 @@ def run_fast(
                 raise Interrupted(f"{what}, saved in {path}; go on with --resume")
     finally:
         signals.release()
-
-
-def check_fingerprint(found: LoadedState, ours: dict[str, Any]) -> None:
-    """Raises CheckpointError, naming the first difference, where a checkpoint is of another corpus or setting."""
-    theirs = found.state.get("fingerprint", {})
-    for key in sorted(ours.keys() | theirs.keys()):
-        if ours.get(key) != theirs.get(key):
-            raise CheckpointError(
-                f"was made with {key} = {theirs.get(key)!r}, now it is {ours.get(key)!r}",
-                where=str(found.path), fix="Resume with the settings of the first run, or start a new run",
-            )  # fmt: skip
 
 
 # --- the readable model in the one loop -------------------------------------------------------
@@ -262,9 +252,9 @@ class SkipGramStream:
         return self._kept[1]
 
 
-def adam_config(config: VectorsConfig) -> TrainConfig:
+def adam_config(config: VectorsConfig) -> FitConfig:
     """The settings of the one loop: a constant rate, no decay, no clipping, fp32."""
-    return TrainConfig(
+    return FitConfig(
         epochs=config.epochs, lr=1e-3 if config.lr is None else config.lr, optimizer="adam", weight_decay=0.0,
         schedule="constant", warmup=0.0, clip=0.0, batch_size=config.batch_size, keep_best=False,
         checkpoint_every=config.checkpoint_every, seed=config.seed, precision="fp32", threads=config.threads,

@@ -15,10 +15,11 @@ import torch
 from glassformer.data.image import check_pictures
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
-from glassformer.errors import ConfigError
+from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
 from glassformer.models.image import ViT
-from glassformer.tasks.classifier import Estimator
+from glassformer.tasks.classifier import Classifier
+from glassformer.tasks.estimator import Fit
 from glassformer.tasks.image_classification.build import (
     build_transform,
     build_vit,
@@ -26,29 +27,27 @@ from glassformer.tasks.image_classification.build import (
     save_transform,
 )
 from glassformer.tasks.image_classification.recipe import (
-    IMAGE_SECTIONS,
     ImageConfig,
+    ImageModelConfig,
     ImageRecipe,
-    image_parameters,
 )
-from glassformer.train.config import FitConfig
+from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.features import can_be_cached, on_picture_features
 from glassformer.train.objectives import ImageClassification
 
-CHUNK = 1024  # pictures decoded at a time in prediction
 
-
-class ImageClassifier(Estimator):
+class ImageClassifier(Classifier):
     """A Transformer that classifies pictures: PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or tensors
     ``[C, H, W]``.
 
     The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state beside that of ``Estimator``: ``transform_``.
+    says what each means. Fitted state beside that of ``Classifier``: ``transform_``.
     """
 
-    SECTIONS, RECIPE, NOUN = IMAGE_SECTIONS, ImageRecipe, "pictures"
+    RECIPE, NOUN, CHUNK = ImageRecipe, "pictures", 1024
+    SECTIONS = {"image": ImageConfig, "model": ImageModelConfig, "train": ClassifierFitConfig}  # noqa: RUF012
 
-    # Set by the loop in __init__; named here for readers and type checkers.
+    # Set by __init__; named here for readers and type checkers.
     augment: str
     batch_size: int
     transform_: ImageTransform
@@ -102,8 +101,6 @@ class ImageClassifier(Estimator):
         batch_size: int = 32,
         accumulate: int = 1,
         clip: float = 1.0,
-        label_smoothing: float = 0.0,
-        class_weight: str | dict | None = None,
         train_layers: int | None = None,
         unfreeze_every: int = 0,
         lora_rank: int = 0,
@@ -121,59 +118,58 @@ class ImageClassifier(Estimator):
         threads: int = 0,
         strategy: str = "auto",
         verbose: int = 0,
+        label_smoothing: float = 0.0,
+        class_weight: str | dict | None = None,
     ):
-        values = locals()
-        for name in image_parameters():
-            setattr(self, name, values[name])
+        self._store(locals())
 
     # --- pictures --------------------------------------------------------------------------------
 
     @staticmethod
-    def _check(X: Any, origin: str = "pictures") -> list[Any]:
+    def check(X: Any, origin: str = "pictures") -> list[Any]:
         return check_pictures(X, origin)
 
-    def _prepare(self, configs: dict[str, Any], examples: list[Any]) -> None:
-        if configs["train"].batch_size < 1:
+    def _settle(self, fit: Fit) -> None:
+        if fit.train.batch_size < 1:
             raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
-        self.transform_ = build_transform(configs["image"], configs["model"])
+        self.transform_ = build_transform(fit.configs["image"], fit.configs["model"])
 
-    def _encode(self, examples: Sequence[Any]) -> PixelTable:
+    def encode(self, examples: Sequence[Any]) -> PixelTable:
         return read_pictures(examples, self.transform_)
 
     def _training_table(self, examples: Sequence[Any]) -> PixelTable:
         wide = self.augment in ("light", "medium", "strong")
         return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
 
-    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> ViT:
-        return build_vit(configs["model"], self.transform_, num_labels)
+    def _build(self, fit: Fit) -> ViT:
+        return build_vit(fit.configs["model"], self.transform_, len(self.classes_))
 
-    def _stream(self, table: PixelTable, train: FitConfig, device: torch.device, model: ViT) -> ImageStream:
-        image: ImageConfig = self._configs()["image"]
+    def _stream(self, fit: Fit) -> ImageStream:
+        image: ImageConfig = fit.configs["image"]
         changes = Changes(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
         return ImageStream(
-            table,
+            fit.table,
             self.transform_,
             changes,
-            model.config.embedding.num_tokens,
-            train.batch_size,
-            train.accumulate,
-            train.seed,
-            device,
+            fit.network.config.embedding.num_tokens,
+            fit.train.batch_size,
+            fit.train.accumulate,
+            fit.train.seed,
+            fit.device,
         )
 
-    def _objective(
-        self, targets: np.ndarray, weights: np.ndarray | None, train: FitConfig
-    ) -> ImageClassification:
-        return ImageClassification(targets, weights, train.label_smoothing)
+    def _objective(self, fit: Fit) -> ImageClassification:
+        targets, weights = fit.examples.targets, self._weights(fit.examples)
+        return ImageClassification(targets, weights, fit.train.label_smoothing)
 
-    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
-        c = self._configs()["image"]
+    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
+        c = fit.configs["image"]
         changed = c.augment != "none" or c.mix != "none"
-        if not can_be_cached(model, changed, model.config.embedding.patch_dropout):
+        if not can_be_cached(fit.network, changed, fit.network.config.embedding.patch_dropout):
             return stream, objective, logits
-        return on_picture_features(model, stream, objective, held, max(self.batch_size, 64))
+        return on_picture_features(fit.network, stream, objective, own, max(self.batch_size, 64))
 
-    def _table_rows(
+    def table_rows(
         self, model: ViT, table: PixelTable, what: str, device: torch.device, progress: Callable | None = None
     ) -> np.ndarray:
         return predict_pictures(
@@ -181,15 +177,19 @@ class ImageClassifier(Estimator):
             progress=progress,
         )  # fmt: skip
 
-    def _arrays(self, table: PixelTable) -> list[np.ndarray]:
+    def _table_arrays(self, table: PixelTable) -> list[np.ndarray]:
         return [table.pixels]
 
-    def _chunk(self) -> int:
-        return CHUNK
-
-    def _write_parts(self, folder: Path) -> dict[str, Any]:
+    def write_parts(self, folder: Path) -> dict[str, Any]:
         save_transform(self.transform_, folder)
         return {}
 
-    def _read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.transform_ = load_transform(folder)
+
+    def check_parts(self, folder: Path) -> None:
+        super().check_parts(folder)
+        table = self.model_.config.embedding
+        if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
+            what = "the preprocessor gives other pictures than the model reads"
+            raise CheckpointError(what, where=str(folder))

@@ -188,7 +188,7 @@ def figures(
     with count("judging", len(split)) as told:
         probabilities = clf.predict_proba(split.images, progress=told)
     meter = ClassificationMeter(clf.classes_.tolist())
-    targets = clf._targets(split.labels or [], split.origin, split.rows)
+    targets = clf.targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=decided(clf, probabilities))
     return meter.result(recipe.evaluate.bootstrap), probabilities
 
@@ -203,12 +203,12 @@ def baselines(clf: ImageClassifier, recipe: ImageRecipe, splits: Splits) -> dict
     assert splits.judged is not None
     started = time.perf_counter()
     classes = clf.classes_.tolist()
-    y = clf._targets(splits.train.labels or [], splits.train.origin)
+    y = clf.targets(splits.train.labels or [], splits.train.origin)
     probabilities, name = pixel_logistic(
         splits.train.images, y, splits.judged.images, num_classes=len(classes)
     )
     meter = ClassificationMeter(classes)
-    meter.update(probabilities, clf._targets(splits.judged.labels or [], splits.judged.origin))
+    meter.update(probabilities, clf.targets(splits.judged.labels or [], splits.judged.origin))
     return {name: meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}}
 
 
@@ -229,8 +229,8 @@ def robustness(
     import torch
 
     table = read_pictures(split.images, clf.transform_, split.origin, split.rows)
-    targets = clf._targets(split.labels or [], split.origin, split.rows)
-    model = clf._predictor()
+    targets = clf.targets(split.labels or [], split.origin, split.rows)
+    model = clf.predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
     with count("changed pictures", len(split) * len(KINDS) * len(SEVERITIES)) as told:
@@ -238,7 +238,7 @@ def robustness(
             out[kind] = []
             for severity in SEVERITIES:
                 changed = corrupt(table, kind, severity, seed)
-                logits = clf._table_rows(model, changed, "logits", torch.device(device), told)
+                logits = clf.table_rows(model, changed, "logits", torch.device(device), told)
                 meter = ClassificationMeter(clf.classes_.tolist())
                 probabilities = softmax(logits, clf.temperature_)
                 meter.update(probabilities, targets, predicted=decided(clf, probabilities))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,37 +11,36 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
+from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
+from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.neighbours import look_beside
 from glassformer.models.text import Bert, bert
-from glassformer.runtime import choose_device, set_seed, set_threads, versions
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import check_table, save_tokenizer
-from glassformer.tasks.estimator import SequenceEstimator
+from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.masked_lm.recipe import (
     MaskTextConfig,
+    PretrainFitConfig,
     PretrainModelConfig,
     PretrainRecipe,
-    PretrainTrainConfig,
 )
 from glassformer.tasks.word_table import begin_with_vectors
 from glassformer.train.callbacks import Callback
+from glassformer.train.distributed import refuse_several
 from glassformer.train.objectives import MaskedWords, masked_losses
 
-FORMAT = 1  # of glassformer.json
 SCRATCH = "bert"  # the model that is not a checkpoint
 MASK = "[MASK]"
 
 
-class MaskedLM(SequenceEstimator):
+class MaskedLM(Estimator):
     """BERT's pre-training, from scratch or from a checkpoint.
 
     The parameters are the keys of a pre-training recipe's ``text``, ``model`` and ``train`` sections;
@@ -50,9 +48,8 @@ class MaskedLM(SequenceEstimator):
     ``chunks_`` (examples an epoch), ``train_seconds_``, ``weights_source_``.
     """
 
-    TASK = "masked-lm"
     RECIPE = PretrainRecipe
-    SECTIONS = {"text": MaskTextConfig, "model": PretrainModelConfig, "train": PretrainTrainConfig}  # noqa: RUF012
+    SECTIONS = {"text": MaskTextConfig, "model": PretrainModelConfig, "train": PretrainFitConfig}  # noqa: RUF012
 
     max_length: int
     clean: Any
@@ -121,7 +118,7 @@ class MaskedLM(SequenceEstimator):
         strategy: str = "auto",
         verbose: int = 0,
     ):
-        self._take(locals())
+        self._store(locals())
 
     # --- training --------------------------------------------------------------------------------
 
@@ -146,32 +143,48 @@ class MaskedLM(SequenceEstimator):
             ConfigError: a setting that cannot be.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
-        return self._fit_safely(self._fit, texts, validation, callbacks, checkpoints, resume)
+        return self._fit((texts, validation), callbacks, checkpoints, resume)
 
-    def _fit(self, texts, validation, callbacks, checkpoints, resume) -> None:
-        text, model, train = self._configs()
-        device = choose_device(train.device)
-        set_threads(train.threads)
-        texts = check_texts(texts)
-        held = None if validation is None else check_texts(validation, "validation")
-        self.tokenizer_ = build_tokenizer(text, model, texts)
-        stream = self._stream(texts, train, device)
-        self.chunks_ = len(stream.table)
-        set_seed(train.seed)
-        network = build_bert(model, text, self.tokenizer_, stream.table, train.seed).to(device)
-        arrays = [stream.table.ids, stream.table.starts]
+    def _examples(self, fit: Fit, *data: Any) -> tuple[list[str], list[str] | None]:
+        texts, validation = data
+        if self.next_sentence:
+            refuse_several("next-sentence prediction needs one process", "Run it without torchrun")
+        texts, held = check_texts(texts), None
+        if validation is not None:
+            held = check_texts(validation, "validation")
+        elif fit.train.validation_fraction:
+            (texts,), (held,) = random_split([texts], fit.train.validation_fraction, fit.train.seed)
+        return texts, held
+
+    def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:
+        self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples)
+        table = self._chunks(fit.examples)
+        self.chunks_ = len(table)
+        return table, None if fit.held is None else self._chunks(fit.held)
+
+    def _build(self, fit: Fit) -> Bert:
+        text, model = fit.configs["text"], fit.configs["model"]
+        return build_bert(model, text, self.tokenizer_, fit.table, fit.train.seed)
+
+    def _loop(self, fit: Fit) -> tuple[MaskedStream, MaskedWords, Callable[[], dict[str, float]] | None]:
         judge = None
-        if held is not None:
-            judged = self._stream(held, train, device)
-            arrays += [judged.table.ids, judged.table.starts]
-            judge = masked_judge(network, judged, self.batch_tokens or 8192)
-        self._train(network, stream, MaskedWords(), judge, train, arrays, callbacks, checkpoints, resume)
+        if fit.held is not None:
+            held = self._stream(fit.held_table, fit.train, fit.device)
+            judge = masked_judge(fit.network, held, self.batch_tokens or 8192)
+        return self._stream(fit.table, fit.train, fit.device), MaskedWords(), judge
 
-    def _stream(self, texts: Sequence[str], train: PretrainTrainConfig, device: torch.device) -> MaskedStream:
+    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+        tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
+        return [array for table in tables for array in (table.ids, table.starts)]
+
+    def _chunks(self, texts: Sequence[str]) -> TokenTable:
+        """The texts in pieces that leave room for the special tokens."""
         frame = 3 if self.next_sentence else 2
         if self.max_length <= frame:
             raise ConfigError(f"{self.max_length} tokens leave no room beside {frame}", where="max_length")
-        table = chunk_texts(self.tokenizer_, texts, self.max_length - frame, self.clean)
+        return chunk_texts(self.tokenizer_, texts, self.max_length - frame, self.clean)
+
+    def _stream(self, table: TokenTable, train: PretrainFitConfig, device: torch.device) -> MaskedStream:
         masks = MaskSettings.of(self.tokenizer_, self.mask_share, self.whole_words)
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
         return masked_stream(
@@ -202,7 +215,7 @@ class MaskedLM(SequenceEstimator):
             raise DataError(
                 f"the text has more than {self.max_length} tokens", where="fill", fix="Shorten it"
             )
-        model = self._predictor()
+        model = self.predictor()
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
         places = (batch.ids == self.tokenizer_.token_to_id(MASK)).nonzero().squeeze(1)
         with torch.inference_mode():
@@ -225,39 +238,24 @@ class MaskedLM(SequenceEstimator):
 
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
         """Loss in nats a masked token, perplexity, accuracy, how many; those of the next sentence if learnt."""
-        model = self._predictor()
-        _, _, train = self._configs()
-        stream = self._stream(check_texts(texts), train, next(model.parameters()).device)
+        model = self.predictor()
+        table = self._chunks(check_texts(texts))
+        stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
         return masked_judge(model, stream, self.batch_tokens or 8192)()
 
     # --- files -----------------------------------------------------------------------------------
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write one folder in the Hub's layout, which ``TextClassifier(path)`` and ``transformers`` go on from.
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        """The tokenizer, so that ``TextClassifier(path)`` and ``transformers`` go on from the folder."""
+        save_tokenizer(self.tokenizer_, folder, self.max_length)
+        return {"chunks": self.chunks_}
 
-        Raises:
-            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
-        """
-        check_is_fitted(self, "model_")
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.tokenizer_ = load_tokenizer(folder)
+        self.chunks_ = about["chunks"]
 
-        def write(folder: Path) -> None:
-            save_pretrained(self.model_, folder)
-            save_tokenizer(self.tokenizer_, folder, self.max_length)
-            about = {"format": FORMAT, **self._about(), "chunks": self.chunks_, "versions": versions()}
-            text = json.dumps(about, indent=2, default=str) + "\n"
-            (folder / "glassformer.json").write_text(text, encoding="utf-8")
-
-        return write_folder(path, write, overwrite=overwrite)
-
-
-def load_masked_lm(folder: Path, about: dict[str, Any]) -> MaskedLM:
-    """A saved masked language model; see ``glassformer.load``, which has checked the folder."""
-    out = MaskedLM._from_about(about, folder)
-    out.tokenizer_ = load_tokenizer(folder)
-    out.model_ = load_pretrained(folder)
-    check_table(out.tokenizer_, out.model_, str(folder))
-    out.chunks_ = about["chunks"]
-    return out
+    def check_parts(self, folder: Path) -> None:
+        check_table(self.tokenizer_, self.model_, str(folder))
 
 
 def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Sequence[str]) -> Tokenizer:

@@ -14,36 +14,37 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_texts
 from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.errors import CheckpointError
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.models.text import Bert
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.build import build_model, build_tokenizer, save_tokenizer
-from glassformer.tasks.classifier import Estimator
-from glassformer.tasks.text_classification.recipe import FIT_SECTIONS, Recipe, fit_parameters
-from glassformer.train.config import TrainConfig
+from glassformer.tasks.build import build_model, build_tokenizer, check_table, save_tokenizer
+from glassformer.tasks.classifier import Classifier
+from glassformer.tasks.estimator import Fit
+from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
 from glassformer.train.features import can_be_cached, on_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
 
-CHUNK = 16_384  # texts tokenised at a time in prediction
 
-
-class TextClassifier(Estimator):
+class TextClassifier(Classifier):
     """A Transformer that classifies texts.
 
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state beside that of ``Estimator``: ``tokenizer_``, ``truncated_`` (training texts
+    says what each means. Fitted state beside that of ``Classifier``: ``tokenizer_``, ``truncated_`` (training texts
     that were cut).
     """
 
-    SECTIONS, RECIPE, NOUN = FIT_SECTIONS, Recipe, "texts"
+    RECIPE, NOUN, CHUNK = Recipe, "texts", 16_384
+    SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TextFitConfig}  # noqa: RUF012
 
-    # Set by the loop in __init__; named here for readers and type checkers.
+    # Set by __init__; named here for readers and type checkers.
     max_length: int
     add_special_tokens: bool
     long_texts: str
@@ -103,8 +104,6 @@ class TextClassifier(Estimator):
         batch_size: int = 32,
         accumulate: int = 1,
         clip: float = 1.0,
-        label_smoothing: float = 0.0,
-        class_weight: str | dict | None = None,
         train_layers: int | None = None,
         unfreeze_every: int = 0,
         lora_rank: int = 0,
@@ -122,13 +121,13 @@ class TextClassifier(Estimator):
         threads: int = 0,
         strategy: str = "auto",
         verbose: int = 0,
+        label_smoothing: float = 0.0,
+        class_weight: str | dict | None = None,
         batch_tokens: int = 8192,
         length_window: int = 50,
         word_dropout: float = 0.0,
     ):
-        values = locals()
-        for name in fit_parameters():
-            setattr(self, name, values[name])
+        self._store(locals())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -138,22 +137,22 @@ class TextClassifier(Estimator):
     # --- texts -----------------------------------------------------------------------------------
 
     @staticmethod
-    def _check(X: Any, origin: str = "texts") -> list[str]:
+    def check(X: Any, origin: str = "texts") -> list[str]:
         return check_texts(X, origin)
 
-    def _prepare(self, configs: dict[str, Any], examples: list[str]) -> None:
-        self.tokenizer_ = build_tokenizer(configs["text"], configs["model"], examples)
+    def _settle(self, fit: Fit) -> None:
+        self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
 
-    def _encode(self, examples: Sequence[str]) -> TokenTable:
+    def encode(self, examples: Sequence[str]) -> TokenTable:
         return encode(
             self.tokenizer_, examples, max_length=self.max_length, clean=self.clean,  # type: ignore[arg-type]
             add_special_tokens=self.add_special_tokens,
         )  # fmt: skip
 
-    def _evaluation_table(self, examples: Sequence[str]) -> Windows:
+    def evaluation_table(self, examples: Sequence[str]) -> Windows:
         """The texts cut, or in windows."""
         if self.long_texts == "cut":
-            return Windows(self._encode(examples), len(examples))
+            return Windows(self.encode(examples), len(examples))
         return encode_windows(
             self.tokenizer_, examples, max_length=self.max_length, stride=self.window_stride,
             clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]
@@ -166,45 +165,43 @@ class TextClassifier(Estimator):
             DataError: a text that cannot be used.
         """
         check_is_fitted(self, "model_")
-        texts = self._check(X)
-        parts = [self._evaluation_table(texts[i : i + CHUNK]).truncated for i in range(0, len(texts), CHUNK)]
+        texts, size = self.check(X), self.CHUNK
+        parts = [self.evaluation_table(texts[i : i + size]).truncated for i in range(0, len(texts), size)]
         return np.concatenate(parts)
 
     def _training_table(self, examples: Sequence[str]) -> TokenTable:
-        table = self._encode(examples)
+        table = self.encode(examples)
         self.truncated_ = int(table.truncated.sum())
         return table
 
-    def _build(self, configs: dict[str, Any], num_labels: int, table: Any) -> Bert:
-        return build_model(
-            configs["model"], configs["text"], self.tokenizer_, num_labels, table, configs["train"].seed
-        )
+    def _build(self, fit: Fit) -> Bert:
+        model, text = fit.configs["model"], fit.configs["text"]
+        return build_model(model, text, self.tokenizer_, len(self.classes_), fit.table, fit.train.seed)
 
-    def _stream(self, table: TokenTable, train: TrainConfig, device: torch.device, model: Bert) -> TextStream:  # type: ignore[override]
+    def _stream(self, fit: Fit) -> TextStream:
+        train: TextFitConfig = fit.train
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
-        return TextStream(table, settings, train.accumulate, train.seed, device)
+        return TextStream(fit.table, settings, train.accumulate, train.seed, fit.device)
 
-    def _objective(
-        self,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        train: TrainConfig,  # type: ignore[override]
-    ) -> Classification:
+    def _objective(self, fit: Fit) -> Classification:
+        train: TextFitConfig = fit.train
         hide = None
         if train.word_dropout:
             ids = (self.tokenizer_.token_to_id(token) for token in ("[MASK]", "[UNK]"))
             hide = (train.word_dropout, next(i for i in ids if i is not None))
+        targets, weights = fit.examples.targets, self._weights(fit.examples)
         return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
 
-    def _shorten(self, model: Any, train: Any, stream: Any, objective: Any, held: Any, logits: Any) -> tuple:
-        if not can_be_cached(model, train.word_dropout):
+    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
+        if not can_be_cached(fit.network, fit.train.word_dropout):
             return stream, objective, logits
-        return on_features(model, stream, objective, held, self._budget(), self.long_texts)
+        return on_features(fit.network, stream, objective, own, self.token_budget(), self.long_texts)
 
-    def _budget(self) -> int:
+    def token_budget(self) -> int:
+        """Tokens computed at once in prediction."""
         return max(self.batch_tokens, self.max_length) or 8192
 
-    def _table_rows(
+    def table_rows(
         self,
         model: Bert,
         table: Windows,
@@ -218,22 +215,29 @@ class TextClassifier(Estimator):
             table,
             read,
             how=self.long_texts,
-            batch_tokens=self._budget(),
+            batch_tokens=self.token_budget(),
             device=device,
             progress=progress,
         )
 
-    def _arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:
+    def _table_arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:
         table = table.table if isinstance(table, Windows) else table
         return [table.ids, table.starts]
 
-    def _chunk(self) -> int:
-        return CHUNK
-
-    def _write_parts(self, folder: Path) -> dict[str, Any]:
+    def write_parts(self, folder: Path) -> dict[str, Any]:
         save_tokenizer(self.tokenizer_, folder, self.max_length)
         return {"truncated": self.truncated_}
 
-    def _read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)
         self.truncated_ = about.get("truncated", 0)
+
+    def check_parts(self, folder: Path) -> None:
+        super().check_parts(folder)
+        check_table(self.tokenizer_, self.model_, str(folder))
+        config = self.model_.config
+        table = config.embedding
+        is_encoder = hasattr(config, "encoder")  # others have no positions
+        if is_encoder and table.positions == "learned" and self.max_length > table.max_positions:
+            what = f"max_length = {self.max_length} is more than the model's {table.max_positions} positions"
+            raise CheckpointError(what, where=str(folder / ABOUT))

@@ -136,7 +136,7 @@ def judge(
     """Figures on the judged split (looked at once), beside the baselines, and ``predictions.csv``."""
     started = time.perf_counter()
     steps = [r for r in clf.history_ if r["kind"] == "step"]
-    table = clf._encode(splits.train.texts)
+    table = clf.encode(splits.train.texts)
     out: dict[str, Any] = {
         "train": _figures(clf, training_sample(splits), recipe, count)[0] | {"of": len(splits.train)},
         "validation": None,
@@ -198,7 +198,7 @@ def _figures(
     with count("judging", len(split)) as told:
         probabilities = clf.predict_proba(split.texts, progress=told)
     meter = ClassificationMeter(clf.classes_.tolist())
-    targets = clf._targets(split.labels or [], split.origin, split.rows)
+    targets = clf.targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=np.searchsorted(clf.classes_, clf.decide(probabilities)))
     return meter.result(recipe.evaluate.bootstrap), probabilities
 
@@ -208,10 +208,10 @@ def baselines(clf: TextClassifier, recipe: Recipe, splits: Splits) -> dict[str, 
     assert splits.judged is not None
     train, judged, classes = splits.train, splits.judged, clf.classes_.tolist()
     y, truth = (
-        clf._targets(train.labels or [], train.origin),
-        clf._targets(judged.labels or [], judged.origin),
+        clf.targets(train.labels or [], train.origin),
+        clf.targets(judged.labels or [], judged.origin),
     )
-    table, judged_table = clf._encode(train.texts), clf._encode(judged.texts)
+    table, judged_table = clf.encode(train.texts), clf.encode(judged.texts)
     work = {
         "TF-IDF + logistic regression": lambda: tfidf_logistic(train.texts, y, judged.texts, num_classes=len(classes)),
         "mean bag of embeddings": lambda: bag_of_embeddings(
@@ -251,7 +251,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     """A few judged texts of readable length with their maps: the rows that the head reads, per layer and head."""
     split = splits.judged or splits.train
     count = count if getattr(clf.model_, "has_attention", True) else 0
-    lengths = clf._encode(split.texts[:2000]).lengths
+    lengths = clf.encode(split.texts[:2000]).lengths
     chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []
     for i in chosen:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
 from glassformer.data.checks import check_texts, place
 from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both, check_held
+from glassformer.data.splits import random_split
 from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
 from glassformer.data.text import SPECIAL_TOKENS, TokenTable, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
@@ -27,24 +26,22 @@ from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
-from glassformer.runtime import choose_device, set_seed, set_threads, versions
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.estimator import SequenceEstimator
+from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.translation.recipe import (
     PairTextConfig,
     Seq2SeqModelConfig,
+    TranslationFitConfig,
     TranslationRecipe,
-    TranslationTrainConfig,
 )
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import Translation
 
-FORMAT = 1  # of glassformer.json
 SEARCH_TOKENS = 2048  # of the sources that are searched together
 ROOM = (2.0, 10)  # a translation has at most so many times the source's tokens, and so many more
 
 
-class Translator(SequenceEstimator):
+class Translator(Estimator):
     """A sequence-to-sequence model trained on pairs of texts.
 
     The parameters are the keys of a translation recipe's ``text``, ``model`` and ``train`` sections;
@@ -52,9 +49,8 @@ class Translator(SequenceEstimator):
     ``target_tokenizer_``, ``history_``, ``truncated_`` (training texts that were cut), ``train_seconds_``.
     """
 
-    TASK = "translation"
     RECIPE = TranslationRecipe
-    SECTIONS = {"text": PairTextConfig, "model": Seq2SeqModelConfig, "train": TranslationTrainConfig}  # noqa: RUF012
+    SECTIONS = {"text": PairTextConfig, "model": Seq2SeqModelConfig, "train": TranslationFitConfig}  # noqa: RUF012
 
     max_length: int
     shared_vocabulary: bool
@@ -116,7 +112,7 @@ class Translator(SequenceEstimator):
         strategy: str = "auto",
         verbose: int = 0,
     ):
-        self._take(locals())
+        self._store(locals())
 
     # --- training --------------------------------------------------------------------------------
 
@@ -143,43 +139,53 @@ class Translator(SequenceEstimator):
             ConfigError: a setting that cannot be.
             CheckpointError: a checkpoint of another run.
         """
-        return self._fit_safely(self._fit, source, target, validation, callbacks, checkpoints, resume)
+        return self._fit((source, target, validation), callbacks, checkpoints, resume)
 
-    def _fit(self, source, target, validation, callbacks, checkpoints, resume) -> None:
-        text, model, train = self._configs()
-        device = choose_device(train.device)
-        set_threads(train.threads)
-        left, right = check_both(source, target)
-        held = check_held(validation)
-        self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(text, left, right)
-        sources, targets = self._encode(left, True), self._encode(right, False)
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
+        source, target, validation = data
+        pairs, held = check_both(source, target), check_held(validation)
+        if held is None and fit.train.validation_fraction:
+            pairs, held = random_split(pairs, fit.train.validation_fraction, fit.train.seed)
+        return pairs, held
+
+    def _prepare(self, fit: Fit) -> tuple[Any, Any]:
+        self.source_tokenizer_, self.target_tokenizer_ = build_tokenizers(fit.configs["text"], *fit.examples)
+        sources, targets = self._both(fit.examples)
         self.truncated_ = int((sources.truncated | targets.truncated).sum())
-        set_seed(train.seed)
-        network = build_seq2seq(
-            model,
-            self.source_tokenizer_.get_vocab_size(),
-            self.target_tokenizer_.get_vocab_size(),
-            text.shared_vocabulary,
-        ).to(device)
+        return (sources, targets), None if fit.held is None else self._both(fit.held)
+
+    def _both(self, pairs: Sequence[Sequence[str]]) -> tuple[TokenTable, TokenTable]:
+        return self.encode(pairs[0]), self.encode(pairs[1], source=False)
+
+    def _build(self, fit: Fit) -> TransformerSeq2Seq | RecurrentSeq2Seq:
+        sizes = self.source_tokenizer_.get_vocab_size(), self.target_tokenizer_.get_vocab_size()
+        return build_seq2seq(fit.configs["model"], *sizes, fit.configs["text"].shared_vocabulary)
+
+    def _loop(self, fit: Fit) -> tuple[PairStream, Translation, Callable[[], dict[str, float]] | None]:
+        train: TranslationFitConfig = fit.train
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
-        stream = PairStream(sources, targets, settings, train.accumulate, train.seed, device)
-        arrays = [sources.ids, sources.starts, targets.ids, targets.starts]
+        sources, targets = fit.table
+        stream = PairStream(sources, targets, settings, train.accumulate, train.seed, fit.device)
         judge = None
-        if held is not None:
-            tables = self._encode(held[0], True), self._encode(held[1], False)
-            arrays += [tables[0].ids, tables[0].starts, tables[1].ids, tables[1].starts]
-            judge = forced_judge(network, *tables, self.batch_tokens or 8192, device)
-        objective = Translation(train.label_smoothing)
-        self._train(network, stream, objective, judge, train, arrays, callbacks, checkpoints, resume)
+        if fit.held is not None:
+            sources, targets = fit.held_table
+            judge = forced_judge(fit.network, sources, targets, self.batch_tokens or 8192, fit.device)
+        return stream, Translation(train.label_smoothing), judge
+
+    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+        return [
+            array for table in (*fit.table, *(fit.held_table or ())) for array in (table.ids, table.starts)
+        ]
 
     # --- translation -----------------------------------------------------------------------------
 
-    def _encode(self, texts: Sequence[str], source: bool) -> TokenTable:
+    def encode(self, texts: Sequence[str], source: bool = True) -> TokenTable:
+        """Texts of the source side, or of the other, as the model reads them; longer ones are cut and counted."""
         tokenizer = self.source_tokenizer_ if source else self.target_tokenizer_
         return encode(tokenizer, texts, max_length=self.max_length)
 
     def _sources(self, texts: Sequence[str], rows: Sequence[int] | None, origin: str) -> TokenTable:
-        table = self._encode(check_texts(texts, origin, rows), True)
+        table = self.encode(check_texts(texts, origin, rows))
         if table.truncated.any():
             first = int(np.flatnonzero(table.truncated)[0])
             raise DataError(
@@ -215,10 +221,10 @@ class Translator(SequenceEstimator):
         """
         check_is_fitted(self, "model_")
         table = self._sources(texts, rows, origin)
-        found = self._search(table, beam, length_penalty, max_tokens, progress)
+        found = self.search(table, beam, length_penalty, max_tokens, progress)
         return [detokenize(self.target_tokenizer_, best[0].tokens) for best in found]
 
-    def _search(
+    def search(
         self,
         table: TokenTable,
         beam: int,
@@ -227,7 +233,7 @@ class Translator(SequenceEstimator):
         progress=None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of every text, best first, in the order given; sources of one length go together."""
-        model, limits = self._predictor(), self._limits()
+        model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
         found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
         for index in evaluation_batches(table.lengths, SEARCH_TOKENS):
@@ -258,13 +264,13 @@ class Translator(SequenceEstimator):
             ConfigError: a model without attention has no alignment.
             DataError: see ``translate``.
         """
-        if isinstance(self._predictor(), RecurrentSeq2Seq) and self.model_.attention is None:
+        if isinstance(self.predictor(), RecurrentSeq2Seq) and self.model_.attention is None:
             raise ConfigError("a thought vector has no alignment", where="align", fix="Train with attention")
         table = self._sources([text], None, "text")
-        best = self._search(table, beam, length_penalty)[0][0]
+        best = self.search(table, beam, length_penalty)[0][0]
         limits, ids = self._limits(), torch.from_numpy(table.ids.astype(np.int64))
         heard = torch.tensor([limits.begin, *best.tokens])
-        model = self._predictor()
+        model = self.predictor()
         device = next(model.parameters()).device
         with torch.inference_mode():
             out = model(
@@ -287,41 +293,30 @@ class Translator(SequenceEstimator):
 
     # --- files -----------------------------------------------------------------------------------
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write one folder: config, weights, tokenizers, ``glassformer.json`` and a checksummed manifest.
+    def _write_model(self, folder: Path) -> None:
+        save_seq2seq(self.model_, folder)
 
-        Raises:
-            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
-        """
-        check_is_fitted(self, "model_")
+    def _read_model(self, folder: Path) -> None:
+        self.model_ = load_seq2seq(folder)
 
-        def write(folder: Path) -> None:
-            save_seq2seq(self.model_, folder)
-            self.source_tokenizer_.save(str(folder / "source_tokenizer.json"))
-            self.target_tokenizer_.save(str(folder / "target_tokenizer.json"))
-            about = {
-                "format": FORMAT, **self._about(), "truncated": self.truncated_, "versions": versions(),
-            }  # fmt: skip
-            text = json.dumps(about, indent=2, default=str) + "\n"
-            (folder / "glassformer.json").write_text(text, encoding="utf-8")
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        """Both tokenizers."""
+        self.source_tokenizer_.save(str(folder / "source_tokenizer.json"))
+        self.target_tokenizer_.save(str(folder / "target_tokenizer.json"))
+        return {"truncated": self.truncated_}
 
-        return write_folder(path, write, overwrite=overwrite)
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.source_tokenizer_ = plain(load_tokenizer(folder / "source_tokenizer.json"))
+        self.target_tokenizer_ = plain(load_tokenizer(folder / "target_tokenizer.json"))
+        self.truncated_ = about["truncated"]
 
-
-def load_translator(folder: Path, about: dict[str, Any]) -> Translator:
-    """A saved translator; see ``glassformer.load``, which has checked the folder."""
-    out = Translator._from_about(about, folder)
-    out.source_tokenizer_ = plain(load_tokenizer(folder / "source_tokenizer.json"))
-    out.target_tokenizer_ = plain(load_tokenizer(folder / "target_tokenizer.json"))
-    out.model_ = load_seq2seq(folder)
-    config = out.model_.config
-    for side in ("source", "target"):
-        rows = getattr(config, f"{side}_vocab", 0) or getattr(config, side).vocab_size
-        if (count := id_count(getattr(out, f"{side}_tokenizer_"))) > rows:
-            what = f"the {side} tokenizer knows {count:,} tokens, the model {rows:,}"
-            raise CheckpointError(what, where=str(folder))
-    out.truncated_ = about["truncated"]
-    return out
+    def check_parts(self, folder: Path) -> None:
+        config = self.model_.config
+        for side in ("source", "target"):
+            rows = getattr(config, f"{side}_vocab", 0) or getattr(config, side).vocab_size
+            if (count := id_count(getattr(self, f"{side}_tokenizer_"))) > rows:
+                what = f"the {side} tokenizer knows {count:,} tokens, the model {rows:,}"
+                raise CheckpointError(what, where=str(folder))
 
 
 def build_tokenizers(

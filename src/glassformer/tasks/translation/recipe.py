@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from glassformer.config import check_ranges
+from glassformer.config import check_ranges, setting
 from glassformer.errors import ConfigError
-from glassformer.train.config import TrainConfig, refuse_foreign
+from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 OTHER_MODEL = {  # model -> keys that belong to the other one
     "transformer": ("attention", "cell"),
@@ -19,14 +19,18 @@ OTHER_MODEL = {  # model -> keys that belong to the other one
 class PairDataConfig:
     """Where the pairs come from and how they are split."""
 
-    source: str = ""  # a named source (multi30k), a table of two columns, or the stem of two plain files
-    source_column: str | None = None  # the column (or file ending) of the texts; None: found by usual names
-    target_column: str | None = None  # of their translations
-    validation_size: float | None = None  # share (< 1) or count (>= 1) held out of train; None: none
-    test_size: float | None = None  # likewise for a test split, where the source has none
-    train_size: int | None = None  # at most this many training pairs
-    limit: int | None = None  # at most this many pairs of every split: a quick look
-    split_seed: int = 0  # of every choice of pairs
+    source: str = setting(
+        "", "a named source (multi30k), a table of two columns, or the stem of two plain files"
+    )
+    source_column: str | None = setting(
+        None, "the column (or file ending) of the texts; None: found by usual names"
+    )
+    target_column: str | None = setting(None, "of their translations")
+    validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
+    test_size: float | None = setting(None, "likewise for a test split, where the source has none")
+    train_size: int | None = setting(None, "at most this many training pairs")
+    limit: int | None = setting(None, "at most this many pairs of every split: a quick look")
+    split_seed: int = setting(0, "of every choice of pairs")
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -36,14 +40,16 @@ class PairDataConfig:
 class PairTextConfig:
     """From text to token ids, on either side."""
 
-    max_length: int = (
-        128  # tokens of a side, special ones included; longer training texts are cut and counted
+    max_length: int = setting(
+        128, "tokens of a side, special ones included; longer training texts are cut and counted"
     )
-    tokenizer: Literal["bpe", "wordpiece", "word"] = "bpe"  # learnt here; only bpe gives back every character
-    shared_vocabulary: bool = True  # one vocabulary and one token table for both languages
-    lowercase: bool = False  # the translations are then lower-case too
-    vocab_size: int = 8_000  # of each vocabulary
-    min_count: int = 2  # a pair of pieces (or a word) seen less often does not enter
+    tokenizer: Literal["bpe", "wordpiece", "word"] = setting(
+        "bpe", "learnt here; only bpe gives back every character"
+    )
+    shared_vocabulary: bool = setting(True, "one vocabulary and one token table for both languages")
+    lowercase: bool = setting(False, "the translations are then lower-case too")
+    vocab_size: int = setting(8_000, "of each vocabulary")
+    min_count: int = setting(2, "a pair of pieces (or a word) seen less often does not enter")
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -53,19 +59,21 @@ class PairTextConfig:
 class Seq2SeqModelConfig:
     """Which encoder and decoder."""
 
-    model: Literal["transformer", "rnn"] = "transformer"  # the architecture; its weights start at random
-    attention: Literal["none", "dot", "multiplicative", "additive"] = (
-        "dot"  # rnn only; none: a thought vector
+    model: Literal["transformer", "rnn"] = setting(
+        "transformer", "the architecture; its weights start at random"
     )
-    cell: Literal["gru", "lstm"] = "gru"  # rnn only
-    d_model: int = 256  # width
-    num_layers: int = 3  # of the encoder, and of the decoder
-    num_heads: int = 4  # transformer only
-    d_ff: int = 1024  # transformer only
-    dropout: float = 0.3  # on embeddings and on each sub-layer's output
-    norm: Literal["pre", "post"] = "pre"  # transformer only
-    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"  # transformer only
-    tied: bool = True  # the output layer is the target's token table
+    attention: Literal["none", "dot", "multiplicative", "additive"] = setting(
+        "dot", "rnn only; none: a thought vector"
+    )
+    cell: Literal["gru", "lstm"] = setting("gru", "rnn only")
+    d_model: int = setting(256, "width")
+    num_layers: int = setting(3, "of the encoder, and of the decoder")
+    num_heads: int = setting(4, "transformer only")
+    d_ff: int = setting(1024, "transformer only")
+    dropout: float = setting(0.3, "on embeddings and on each sub-layer's output")
+    norm: Literal["pre", "post"] = setting("pre", "transformer only")
+    activation: Literal["relu", "gelu", "gelu_tanh"] = setting("relu", "transformer only")
+    tied: bool = setting(True, "the output layer is the target's token table")
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -75,30 +83,28 @@ class Seq2SeqModelConfig:
 
 
 @dataclass(frozen=True)
-class TranslationTrainConfig(TrainConfig):
+class TranslationFitConfig(TokenBatches, FitConfig):
     """One fit. As in every recipe, but a sequence is weighted by its tokens, and these are the defaults."""
 
-    epochs: int = 30  # passes over the training pairs
-    lr: float = 1e-3  # the highest rate, reached at the end of the warm-up
-    betas: tuple[float, ...] = (0.9, 0.98)  # decay of the two running means of Adam
-    batch_size: int = 0  # pairs; 0: batch_tokens decides
-    batch_tokens: int = 4096  # tokens of both sides at most
-    label_smoothing: float = 0.1  # share of the target spread over the vocabulary
+    epochs: int = setting(30, "passes over the training pairs")
+    lr: float = setting(1e-3, "the highest rate, reached at the end of the warm-up")
+    betas: tuple[float, ...] = setting((0.9, 0.98), "decay of the two running means of Adam")
+    batch_size: int = setting(0, "pairs; 0: batch_tokens decides")
+    batch_tokens: int = setting(4096, "tokens of both sides at most")
+    label_smoothing: float = setting(0.1, "share of the target spread over the vocabulary")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        refuse_foreign(self)
+    RETIRED: ClassVar = OF_CLASSIFIERS
 
 
 @dataclass(frozen=True)
 class TranslationEvaluateConfig:
     """What is judged and shown after training."""
 
-    split: str = "test"  # looked at once, at the end
-    beam: int = 5  # hypotheses; greedy search is judged beside it
-    length_penalty: float = 1.0  # the score is log-probability / length ** this
-    maps: int = 4  # sentences whose alignment goes into the report
-    sentences: tuple[str, ...] = ()  # texts of one's own, translated at the end
+    split: str = setting("test", "looked at once, at the end")
+    beam: int = setting(5, "hypotheses; greedy search is judged beside it")
+    length_penalty: float = setting(1.0, "the score is log-probability / length ** this")
+    maps: int = setting(4, "sentences whose alignment goes into the report")
+    sentences: tuple[str, ...] = setting((), "texts of one's own, translated at the end")
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -108,12 +114,12 @@ class TranslationEvaluateConfig:
 class TranslationRecipe:
     """One experiment, read from top to bottom."""
 
-    name: str = ""  # of the run folder; by default the file's
-    task: Literal["translation"] = "translation"  # which engine runs it
-    summary: str = ""  # one line for lists and reports
-    expect: str = ""  # score with its spread over seeds, and where it was measured
+    name: str = setting("", "of the run folder; by default the file's")
+    task: Literal["translation"] = setting("translation", "which engine runs it")
+    summary: str = setting("", "one line for lists and reports")
+    expect: str = setting("", "score with its spread over seeds, and where it was measured")
     data: PairDataConfig = field(default_factory=PairDataConfig)
     text: PairTextConfig = field(default_factory=PairTextConfig)
     model: Seq2SeqModelConfig = field(default_factory=Seq2SeqModelConfig)
-    train: TranslationTrainConfig = field(default_factory=TranslationTrainConfig)
+    train: TranslationFitConfig = field(default_factory=TranslationFitConfig)
     evaluate: TranslationEvaluateConfig = field(default_factory=TranslationEvaluateConfig)

@@ -216,13 +216,13 @@ def translate_cut(
     """As ``Translator.translate``, but a text of more than ``max_length`` tokens is cut there, as in training: one long
     sentence must not cost a run its figures.
     """
-    found = translator._search(translator._encode(texts, True), beam, length_penalty)
+    found = translator.search(translator.encode(texts, True), beam, length_penalty)
     return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in found]
 
 
 def cut_sources(translator: Translator, split: PairSplit) -> int:
     """How many source texts of a split are cut."""
-    return int(translator._encode(split.source, True).truncated.sum())
+    return int(translator.encode(split.source, True).truncated.sum())
 
 
 def tell_cut(translator: Translator, name: str, cut: int, total: int, say: Say) -> None:
@@ -247,7 +247,7 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Pairs) 
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
         return []
     split = pairs.judged or pairs.train
-    table = translator._encode(split.source[:2000], True)
+    table = translator.encode(split.source[:2000], True)
     order = np.argsort(np.abs(table.lengths - 14), kind="stable")
     chosen = order[~table.truncated[order]][: recipe.evaluate.maps].tolist()
     examples = []

@@ -11,7 +11,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Literal
 from unicodedata import normalize
@@ -20,20 +19,19 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.exchange import steadily
-from glassformer.checkpoints.files import read_json, sweep, verify_folder, write_folder
+from glassformer.checkpoints.files import read_json, sweep, verify_folder
 from glassformer.checkpoints.locks import writing
-from glassformer.checkpoints.native import list_states
-from glassformer.checkpoints.settings import ABOUT, check_parameters, read_about, section, shown
+from glassformer.checkpoints.native import newest_state
+from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
-from glassformer.config import build
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.evaluate.vectors import judge_vectors, nearest_rows, unit_rows
 from glassformer.models.skipgram import SkipGram
-from glassformer.runtime import set_seed, set_threads, versions
-from glassformer.sklearn_base import BaseEstimator
-from glassformer.tasks.word2vec.recipe import vectors_parameters
+from glassformer.runtime import own_generators, set_seed, set_threads
+from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.word2vec.recipe import VectorsRecipe
 from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
 from glassformer.train.config import VectorsConfig
 from glassformer.train.loop import count_steps
@@ -49,8 +47,6 @@ from glassformer.train.word_vectors import (
     skipgram_loss,
 )
 
-FORMAT = 1  # of glassformer.json
-
 
 class UnknownWord(InputError, KeyError):
     """A word without a vector; the message has the nearest that have one."""
@@ -59,13 +55,17 @@ class UnknownWord(InputError, KeyError):
         return str(self.args[0])
 
 
-class Word2Vec(BaseEstimator):
-    """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; see ``recipe_vectors.py``.
+class Word2Vec(Estimator):
+    """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; its ``recipe.py`` explains them.
 
     Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_`` (the
     other table, None after reading a file of others), ``history_`` (the loss), ``norms_`` (before and after),
     ``train_seconds_``.
     """
+
+    RECIPE = VectorsRecipe
+    SECTIONS = {"vectors": VectorsConfig}  # noqa: RUF012
+    FIGURES = ("train_seconds",)
 
     words_: tuple[str, ...]
     counts_: np.ndarray
@@ -92,15 +92,9 @@ class Word2Vec(BaseEstimator):
         seed: int = 0,
         threads: int = 0,
     ):
-        values = locals()
-        for name in vectors_parameters():
-            setattr(self, name, values[name])
+        self._store(locals())
 
     # --- training --------------------------------------------------------------------------------
-
-    def _config(self) -> VectorsConfig:
-        values = {f.name: getattr(self, f.name) for f in fields(VectorsConfig)}
-        return build(VectorsConfig, values, "Word2Vec")
 
     def fit(
         self,
@@ -128,7 +122,12 @@ class Word2Vec(BaseEstimator):
             CheckpointError: a checkpoint of another corpus or other settings.
             Interrupted: Ctrl-C or SIGTERM, with ``checkpoints``: the round or step was finished and saved.
         """
-        config = self._config()
+        with own_generators(), self._rollback():
+            self._learn(sentences, checkpoints, resume, callbacks, tell)
+        return self
+
+    def _learn(self, sentences, checkpoints, resume, callbacks, tell) -> None:
+        config: VectorsConfig = self.configs()["vectors"]
         corpus = sentences
         if not isinstance(corpus, Corpus):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)  # type: ignore[arg-type]
@@ -137,20 +136,21 @@ class Word2Vec(BaseEstimator):
             if corpus.raw_words > len(corpus.ids):  # else no setting has left a word out
                 fix += ", or lower min_count" + (" and raise max_words" if config.max_words else "")
             raise DataError("no two words stand in one sentence", where="sentences", fix=fix)
-        ignored = {"checkpoint_every"} | ({"threads"} if config.threads != 1 else set())
-        fingerprint = {k: v for k, v in asdict(config).items() if k not in ignored}
-        fingerprint["corpus_sha256"] = corpus.digest()
+        fingerprint = self._fingerprint(corpus_sha256=corpus.digest())
+        if config.threads != 1:  # then no two trainings have the same bits
+            del fingerprint["threads"]
         started = time.perf_counter()
         folder = None if checkpoints is None else Path(checkpoints)
         with nullcontext() if folder is None else writing(folder):
             if folder is not None:
                 sweep(folder)
-            if folder is not None and not resume and (there := list_states(folder)):
-                raise CheckpointError("has checkpoints", where=str(there[-1][1]), fix="Use resume=True")
+            newest = newest_state(folder) if folder is not None else ""
+            if newest and not resume:
+                raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
             if config.optimizer == "sgd":
-                self._fit_fast(corpus, config, fingerprint, folder, resume, tell)
+                self._fit_fast(corpus, config, fingerprint, folder, bool(newest), tell)
             else:
-                self._fit_adam(corpus, config, fingerprint, folder, resume, callbacks)
+                self._fit_adam(corpus, config, fingerprint, folder, bool(newest), callbacks)
         if config.add_contexts:
             self.vectors_ = self.vectors_ + self.contexts_
         before = norms(first_vectors(len(corpus.words), config.dim, config.seed))
@@ -158,17 +158,16 @@ class Word2Vec(BaseEstimator):
         self.norms_ = {"before": before, "after": norms(self.vectors_)}
         self.fit_seconds_ = time.perf_counter() - started
         self._index()
-        return self
 
-    def _fit_fast(self, corpus, config, fingerprint, folder, resume, tell) -> None:
-        training = FastTraining(corpus, config, fingerprint)
-        if folder is not None and resume and list_states(folder):
+    def _fit_fast(self, corpus, config, fingerprint, folder, going_on, tell) -> None:
+        training = FastTraining(corpus, config, fingerprint, self._before())
+        if going_on:
             training.load(folder)
         run_fast(training, folder, tell)
         self.vectors_, self.contexts_ = training.vectors, training.contexts[:, : config.dim].copy()
         self.history_, self.train_seconds_ = training.history, training.seconds
 
-    def _fit_adam(self, corpus, config, fingerprint, folder, resume, callbacks) -> None:
+    def _fit_adam(self, corpus, config, fingerprint, folder, going_on, callbacks) -> None:
         train = adam_config(config)
         set_threads(train.threads)
         stream = SkipGramStream(corpus, config)
@@ -178,20 +177,19 @@ class Word2Vec(BaseEstimator):
                 where="sentences",
                 fix="Set subsample = 0, or give more text",
             )
-        with torch.random.fork_rng(devices=[]):
-            set_seed(train.seed)
-            model = SkipGram(len(corpus.words), config.dim)
-            with torch.no_grad():
-                first = first_vectors(len(corpus.words), config.dim, config.seed)
-                model.centres.weight.copy_(torch.from_numpy(first))
-            optimizer = MasterOptimizer(model, train, torch.float32)
-            training = Training(model, optimizer, train, count_steps(stream, train.epochs), fingerprint)
-            calls = list(callbacks)
-            if folder is not None:
-                if resume and list_states(folder):
-                    training.load(folder)
-                calls = [Checkpoints(folder, train.checkpoint_every), *calls, StopOnSignal(folder)]
-            run_with(calls, training, stream, skipgram_loss, None)
+        set_seed(train.seed)
+        model = SkipGram(len(corpus.words), config.dim)
+        with torch.no_grad():
+            first = first_vectors(len(corpus.words), config.dim, config.seed)
+            model.centres.weight.copy_(torch.from_numpy(first))
+        optimizer, steps = MasterOptimizer(model, train, torch.float32), count_steps(stream, train.epochs)
+        training = Training(model, optimizer, train, steps, fingerprint, self._before())
+        calls = list(callbacks)
+        if folder is not None:
+            if going_on:
+                training.load(folder)
+            calls = [Checkpoints(folder, train.checkpoint_every), *calls, StopOnSignal(folder)]
+        run_with(calls, training, stream, skipgram_loss, None)
         self.vectors_ = model.centres.weight.detach().numpy().copy()
         self.contexts_ = model.contexts.weight.detach().numpy().copy()
         self.history_, self.train_seconds_ = list(training.history), training.seconds
@@ -295,26 +293,25 @@ class Word2Vec(BaseEstimator):
         self._check_fitted()
         return write_word2vec_format(path, self.words_, self.vectors_, binary)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """One folder: ``model.safetensors``, ``words.json``, ``glassformer.json`` and a checksummed manifest."""
-        self._check_fitted()
+    def _write_model(self, folder: Path) -> None:
+        tensors = {"vectors": torch.from_numpy(self.vectors_)}
+        if self.contexts_ is not None:
+            tensors["contexts"] = torch.from_numpy(self.contexts_)
+        write_tensors(folder, tensors)
+        words = {"words": self.words_, "counts": self.counts_.tolist()}
+        text = json.dumps(words, ensure_ascii=False, indent=1) + "\n"
+        (folder / "words.json").write_text(text, encoding="utf-8")
 
-        def write(folder: Path) -> None:
-            tensors = {"vectors": torch.from_numpy(self.vectors_)}
-            if self.contexts_ is not None:
-                tensors["contexts"] = torch.from_numpy(self.contexts_)
-            write_tensors(folder, tensors)
-            words = {"words": self.words_, "counts": self.counts_.tolist()}
-            about = {
-                "format": FORMAT, "kind": type(self).__name__,
-                "parameters": {k: getattr(self, k) for k in vectors_parameters()},
-                "norms": self.norms_, "train_seconds": self.train_seconds_, "versions": versions(),
-            }  # fmt: skip
-            for name, value in (("words.json", words), ("glassformer.json", about)):
-                text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
-                (folder / name).write_text(text, encoding="utf-8")
+    def _read_model(self, folder: Path) -> None:
+        words, counts, vectors, contexts = _read_tables(folder)
+        self._take(words, vectors, counts, contexts)
 
-        return write_folder(path, write, overwrite=overwrite)
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        """Nothing beside the tables; the vectors' norms."""
+        return {"norms": self.norms_}
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.norms_ = section(about, "norms", str(folder / ABOUT))
 
     @classmethod
     def load(cls, path: str | Path, binary: bool | None = None) -> Word2Vec:
@@ -326,7 +323,12 @@ class Word2Vec(BaseEstimator):
         path = Path(path)
         if not path.is_dir():
             words, vectors = read_word2vec_format(path, binary)
-            return cls._of(words, vectors, np.zeros(len(words), np.int64), cls(dim=vectors.shape[1]))
+            if len(words) != len(vectors):
+                raise CheckpointError(f"{len(words)} words but {len(vectors)} vectors", where="Word2Vec")
+            out = cls(dim=vectors.shape[1])
+            out._take(words, vectors, np.zeros(len(words), np.int64))
+            out.norms_, out.train_seconds_, out.history_ = {"after": norms(vectors)}, 0.0, []
+            return out
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
             raise CheckpointError("holds no word vectors", where=str(path))
@@ -339,23 +341,11 @@ class Word2Vec(BaseEstimator):
         if about["kind"] != cls.__name__:
             what = f"holds a {shown(about['kind'])}, not word vectors"
             raise CheckpointError(what, where=str(folder), fix="Open it with glassformer.load")
-        empty = cls(**{k: v for k, v in about["parameters"].items() if k in vectors_parameters()})
-        check_parameters(empty._config, folder)
-        words, counts, vectors, contexts = _read_tables(folder)
-        loaded = cls._of(words, vectors, counts, empty)
-        loaded.contexts_ = contexts
-        loaded.norms_ = section(about, "norms", str(folder / ABOUT))
-        loaded.train_seconds_ = about["train_seconds"]
-        return loaded
+        return cls.restore(folder, about)
 
-    @staticmethod
-    def _of(words: tuple[str, ...], vectors: np.ndarray, counts: np.ndarray, empty: Word2Vec) -> Word2Vec:
-        if len(words) != len(vectors):
-            raise CheckpointError(f"{len(words)} words but {len(vectors)} vectors", where="Word2Vec")
-        empty.words_, empty.vectors_, empty.counts_, empty.contexts_ = words, vectors, counts, None
-        empty.norms_, empty.train_seconds_, empty.history_ = {"after": norms(vectors)}, 0.0, []
-        empty._index()
-        return empty
+    def _take(self, words, vectors, counts, contexts=None) -> None:
+        self.words_, self.vectors_, self.counts_, self.contexts_ = words, vectors, counts, contexts
+        self._index()
 
 
 def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray, np.ndarray | None]:
