@@ -29,6 +29,7 @@ MODULES = {
     "estimators": (
         "Estimators",
         [
+            "tasks.estimator",
             "tasks.classifier",
             "tasks.text_classification.estimator",
             "tasks.image_classification.estimator",
@@ -145,6 +146,7 @@ MODULES = {
             "tasks.translation.recipe",
             "tasks.masked_lm.recipe",
             "tasks.word2vec.recipe",
+            "train.config",
             "config",
             "tasks.text_classification.run",
             "tasks.image_classification.run",

@@ -136,7 +136,7 @@ def test_pages_made_from_the_code(tmp_path):
     assert all(task in keys for task in made["recipe_classes"]())
     meanings = re.findall(r"^\| `\w+` \|[^|]*\| (.*) \|$", keys, re.MULTILINE)
     assert len(meanings) > 150
-    assert not [m for m in meanings if not m.strip() or m.startswith("(")], "a key without a comment"
+    assert not [m for m in meanings if not m.strip() or m.startswith("(")], "a key without a meaning"
     commands = (tmp_path / "commands.md").read_text(encoding="utf-8")
     assert "`glassformer train`" in commands
     assert "`--resume`" in commands

@@ -358,20 +358,30 @@ RANGES: dict[str, tuple[float, float]] = {
     "verbose": (0, INF), "split_seed": (0, MAX_SEED), "bootstrap": (0, INF), "maps": (0, INF),
     "validation_size": (0, MOST), "test_size": (0, MOST), "train_size": (1, INF), "limit": (1, INF),
     "robustness_limit": (0, INF), "betas": (0, BELOW_1),
+    "image_size": (1, 4096), "resize": (1, 8192), "mix_share": (0, 1), "mix_alpha": (0.01, 100),
+    "patch_dropout": (0, BELOW_1),
     "patch_size": (1, INF), "stem": (0, INF), "beam": (1, 256), "length_penalty": (-10, 10), "top": (1, INF),
 }  # fmt: skip
 
 
-def check_ranges(config: Any) -> None:
+def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES) -> None:
     """Raises ConfigError for a number outside its range; the key is named."""
     each: list[tuple[str, Any]] = []  # of a list of numbers every one has the range
     for f in dataclasses.fields(config):
         value = getattr(config, f.name)
         each += [(f.name, v) for v in (value if isinstance(value, tuple) else (value,))]
     for name, value in each:
-        low, high = RANGES.get(name, (-INF, INF))
+        low, high = ranges.get(name, (-INF, INF))
         if isinstance(value, int) and high == INF and value > MOST:
             high = MOST
         if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
             bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
             raise ConfigError(f"{name} = {value} is out of range", where=name, fix=f"Use a value {bound}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """A section of a recipe: its numbers are within ``RANGES``."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.config import INF, MOST, check_ranges, setting
+from glassformer.config import INF, Section, check_ranges, setting
 from glassformer.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class FitConfig:
+class FitConfig(Section):
     """What every fit in the one loop can be told; a task's own settings extend it."""
 
     epochs: int = setting(3, "passes over the training examples")
@@ -66,7 +66,7 @@ class FitConfig:
                 where="strategy",
                 fix="Use ddp",
             )
-        check_ranges(self)
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,7 @@ class VectorsConfig:
     threads: int = setting(0, "0: all; 1 gives the same vectors each time")
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            value, (low, high) = getattr(self, f.name), VECTOR_RANGES.get(f.name, (-INF, INF))
-            if isinstance(value, int | float) and not (low <= value <= high and abs(value) <= MOST):
-                bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:g}"
-                what = f"{f.name} = {value} is out of range"
-                raise ConfigError(what, where=f.name, fix=f"Use a value {bound}")
+        check_ranges(self, VECTOR_RANGES)
 
 
 VECTOR_RANGES: dict[str, tuple[float, float]] = {

@@ -8,13 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import check_ranges, setting
-from glassformer.errors import ConfigError
+from glassformer.config import Section, setting
 from glassformer.train.config import ClassifierFitConfig
 
 
 @dataclass(frozen=True)
-class ImageDataConfig:
+class ImageDataConfig(Section):
     """Where the pictures come from and how they are split."""
 
     source: str = setting("", "a named source (cifar10, flowers, hotdog, digits), a table or a folder")
@@ -30,12 +29,9 @@ class ImageDataConfig:
         "refuse", "skip: pictures that cannot be read are left out and counted"
     )
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
-class ImageConfig:
+class ImageConfig(Section):
     """From pictures to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
 
     image_size: int | None = setting(None, "pixels along each side that the model reads")
@@ -55,20 +51,9 @@ class ImageConfig:
     mix_share: float = setting(1.0, "of the batches that are mixed")
     mix_alpha: float = setting(1.0, "of the Beta distribution that says how much of each")
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        for name, low, high in (
-            ("image_size", 1, 4096), ("resize", 1, 8192), ("mix_share", 0, 1), ("mix_alpha", 0.01, 100),
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise ConfigError(
-                    f"{name} = {value} is out of range", where=name, fix=f"Use a value from {low} to {high}"
-                )
-
 
 @dataclass(frozen=True)
-class ImageModelConfig:
+class ImageModelConfig(Section):
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
     model: str = setting("vit-tiny", "a checkpoint (name, folder, Hub id) or a from-scratch architecture")
@@ -100,14 +85,9 @@ class ImageModelConfig:
     final_norm: bool | None = setting(None, "a norm after the last layer")
     zero_init: bool | None = setting(None, "residual branches start at 0: the encoder starts as the identity")
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        if not 0 <= self.patch_dropout < 1:
-            raise ConfigError(f"patch_dropout = {self.patch_dropout} is out of range", where="patch_dropout")
-
 
 @dataclass(frozen=True)
-class ImageEvaluateConfig:
+class ImageEvaluateConfig(Section):
     """What is judged and shown after training."""
 
     split: str = setting("test", "looked at once, at the end")
@@ -116,9 +96,6 @@ class ImageEvaluateConfig:
     robustness: bool = setting(False, "judge changed crops, lighting, blur, noise, JPEG and rotation too")
     robustness_limit: int = setting(0, "how many judged pictures are changed, drawn with the seed 0; 0: all")
     grid: bool = setting(True, "one picture a class with true and predicted label")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 @dataclass(frozen=True)

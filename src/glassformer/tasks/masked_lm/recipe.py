@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from glassformer.config import check_ranges, setting
+from glassformer.config import Section, setting
 from glassformer.errors import ConfigError
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 
 @dataclass(frozen=True)
-class CorpusConfig:
+class CorpusConfig(Section):
     """Where the texts come from. Labels are not read; a text that also stands in ``exclude`` is left out."""
 
     source: str = setting(
@@ -30,12 +30,9 @@ class CorpusConfig:
     limit: int | None = setting(None, "at most this many texts of every split: a quick look")
     split_seed: int = setting(0, "of every choice of texts")
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
-class MaskTextConfig:
+class MaskTextConfig(Section):
     """From text to masked token ids."""
 
     max_length: int = setting(256, "tokens, special ones included; a longer text gives several examples")
@@ -58,11 +55,11 @@ class MaskTextConfig:
             raise ConfigError(
                 f"mask_share = {self.mask_share} is out of range", where="mask_share", fix="Use 0.15"
             )
-        check_ranges(self)
+        super().__post_init__()
 
 
 @dataclass(frozen=True)
-class PretrainModelConfig:
+class PretrainModelConfig(Section):
     """Which encoder: a new BERT of these sizes, or a checkpoint to go on with."""
 
     model: str = setting(
@@ -84,9 +81,6 @@ class PretrainModelConfig:
         "word2vec: the token table begins as word vectors of these texts; or a run, or a file of vectors",
     )
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
 class PretrainFitConfig(TokenBatches, FitConfig):
@@ -107,14 +101,11 @@ class PretrainFitConfig(TokenBatches, FitConfig):
 
 
 @dataclass(frozen=True)
-class PretrainEvaluateConfig:
+class PretrainEvaluateConfig(Section):
     """What is shown after training."""
 
     sentences: tuple[str, ...] = setting((), "with [MASK] in them: filled at the end")
     top: int = setting(5, "words for each")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import check_ranges, setting
+from glassformer.config import Section, setting
 from glassformer.train.config import ClassifierFitConfig, TokenBatches
 
 
 @dataclass(frozen=True)
-class DataConfig:
+class DataConfig(Section):
     """Where the examples come from and how they are split."""
 
     source: str = setting("", "a named source (imdb, europe) or a path to a file or folder")
@@ -30,12 +30,9 @@ class DataConfig:
         "refuse", "skip: rows that cannot be used go to rejected.jsonl"
     )
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
-class TextConfig:
+class TextConfig(Section):
     """From text to token ids."""
 
     max_length: int = setting(256, "tokens, special ones included; longer texts are cut and counted")
@@ -55,12 +52,9 @@ class TextConfig:
     )
     window_stride: int | None = setting(None, "tokens from window to window; None: half a window")
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Section):
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
     model: str = setting(
@@ -105,9 +99,6 @@ class ModelConfig:
     )
     freeze_vectors: bool = setting(False, "word vectors stay as they are; special tokens are trained")
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
 class TextFitConfig(TokenBatches, ClassifierFitConfig):
@@ -117,7 +108,7 @@ class TextFitConfig(TokenBatches, ClassifierFitConfig):
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(Section):
     """What is judged and shown after training."""
 
     split: str = setting("test", "looked at once, at the end")
@@ -125,9 +116,6 @@ class EvaluateConfig:
     bootstrap: int = setting(1000, "resamples for the 95 % interval")
     maps: int = setting(4, "examples whose attention map goes into the report")
     sentences: tuple[str, ...] = setting((), "texts of one's own, classified at the end")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from glassformer.config import check_ranges, setting
+from glassformer.config import Section, setting
 from glassformer.errors import ConfigError
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
@@ -16,7 +16,7 @@ OTHER_MODEL = {  # model -> keys that belong to the other one
 
 
 @dataclass(frozen=True)
-class PairDataConfig:
+class PairDataConfig(Section):
     """Where the pairs come from and how they are split."""
 
     source: str = setting(
@@ -32,12 +32,9 @@ class PairDataConfig:
     limit: int | None = setting(None, "at most this many pairs of every split: a quick look")
     split_seed: int = setting(0, "of every choice of pairs")
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
-class PairTextConfig:
+class PairTextConfig(Section):
     """From text to token ids, on either side."""
 
     max_length: int = setting(
@@ -51,12 +48,9 @@ class PairTextConfig:
     vocab_size: int = setting(8_000, "of each vocabulary")
     min_count: int = setting(2, "a pair of pieces (or a word) seen less often does not enter")
 
-    def __post_init__(self) -> None:
-        check_ranges(self)
-
 
 @dataclass(frozen=True)
-class Seq2SeqModelConfig:
+class Seq2SeqModelConfig(Section):
     """Which encoder and decoder."""
 
     model: Literal["transformer", "rnn"] = setting(
@@ -76,7 +70,7 @@ class Seq2SeqModelConfig:
     tied: bool = setting(True, "the output layer is the target's token table")
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        super().__post_init__()
         for key in OTHER_MODEL[self.model]:
             if getattr(self, key) != type(self).__dataclass_fields__[key].default:
                 raise ConfigError(f"{self.model!r} has no {key}", where=key, fix="Leave it out")
@@ -97,7 +91,7 @@ class TranslationFitConfig(TokenBatches, FitConfig):
 
 
 @dataclass(frozen=True)
-class TranslationEvaluateConfig:
+class TranslationEvaluateConfig(Section):
     """What is judged and shown after training."""
 
     split: str = setting("test", "looked at once, at the end")
@@ -105,9 +99,6 @@ class TranslationEvaluateConfig:
     length_penalty: float = setting(1.0, "the score is log-probability / length ** this")
     maps: int = setting(4, "sentences whose alignment goes into the report")
     sentences: tuple[str, ...] = setting((), "texts of one's own, translated at the end")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 @dataclass(frozen=True)

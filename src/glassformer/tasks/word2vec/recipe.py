@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import check_ranges, setting
+from glassformer.config import Section, setting
 from glassformer.train.config import VectorsConfig
 
 
 @dataclass(frozen=True)
-class CorpusConfig:
+class CorpusConfig(Section):
     """Where the sentences come from."""
 
     source: str = setting(
@@ -25,9 +25,6 @@ class CorpusConfig:
     clean: Literal["none", "html", "words", "syllables"] = setting("html", "as in recipes of classifiers")
     lowercase: bool = setting(True, "words in lower case")
     punctuation: bool = setting(False, "marks are words of their own; else they are left out")
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
 
 
 @dataclass(frozen=True)
