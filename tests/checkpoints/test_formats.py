@@ -20,8 +20,8 @@ from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
 from glassformer.errors import NewerFormatError
 from glassformer.models.text import Bert, bert
+from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.load import load
-from glassformer.tasks.saving import FORMAT
 from glassformer.train.config import FitConfig
 from glassformer.train.loop import TextStream, count_steps, run
 from glassformer.train.objectives import Classification
