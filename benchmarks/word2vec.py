@@ -61,7 +61,7 @@ def make_ours(file: str, threads: int) -> Contender:
     setup = time.perf_counter() - started
 
     def run(turn: int) -> Window:
-        config = Word2Vec(**SETTING, epochs=1, seed=max(turn, 0), threads=threads)._config()
+        config = Word2Vec(**SETTING, epochs=1, seed=max(turn, 0), threads=threads).configs()["vectors"]
         training = FastTraining(corpus, config, {})
         training.compile()
         started = time.perf_counter()

@@ -22,7 +22,7 @@ from glassformer.errors import NewerFormatError
 from glassformer.models.text import Bert, bert
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.load import load
-from glassformer.train.config import FitConfig
+from glassformer.tasks.text_classification.recipe import TextFitConfig
 from glassformer.train.loop import TextStream, count_steps, run
 from glassformer.train.objectives import Classification
 from glassformer.train.optim import MasterOptimizer
@@ -34,7 +34,7 @@ STEP, TOTAL, BEST = 5, 12, 4
 
 def begin() -> tuple[Training, tuple]:
     """A training of prime sizes with all that a checkpoint can hold; and what the loop takes beside it."""
-    config = FitConfig(
+    config = TextFitConfig(
         epochs=3, lr=1e-2, batch_size=3, batch_tokens=0, precision="fp32", average=0.9, evaluate_every=2,
         early_stopping=5, accumulate=1, weight_decay=0.1,
     )  # fmt: skip

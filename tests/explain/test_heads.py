@@ -88,7 +88,7 @@ def test_ablation(tiny):
     assert found["interval"].shape == (3, 2, 2)
     assert len(done) == 6
     true = before[np.arange(4), [1, 0, 1, 0]]
-    with heads.silenced(tiny._predictor(), 2, 1):
+    with heads.silenced(tiny.predictor(), 2, 1):
         without = tiny.predict_proba(texts)[np.arange(4), [1, 0, 1, 0]]
     assert found["probability_lost"][2, 1] == pytest.approx((true - without).mean())
     with pytest.raises(InputError, match="'meh' was not seen"):

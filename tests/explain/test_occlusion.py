@@ -64,7 +64,7 @@ def test_spans_equal_captum_s(tiny, window, stride):
 def test_a_masked_token_is_a_mask_in_the_text(tiny):
     e = tiny.explain("a dull film", method="occlusion", target="neg")
     masked = tiny.tokenizer_.token_to_id("[MASK]")
-    ids = tiny._encode(["a dull film"])[0].tolist()
+    ids = tiny.encode(["a dull film"])[0].tolist()
     whole = tiny.model_(torch.tensor([ids])).logits[0, 0].item()
     for i in (1, 2, 3):
         changed = [*ids[:i], masked, *ids[i + 1 :]]

@@ -178,7 +178,7 @@ def test_samples_are_the_runs_own(text_model, tmp_path: Path):
     more, none = samples_of(text_model, tmp_path, 50)
     assert none is None
     assert len(more) == 50
-    assert TINY["max_length"] < max(len(text_model._encode([t])[0]) for t in texts) or len(set(more)) > 40
+    assert TINY["max_length"] < max(len(text_model.encode([t])[0]) for t in texts) or len(set(more)) > 40
 
 
 def test_int8_that_costs_too_much_is_not_kept(text_model, tmp_path: Path, monkeypatch):
