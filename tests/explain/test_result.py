@@ -184,7 +184,7 @@ def test_trust_stands_in_the_explanation_its_page_and_its_figures(tiny, tmp_path
 
 def test_hidden_variants_are_answered_by_the_number_format_of_prediction(tiny, monkeypatch):
     asked = []
-    monkeypatch.setattr(tiny, "_predictor", lambda: asked.append(1) or tiny.model_)
+    monkeypatch.setattr(tiny, "predictor", lambda: asked.append(1) or tiny.model_)
     tiny.explain("a dull film")
     assert asked == []
     tiny.explain("a dull film", trust=True)

@@ -328,7 +328,7 @@ def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str
 
     def fails(text: str) -> str | None:
         try:
-            clf._encode([text])
+            clf.encode([text])
         except DataError as error:
             return error.what
         return None
