@@ -25,6 +25,7 @@ from glassformer.explain.asked import Explains
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.train.callbacks import Callback
+from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.objectives import class_weights
 
@@ -135,14 +136,14 @@ class Classifier(Explains, ClassifierMixin, Estimator):
             logits = partial(self.table_rows, fit.network, own, "logits", fit.device)
         if not fit.ranks.sharded:
             stream, objective, logits = self._shorten(fit, stream, objective, own, logits)
-        return stream, objective, logits and self._judge(fit, logits)
+        return stream, objective, logits and self._judge(logits, fit.held[1], fit.ranks)
 
-    def _judge(self, fit: Fit, logits: Callable[[], np.ndarray]) -> Callable[[], dict[str, float]]:
-        targets = fit.held[1]
-
+    def _judge(
+        self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks
+    ) -> Callable[[], dict[str, float]]:
         def judge() -> dict[str, float]:
             meter = ClassificationMeter(self.classes_.tolist())
-            meter.update(softmax(fit.ranks.gather(logits())[: len(targets)]), targets)
+            meter.update(softmax(ranks.gather(logits())[: len(targets)]), targets)
             out = meter.result(bootstrap=0)
             return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
 
