@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data import split_by_distinct_text, stratified_split, stratified_subset
-from glassformer.data.splits import BLOCKS, block_split
+from glassformer.data.splits import BLOCKS, block_split, random_split
 from glassformer.errors import DataError
 
 LABELS = ["a"] * 70 + ["b"] * 20 + ["c"] * 10
@@ -118,3 +118,17 @@ def test_blocks_keep_groups_whole_but_at_their_ends():
 def test_blocks_refuse_what_does_not_fit():
     with pytest.raises(DataError, match="split size"):
         block_split(LABELS, 100, 0)
+
+
+def test_rows_are_split_together_and_keep_their_order():
+    rows = list(range(101))
+    rest, held = random_split([rows, [str(i) for i in rows]], 0.3, seed=5)
+    assert len(held[0]) == 30
+    assert sorted([*rest[0], *held[0]]) == rows
+    for first, second in (rest, held):
+        assert first == sorted(first)
+        assert second == [str(i) for i in first]
+    assert random_split([rows], 30, seed=5)[1] == [held[0]]
+    assert random_split([rows], 30, seed=6)[1] != [held[0]]
+    with pytest.raises(DataError, match="a part of 101 out of 101 examples"):
+        random_split([rows], 101, seed=5)
