@@ -84,7 +84,7 @@ class Work:
             model.encoder.config,
             sum(int((np.array(b.packing.lengths) ** 2).sum()) for b in batches),
         )
-        last = self.tokens if model._reads_first_rows_only else squares
+        last = self.tokens if model.reads_first_rows_only else squares
         pairs = squares * (config.num_layers - 1) + last  # of a query and a key, over all layers
         self.attention = 4 * config.d_model * pairs * (3 if backward else 1)
         self.linear = 0.0

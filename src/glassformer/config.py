@@ -141,6 +141,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
         elif origin is int:
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
+        elif dataclasses.is_dataclass(origin) and isinstance(value, Mapping):
+            return build(typing.cast(type, origin), value, where)
         elif origin is tuple:
             if isinstance(value, list | tuple):
                 (element, *_) = typing.get_args(option) or (typing.Any,)

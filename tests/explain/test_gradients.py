@@ -10,6 +10,7 @@ import torch
 from glassformer.errors import InputError
 from glassformer.explain.methods import explain
 from glassformer.explain.subject import Subject, attention_maps, run_rows, text_subject
+from glassformer.models.backbone import Backbone
 from glassformer.packing import Packing
 
 TEXT = "it was wonderful , not a dull film"
@@ -70,7 +71,7 @@ def test_an_error_that_stays_is_said(subject):
     assert e.settings["steps"] == 1
 
 
-class LinearModel(torch.nn.Module):
+class LinearModel(Backbone):
     """Logit 1 is w . sum of rows: every gradient method must give w . x_t."""
 
     def __init__(self, w):

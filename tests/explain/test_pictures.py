@@ -12,6 +12,7 @@ from torch import nn
 from glassformer.explain import faithfulness
 from glassformer.explain.methods import METHODS, explain, explain_input
 from glassformer.explain.subject import picture_subject
+from glassformer.models.backbone import Backbone
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.pooling import FirstPooling
@@ -33,7 +34,7 @@ class Patches(nn.Module):
         return x.flatten(0, 1), Packing.uniform(len(x), x.shape[1])
 
 
-class Reader(nn.Module):
+class Reader(Backbone):
     def __init__(self):
         super().__init__()
         self.config = SimpleNamespace(embedding=SimpleNamespace(patch_size=(5, 4)))

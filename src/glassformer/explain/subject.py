@@ -19,7 +19,7 @@ from glassformer.errors import InputError
 from glassformer.explain.tokens import tokens_of
 from glassformer.models.output import ModelOutput
 from glassformer.nn.pooling import AttentionPooling, FirstPooling, Pooler
-from glassformer.nn.trace import Trace, TraceRecord
+from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 
 BATCH_TOKENS = 8192  # rows of one forward pass over variants of an input
@@ -110,15 +110,8 @@ class Subject:
 
 
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-    """From packed rows ``[N, D]`` that stand before the encoder to logits ``[B, C]``."""
-    record = TraceRecord(trace, model.encoder.config.num_layers) if trace is not None else None
-    rows = rows.to(next(model.encoder.parameters()).dtype)
-    few = trace is None and bool(getattr(model.pooling, "reads_first_row_only", False))
-    x = model.encoder(rows, packing, rows=packing.first_rows if few else None, trace=record)
-    out = ModelOutput(packing, states=None if few else x, trace=record)
-    out.pooler_output = model.pooling(x, packing)
-    out.logits = model.head(out.pooler_output)
-    return out
+    """From packed rows ``[N, D]`` that stand before the encoder to logits ``[B, C]``, in the encoder's format."""
+    return model.run_rows(rows.to(next(model.encoder.parameters()).dtype), packing, trace)
 
 
 def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +153,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            return model.embeddings(ids, packing).float()  # [T, D]
+            return model.embed(ids, packing)[0].float()  # [T, D]
 
     def filled(names: tuple[str, ...]) -> Callable[[], Tensor] | None:
         known = [i for i in map(clf.tokenizer_.token_to_id, names) if i is not None]
@@ -214,7 +207,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
 
     def embed(values: Tensor) -> Tensor:
         with torch.no_grad():
-            return model.embeddings(values)[0].float()  # [T, D]
+            return model.embed(values)[0].float()  # [T, D]
 
     rows = embed(values)
     fixed = len(rows) - grid[0] * grid[1]  # [CLS] and the like come first

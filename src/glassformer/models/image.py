@@ -7,19 +7,21 @@ values come from one product.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.errors import ConfigError
+from glassformer.models.backbone import Backbone
 from glassformer.models.output import ModelOutput
-from glassformer.models.pooled import PooledHead
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead
-from glassformer.nn.patches import PatchConfig, PatchEmbedding, Pictures
+from glassformer.nn.patches import PatchConfig, PatchEmbedding, Pictures, interpolate_positions
 from glassformer.nn.pooling import make_pooling
-from glassformer.nn.trace import Trace, TraceRecord
+from glassformer.nn.trace import Trace
 from glassformer.types import HeadKind, PoolingKind
 
 
@@ -36,6 +38,7 @@ class ViTConfig:
     head_hidden: int | None = None
     head_dropout: float = 0.0
     init_std: float = 0.02
+    embedding_std: ClassVar[None] = None  # patches are a product, not a table
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
@@ -48,7 +51,7 @@ class ViTConfig:
             raise ConfigError("a classification head needs a pooling", where="head")
 
 
-class ViT(PooledHead, nn.Module):
+class ViT(Backbone):
     """A picture encoder with an optional pooling and head."""
 
     def __init__(self, config: ViTConfig):
@@ -58,10 +61,8 @@ class ViT(PooledHead, nn.Module):
         self.embeddings = PatchEmbedding(c.embedding)
         self.encoder = Encoder(c.encoder)
         self.pooling = make_pooling(c.pooling, d) if c.pooling else None
-        self.head = None
         if c.head == "classification":
-            self.head = ClassificationHead(d, c.num_labels, c.head_type, c.head_hidden, c.head_dropout)  # type: ignore[arg-type]
-        self.weights_source = "random"
+            self.head = ClassificationHead(d, c.num_labels, c.head_type, c.head_hidden, c.head_dropout)
         self.init_weights()
 
     def forward(
@@ -79,91 +80,28 @@ class ViT(PooledHead, nn.Module):
         Raises:
             ShapeError: other channels or dimensions than the model's, or a picture smaller than a patch.
         """
-        record = TraceRecord(trace, self.config.encoder.num_layers) if trace is not None else None
-        x, packing = self.embeddings(pixel_values)  # [N, D]
-        few = packed and self._reads_first_rows_only and not (record and record.needs_all_rows)
-        x = self.encoder(x, packing, rows=packing.first_rows if few else None, trace=record)  # [N or B, D]
-        out = ModelOutput(packing, states=None if few else x, trace=record)
-        if self.pooling is not None:
-            out.pooler_output = self.pooling(x, packing)  # [B, D]
-        if self.head is not None:
-            out.logits = self.head(out.pooler_output)  # [B, C]
-        return out if packed or not isinstance(pixel_values, Tensor) else _unpack(out)
-
-    def features(self, pixel_values: Pictures) -> Tensor:
-        """Of normalised pictures ``[B, C, H, W]``, ``[B, D]``: see ``remains``."""
-        return self.remains(*self.embeddings(pixel_values))
-
-    def set_compute_dtype(self, dtype: torch.dtype) -> ViT:
-        """Compute patches and encoder in ``dtype``; positions, [CLS], pooling and head stay in fp32."""
-        self.encoder.to(dtype)
-        self.embeddings.projection.to(dtype)
-        if self.embeddings.stem is not None:
-            self.embeddings.stem.to(dtype)
-        self.embeddings.compute_dtype = dtype
-        return self
-
-    def init_weights(self) -> None:
-        """Normal weights, zero biases; convolutions as He et al. (2015); ``zero_init`` branches start at 0."""
-        c = self.config
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=c.init_std)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
-        # The patch product sees few inputs: a wide start keeps what it makes of them beside the positions.
-        nn.init.normal_(self.embeddings.projection.weight, std=self.embeddings.projection.in_features**-0.5)
-        for table in (self.embeddings.positions, self.embeddings.cls):
-            if table is not None:
-                nn.init.normal_(table, std=c.embedding.position_std)
-        if c.encoder.zero_init:
-            for layer in self.encoder.layers:
-                nn.init.zeros_(layer.attention.out.weight)  # type: ignore[union-attr]
-                nn.init.zeros_(layer.feed_forward.down.weight)  # type: ignore[union-attr]
-
-    def with_head(self, **changes) -> ViT:
-        """The same patches and encoder under another pooling or head; what is new is freshly initialised."""
-        other = ViT(replace(self.config, **changes))
-        kept = {k: v for k, v in self.state_dict().items() if k.startswith(("embeddings.", "encoder."))}
-        other.load_state_dict(kept, strict=False)
-        if (
-            self.pooling is not None
-            and other.pooling is not None
-            and other.config.pooling == self.config.pooling
-        ):
-            other.pooling.load_state_dict(self.pooling.state_dict())
-        other.weights_source = self.weights_source
-        return other
+        x, packing = self.embed(pixel_values)  # [N, D]
+        out = self.run_rows(x, packing, trace, every_row=not packed)
+        if packed or not isinstance(pixel_values, Tensor):
+            return out
+        return out.unpacked((packing.count, packing.max_length))
 
     def at_size(self, image_size: tuple[int, ...]) -> ViT:
         """The same weights for pictures of another size: learned positions are interpolated once and for all."""
-        from glassformer.nn.patches import interpolate_positions
-
         c = self.config
         other = ViT(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
-        state = self.state_dict()
-        if self.embeddings.positions is not None:
-            first = int(c.embedding.class_token)
-            table = state["embeddings.positions"]
-            grid = interpolate_positions(table[first:], c.embedding.grid, other.config.embedding.grid)
-            state["embeddings.positions"] = torch.cat([table[:first], grid])
-        other.load_state_dict(state)
+        other.load_state_dict(resized(self.state_dict(), c.embedding, other.config.embedding))
         other.weights_source = self.weights_source
         return other
 
 
-def _unpack(out: ModelOutput) -> ModelOutput:
-    """Packed rows as ``[B, T, D]``: the pictures of a tensor all have the same number of tokens."""
-
-    def spread(rows: Tensor) -> Tensor:
-        return rows.view(out.packing.count, -1, rows.shape[1])
-
-    if out.states is not None:
-        out.states = spread(out.states)
-    if out.trace is not None:
-        out.trace = out.trace.mapped(torch.stack, spread)  # maps: tuple of [H, T, T] -> [B, H, T, T]
+def resized(state: Mapping[str, Tensor], old: PatchConfig, new: PatchConfig) -> dict[str, Tensor]:
+    """Tensors of one picture size for another: the table of learned positions is read on the new grid."""
+    out = dict(state)
+    if old.image_size != new.image_size and "embeddings.positions" in out:
+        first, table = int(old.class_token), out["embeddings.positions"]
+        grid = interpolate_positions(table[first:], old.grid, new.grid)
+        out["embeddings.positions"] = torch.cat([table[:first], grid])
     return out
 
 

@@ -381,3 +381,10 @@ class MultiHeadAttention(nn.Module):
             first = q if rows is not None else q[packing.first_rows]
             record.weights = first_row_weights(first, k, kv_packing or packing)
         return self.out(out.flatten(1))
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Self-attention over ``[B, T, D]``, ``mask`` ``[B, T]`` True at real tokens, in the textbook's form."""
+        b, t = x.shape[0], x.shape[1]
+        q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, T, K]
+        out = attend(q, k, v, mask=mask)
+        return self.out(out.transpose(1, 2).reshape(b, t, self.d_model))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ShapeError
 from glassformer.nn.dropout import Dropout
-from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
+from glassformer.nn.positions import Learned, LearnedPositions, Sinusoidal, sinusoidal
 from glassformer.packing import Packing
 from glassformer.types import Positions
 
@@ -22,7 +22,7 @@ class EmbeddingConfig:
 
     vocab_size: int
     d_model: int
-    positions: Positions = "learned"
+    positions: Positions | Learned = "learned"  # "learned" is Learned(max_positions)
     max_positions: int = 512  # of learned positions; sinusoidal ones have no end
     segments: int = 2  # BERT's token types; 0: none
     norm: bool = True
@@ -36,6 +36,19 @@ class EmbeddingConfig:
     scale: float = 1.0
     # A token that stands k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
     damp_repeats: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.positions, Learned):
+            object.__setattr__(self, "max_positions", self.positions.length)
+
+    @property
+    def places(self) -> Learned | Sinusoidal | None:
+        """What builds the positions; None: there are none."""
+        if self.positions == "learned":
+            return Learned(self.max_positions)
+        if isinstance(self.positions, Learned):
+            return self.positions
+        return Sinusoidal() if self.positions == "sinusoidal" else None
 
 
 def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
@@ -67,10 +80,7 @@ class TextEmbedding(nn.Module):
         self.tokens.weight.requires_grad_(not c.frozen)
         self.special = nn.Embedding(min(SPECIAL, c.vocab_size), width) if c.frozen else None
         self.project = nn.Linear(width, c.d_model) if width != c.d_model else None
-        if c.positions == "learned":
-            self.positions = LearnedPositions(c.max_positions, c.d_model)
-        else:
-            self.positions = SinusoidalPositions(c.d_model) if c.positions == "sinusoidal" else None
+        self.positions = c.places.build(c.d_model) if c.places else None
         self.segments = nn.Embedding(c.segments, c.d_model) if c.segments else None
         self.norm = nn.LayerNorm(c.d_model, eps=c.eps) if c.norm else None
         self.dropout = Dropout(c.dropout)
@@ -132,3 +142,40 @@ class TextEmbedding(nn.Module):
         if self.compute_dtype is not None:
             x = x.to(self.compute_dtype)
         return self.dropout(x)
+
+    def init_weights(self) -> None:
+        """First weights of what starts otherwise than tables and products do: projected rows keep their size."""
+        if self.project is not None:  # beside positions of size 1
+            nn.init.normal_(self.project.weight, std=self.project.in_features**-0.5)
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> None:
+        self.compute_dtype = dtype
+
+    # --- padded, for graphs ----------------------------------------------------------------------
+
+    def fixed_places(self, length: int) -> Tensor | None:
+        """The table ``[length, D]`` of positions that are not learned, which ``padded`` reads; None: no such."""
+        fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
+        return sinusoidal(length, self.config.d_model) if fixed else None
+
+    def padded(self, ids: Tensor, mask: Tensor, places: Tensor | None) -> Tensor:
+        """``ids`` and ``mask`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation mode, segments all 0."""
+        x = self.tokens(ids)
+        if self.special is not None:
+            own = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))
+            x = torch.where((ids < self.special.num_embeddings)[:, :, None], own, x)
+        if self.project is not None:
+            x = self.project(x)
+        x = x * self.config.scale
+        if self.config.damp_repeats:
+            same = (ids[:, :, None] == ids[:, None, :]) & mask.bool()[:, None, :]  # [B, T, T]
+            counts = same.sum(2).clamp(min=1)  # padding has none of its own
+            x = x * (counts.float() ** -self.config.damp_repeats)[:, :, None]
+        if self.segments is not None:
+            x = x + self.segments.weight[0]
+        if self.positions is not None:
+            place = (mask.long().cumsum(1) - 1).clamp(min=0)  # counts real tokens
+            table = self.positions.places() if isinstance(self.positions, LearnedPositions) else places
+            assert table is not None, "fixed_places gives them"
+            x = x + table[place]
+        return self.norm(x) if self.norm is not None else x

@@ -79,6 +79,14 @@ class EncoderLayer(nn.Module):
         x = self.norm1(x, a)  # norm(x + a), in one pass
         return self.norm2(x, self._branch(self.feed_forward(x), packing, rows))
 
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode, ``mask`` ``[B, T]`` True at real tokens: for graphs."""
+        if self.pre_norm:
+            x = x + self.attention.padded(self.norm1(x), mask)
+            return x + self.feed_forward(self.norm2(x))
+        x = self.norm1(x + self.attention.padded(x, mask))
+        return self.norm2(x + self.feed_forward(x))
+
     def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:
         packing = packing if rows is None else packing.one_row_each
         return stochastic_depth(self.dropout(x), packing, self.drop_path, self.training)
@@ -115,4 +123,10 @@ class Encoder(nn.Module):
             if trace is not None:
                 trace.attention(number, record)
                 trace.hidden(number + 1, x)
+        return self.final_norm(x)
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode; see the layer's."""
+        for layer in self.layers:
+            x = layer.padded(x, mask)  # type: ignore[operator]  # an EncoderLayer
         return self.final_norm(x)

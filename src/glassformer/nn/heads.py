@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +17,7 @@ class ClassificationHead(nn.Module):
         hidden: width of the MLP's hidden layer; None with ``kind="mlp"``: ``d_model``.
 
     Raises:
-        ConfigError: fewer than one class or one hidden unit.
+        ConfigError: fewer than one class or one hidden unit, or a kind that is neither linear nor mlp.
         ShapeError: (forward) an input of another width, naming both.
     """
 
@@ -27,7 +25,7 @@ class ClassificationHead(nn.Module):
         self,
         d_model: int,
         num_labels: int,
-        kind: Literal["linear", "mlp"] = "linear",
+        kind: str = "linear",
         hidden: int | None = None,
         dropout: float = 0.0,
     ):

@@ -245,3 +245,34 @@ class PatchEmbedding(nn.Module):
             with torch.inference_mode(False):
                 self._fixed[grid] = sinusoidal_2d(grid, c.d_model).to(like.device)
         return self._fixed[grid].to(like.dtype)
+
+    def init_weights(self) -> None:
+        """First weights of what starts otherwise than products do."""
+        # The patch product sees few inputs: a wide start keeps what it makes of them beside the positions.
+        nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
+        for table in (self.positions, self.cls):
+            if table is not None:
+                nn.init.normal_(table, std=self.config.position_std)
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> None:
+        """Patches are computed in ``dtype``; positions and [CLS] stay in fp32."""
+        self.projection.to(dtype)
+        if self.stem is not None:
+            self.stem.to(dtype)
+        self.compute_dtype = dtype
+
+    def padded(self, values: Tensor) -> Tensor:
+        """``[B, C, H, W]`` of the config's size -> ``[B, T, D]``, as ``forward`` in evaluation mode: for graphs."""
+        c = self.config
+        if self.stem is not None:
+            (gh, gw), (p, q) = c.grid, c.patch_size
+            values = self.stem(values[:, :, : gh * p, : gw * q])
+        x = self.projection(cut_patches(values, self.patch))
+        if self.positions is not None:
+            x = x + self.positions[int(c.class_token) :]
+        elif c.positions != "none":
+            x = x + sinusoidal_2d(c.grid, c.d_model)
+        if self.cls is None:
+            return x
+        first = self.cls if self.positions is None else self.cls + self.positions[0]
+        return torch.cat([first.expand(x.shape[0], 1, -1), x], dim=1)

@@ -29,11 +29,27 @@ def max_rows(x: Tensor, packing: Packing) -> Tensor:
     return torch.stack([rows.amax(0) for rows in packing.split(x)])
 
 
+def padded_first(x: Tensor, mask: Tensor | None) -> Tensor:
+    """The first real row of each sequence: ``[B, T, D]`` -> ``[B, D]``, padding on either side."""
+    return x[:, 0] if mask is None else x[torch.arange(x.shape[0]), mask.long().argmax(1)]
+
+
+def _real(x: Tensor, mask: Tensor | None) -> Tensor:  # [B, T, 1], 1 at real tokens
+    return x.new_ones(x.shape[0], x.shape[1], 1) if mask is None else mask[:, :, None].to(x.dtype)
+
+
+# Each pooling has two forms: packed (``forward``), and padded ``[B, T, D]`` -> ``[B, D]`` for graphs, with a ``mask``
+# ``[B, T]`` that is True at real tokens (None: everywhere).
+
+
 class FirstPooling(nn.Module):
     reads_first_row_only = True
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         return first_rows(x, packing) if len(x) != packing.count else x
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return padded_first(x, mask)
 
 
 class MeanPooling(nn.Module):
@@ -42,12 +58,19 @@ class MeanPooling(nn.Module):
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         return mean_rows(x, packing)
 
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        real = _real(x, mask)
+        return (x * real).sum(1) / real.sum(1)
+
 
 class MaxPooling(nn.Module):
     reads_first_row_only = False
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         return max_rows(x, packing)
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return torch.where(_real(x, mask) > 0, x, torch.finfo(x.dtype).min).amax(1)
 
 
 class AttentionPooling(nn.Module):
@@ -68,6 +91,10 @@ class AttentionPooling(nn.Module):
         pooled = scores.new_zeros(packing.count, x.shape[1])
         return pooled.index_add(0, packing.sequence_ids, shares * x.float()).to(x.dtype)
 
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        scores = torch.where(_real(x, mask) > 0, self.score(x), torch.finfo(x.dtype).min)
+        return (scores.softmax(1) * x).sum(1)
+
 
 class Pooler(nn.Module):
     """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019)."""
@@ -81,6 +108,9 @@ class Pooler(nn.Module):
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         x = x if len(x) == packing.count else first_rows(x, packing)
         return torch.tanh(self.dense(x.to(self.dense.weight.dtype)))
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return torch.tanh(self.dense(padded_first(x, mask)))
 
 
 POOLINGS = {

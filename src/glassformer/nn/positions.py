@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -63,17 +64,48 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Embedding):
-    """One trained vector per place (BERT, ViT).
+    """One trained vector per place.
+
+    Args:
+        offset: the row of the first place; the rows before it stand for none.
 
     Raises:
         ShapeError: a sequence longer than the table.
     """
 
-    def forward(self, packing: Packing) -> Tensor:  # type: ignore[override]  # [N, D]
-        if packing.max_length > self.num_embeddings:
+    def __init__(self, num_embeddings: int, embedding_dim: int, *, offset: int = 0):
+        super().__init__(num_embeddings, embedding_dim)
+        self.offset, self.length = offset, num_embeddings - offset
+
+    def forward(self, packing: Packing) -> Tensor:  # type: ignore[override]  # places, not ids  # [N, D]
+        if packing.max_length > self.length:
             raise ShapeError(
-                f"a sequence of {packing.max_length} tokens, but the model knows {self.num_embeddings} positions",
+                f"a sequence of {packing.max_length} tokens, but the model knows {self.length} positions",
                 where="positions",
-                fix=f"Cut to max_length={self.num_embeddings}",
+                fix=f"Cut to max_length={self.length}",
             )
-        return super().forward(packing.positions)
+        places = packing.positions
+        return super().forward(places + self.offset if self.offset else places)
+
+    def places(self) -> Tensor:
+        """The vector of each place ``[length, D]``, for padded input."""
+        return self.weight[self.offset :] if self.offset else self.weight
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Trained positions for ``length`` tokens, which begin at row ``offset`` of their table."""
+
+    length: int = 512
+    offset: int = 0
+
+    def build(self, d_model: int) -> LearnedPositions:
+        return LearnedPositions(self.length + self.offset, d_model, offset=self.offset)
+
+
+@dataclass(frozen=True)
+class Sinusoidal:
+    """Fixed positions for texts of any length."""
+
+    def build(self, d_model: int) -> SinusoidalPositions:
+        return SinusoidalPositions(d_model)

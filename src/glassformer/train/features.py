@@ -28,9 +28,6 @@ from glassformer.data.long_texts import Windows
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predict import pool_windows, predict_pictures, predict_rows
-from glassformer.models.image import ViT
-from glassformer.models.text import Bert
-from glassformer.nn.pooling import AttentionPooling
 from glassformer.packing import Packing
 from glassformer.runtime import cache_folder
 from glassformer.train.loop import TextStream
@@ -46,7 +43,7 @@ def can_be_cached(model: Any, *changes: float) -> bool:
     Args:
         changes: rates of what changes the input at random; each must be 0.
     """
-    if not isinstance(model, (Bert, ViT)) or isinstance(model.pooling, AttentionPooling):
+    if not (model.has_attention and model.has_features):
         return False
     below = model.embeddings, model.encoder
     learns = any(p.requires_grad for part in below for p in part.parameters())

@@ -211,7 +211,7 @@ def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tenso
     """``[K]`` losses of the masked tokens and the most probable ones; where the next sentence is learnt, ``[B]``
     losses of it and whether it was told rightly.
     """
-    x = model.encoder(model.embeddings(batch.ids, batch.packing, batch.segments), batch.packing)  # [N, D]
+    x = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
     hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]
     table = model.embeddings.tokens.weight
     losses, said = linear_cross_entropy(hidden, table, model.mlm.bias, batch.labels)

@@ -219,8 +219,7 @@ class MaskedLM(Estimator):
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
         places = (batch.ids == self.tokenizer_.token_to_id(MASK)).nonzero().squeeze(1)
         with torch.inference_mode():
-            states = model.encoder(model.embeddings(batch.ids, batch.packing), batch.packing)[places]
-            logits = model.mlm(states, model.embeddings.tokens.weight).float()  # [K, V]
+            logits = model.words(model.encode(batch.ids, batch.packing)[places]).float()  # [K, V]
             special = MaskSettings.of(self.tokenizer_).special
             never = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)  # padded rows too
             never[: len(special)] = torch.from_numpy(special).to(logits.device)

@@ -1,0 +1,254 @@
+"""What THE text encoder and THE image encoder share: the forward pass in steps that others enter, and a change of head.
+
+    ids or pixels --embed--> rows [N, D] --encode_rows--> states --answer--> pooled features and logits
+
+``encode`` is the first two steps, ``run_rows`` the last two. Training, cached features, explanations and masked words
+call these; none of them repeats what they do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.models.output import ModelOutput
+from glassformer.nn.pooling import AttentionPooling
+from glassformer.nn.trace import Trace, TraceRecord
+from glassformer.packing import Packing
+
+BELOW = ("embeddings.", "encoder.")  # the tensors of a model without what stands on its states
+
+
+class Backbone(nn.Module):
+    """A model with ``embeddings``, ``encoder``, and what stands on its states; a subclass builds these."""
+
+    has_attention = True
+    config: Any
+    embeddings: Any
+    encoder: Any
+    pooling: Any  # None: no pooled vector
+    head: Any  # of classes
+    mlm: Any  # of masked words
+    nsp: Any  # of the next sentence
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pooling = self.head = self.mlm = self.nsp = None
+        self.weights_source = "random"
+
+    # --- the forward pass ------------------------------------------------------------------------
+
+    def embed(
+        self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None
+    ) -> tuple[Tensor, Packing]:
+        """Ids ``[N]`` with their packing, or pixels -> the rows ``[N, D]`` that enter the encoder, and where they lie.
+
+        Segments ``[N]`` are those of ids; None: all 0.
+        """
+        if packing is None:  # how many rows a picture has is the embedding's to say
+            return self.embeddings(inputs)
+        return self.embeddings(inputs, packing, segments), packing
+
+    def encode_rows(
+        self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
+    ) -> Tensor:
+        """Embedded rows ``[N, D]`` -> states ``[N, D]``; only those of ``rows`` ``[B]``, one a sequence, if given."""
+        return self.encoder(x, packing, rows=rows, trace=trace)
+
+    def encode(
+        self,
+        inputs: Any,
+        packing: Packing | None = None,
+        *,
+        segments: Tensor | None = None,
+        rows: Tensor | None = None,
+        trace: TraceRecord | None = None,
+    ) -> Tensor:
+        """Packed ids ``[N]`` with their packing, or pixels -> states ``[N, D]``.
+
+        Args:
+            rows: the one row per sequence that the head reads (``head_rows``): the last layer then computes only
+                these, and ``[B, D]`` comes back.
+            trace: where to record what was asked for.
+        """
+        x, packing = self.embed(inputs, packing, segments)
+        return self.encode_rows(x, packing, rows=rows, trace=trace)
+
+    def head_rows(self, packing: Packing) -> Tensor | None:
+        """The rows ``[B]`` of the states that the head reads; None: all of them."""
+        return packing.first_rows if self.reads_first_rows_only else None
+
+    @property
+    def reads_first_rows_only(self) -> bool:
+        return self.head is not None and bool(getattr(self.pooling, "reads_first_row_only", False))
+
+    def answer(self, states: Tensor, packing: Packing) -> ModelOutput:
+        """What stands on the states ``[N, D]``, or ``[B, D]`` of ``head_rows``: pooling and heads."""
+        out = ModelOutput(packing)
+        if self.pooling is not None:
+            out.pooler_output = self.pooling(states, packing)  # [B, D]
+        if self.head is not None:
+            out.logits = self.head(out.pooler_output)  # [B, C]
+        if self.mlm is not None:
+            out.logits = self.words(states)  # [N, V]
+        if self.nsp is not None:
+            out.seq_relationship_logits = self.nsp(out.pooler_output)  # [B, 2]
+        return out
+
+    def run_rows(
+        self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
+    ) -> ModelOutput:
+        """Embedded rows ``[N, D]`` -> answers; the last layer computes what the head reads, or what is traced.
+
+        Args:
+            every_row: compute all states, whatever the head reads.
+        """
+        record = TraceRecord(trace, self.encoder.config.num_layers) if trace is not None else None
+        all_rows = every_row or (record is not None and record.needs_all_rows)
+        rows = None if all_rows else self.head_rows(packing)
+        states = self.encode_rows(x, packing, rows=rows, trace=record)
+        out = self.answer(states, packing)
+        out.states, out.trace = (states if rows is None else None), record
+        return out
+
+    def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Embedded rows ``[B, T, D]`` -> logits ``[B, C]`` in the padded form that graphs are drawn of.
+
+        ``mask`` ``[B, T]`` is True at real tokens; None: everywhere.
+        """
+        return self.head(self.pooling.padded(self.encoder.padded(x, mask), mask))
+
+    def words(self, states: Tensor) -> Tensor:
+        """States ``[M, D]`` -> logits ``[M, V]`` of the masked-word head."""
+        return self.mlm(states, self.embeddings.tokens.weight)
+
+    # --- the vectors that a frozen encoder leaves to its head --------------------------------------
+
+    @property
+    def has_features(self) -> bool:
+        """Whether one vector a sequence is all that the head needs: attention pooling weighs every row anew."""
+        return self.pooling is not None and not isinstance(self.pooling, AttentionPooling)
+
+    def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:
+        """What the head reads of each sequence, ``[B, D]``; ``classify`` goes on from it.
+
+        Raises:
+            ConfigError: the model has no such vector (``has_features``).
+        """
+        if not self.has_features:
+            raise ConfigError("attention pooling reads every row", where="pooling", fix="Use another pooling")
+        x, packing = self.embed(inputs, packing, segments)
+        rows = self.head_rows(packing)
+        states = self.encode_rows(x, packing, rows=rows)
+        return self.pooling(states, packing) if rows is None else states
+
+    def classify(self, features: Tensor) -> Tensor:
+        """``features`` ``[B, D]`` -> logits ``[B, C]``: pooling (of one row) and head."""
+        if self.pooling is None or self.head is None:
+            raise ConfigError("there is no classification head", where="classify")
+        return self.answer(features, Packing.uniform(len(features), 1, features.device)).logits  # type: ignore[return-value]  # there is a head
+
+    # --- weights ---------------------------------------------------------------------------------
+
+    def init_weights(self) -> None:
+        """Normal weights, zero biases (Devlin et al.); convolutions as He et al. (2015).
+
+        With ``zero_init`` the residual branches start at 0.
+        """
+        self.draw(self)
+        self.embeddings.init_weights()
+        if self.config.encoder.zero_init:
+            for layer in self.encoder.layers:
+                nn.init.zeros_(layer.attention.out.weight)
+                nn.init.zeros_(layer.feed_forward.down.weight)
+
+    def draw(self, part: nn.Module) -> None:
+        """Give every table, product and convolution of a part of the model its first weights."""
+        c = self.config
+        for module in part.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=c.init_std)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=c.embedding_std or c.init_std)
+            elif isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight)
+
+    def set_compute_dtype(self, dtype: torch.dtype) -> Self:
+        """Compute the encoder in ``dtype``; tables, pooling and head stay in fp32 (see the embeddings)."""
+        self.encoder.to(dtype)
+        self.embeddings.set_compute_dtype(dtype)
+        return self
+
+    def with_head(self, **changes: Any) -> Self:
+        """The same encoder under another pooling or head; what is new is freshly initialised."""
+        other = type(self)(replace(self.config, **changes))  # type: ignore[call-arg]  # a subclass takes its config
+        state = self.state_dict()
+        kept = other.shared(self.config.pooling, state)
+        other.load_state_dict({key: state[key] for key in kept}, strict=False)
+        other.weights_source = self.weights_source
+        return other
+
+    def shared(self, pooling: str | None, names: Any) -> list[str]:
+        """Which tensors of a model with that pooling mean the same in this one; those of new heads do not."""
+        parts = (*BELOW, "mlm.", *(("pooling.",) if pooling == self.config.pooling else ()))
+        own = self.state_dict().keys()
+        return [name for name in names if name in own and name.startswith(parts)]
+
+
+class TextDoors(nn.Module):
+    """``forward`` of a text model: padded input through one door, packed through the other."""
+
+    mlm: Any  # of masked words; None: the logits are of classes
+
+    def read(
+        self,
+        ids: Tensor,
+        packing: Packing,
+        segments: Tensor | None,
+        trace: Trace | None,
+        every_row: bool = False,
+    ) -> ModelOutput:
+        """Packed ids ``[N]`` -> answers."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        packing: Packing | None = None,
+        trace: Trace | None = None,
+    ) -> ModelOutput:
+        """Padded ``[B, T]`` ids with a mask, or packed ``[N]`` ids with a packing.
+
+        Args:
+            attention_mask: ``[B, T]``, non-zero where a token is real; None: everywhere.
+            token_type_ids: the segments, in the layout of ``input_ids``; None: all 0.
+            trace: what to record on the way; nothing else is kept.
+
+        Positions count real tokens, so padding on the left gives what padding on the right gives.
+
+        Raises:
+            ShapeError: ids, mask, segments and packing do not fit together.
+        """
+        if packing is not None:
+            return self.read(input_ids, packing, token_type_ids, trace)
+        if input_ids.ndim != 2:
+            raise ShapeError(f"padded input_ids are [B, T], got {tuple(input_ids.shape)}", where="input_ids")
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        for name, x in (("attention_mask", attention_mask), ("token_type_ids", token_type_ids)):
+            if x is not None and x.shape != input_ids.shape:
+                what = "mask" if name == "attention_mask" else "segments"
+                raise ShapeError(f"{what} {tuple(x.shape)} for ids {tuple(input_ids.shape)}", where=name)
+        packing, real = Packing.from_mask(attention_mask)
+        segments = None if token_type_ids is None else token_type_ids.flatten()[real]
+        out = self.read(input_ids.flatten()[real], packing, segments, trace, every_row=True)
+        return out.unpacked(input_ids.shape, real, token_logits=self.mlm is not None)
