@@ -26,7 +26,6 @@ from kill_tests import scratch
 from PIL import Image
 
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.native import load_state, save_state
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
@@ -34,7 +33,9 @@ from glassformer.data.tables import read_table
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import InputError
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.runtime import peak_memory_mb
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.recipe import recipe_names

@@ -53,12 +53,12 @@ from hf_trainer import Rows, TrainerLoop, be_quiet
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.data.batching import BatchSettings, training_batches
 from glassformer.data.masking import MaskedBatch, MaskSettings, chunk_texts, masked_stream
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
+from glassformer.families.pretrained import load_pretrained
 from glassformer.packing import Packing
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype

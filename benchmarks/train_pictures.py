@@ -53,16 +53,16 @@ from common import (
 from hf_attention import choose_attention
 from torch.nn import functional as F
 
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import InputError
-from glassformer.models.image import ViT
+from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.models.image import ImageEncoder as ViT
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype, set_seed
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.image_classification.build import build_transform, build_vit
+from glassformer.tasks.image_classification.build import build_model, build_transform
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import ImageClassification
@@ -126,7 +126,7 @@ def build(size: str, seed: int) -> tuple[ViT, ImageTransform]:
     else:
         model = ImageModelConfig(model="vit-base", pooling="first")
         transform = build_transform(ImageConfig(image_size=SIZES[size].pixels), model)
-    return build_vit(model, transform, CLASSES), transform
+    return build_model(model, transform, CLASSES), transform
 
 
 def load_rounds(transform: ImageTransform, rounds: int, pictures: int, seed: int) -> list[Round]:

@@ -76,7 +76,7 @@ MODULES = {
             "models.output",
             "models.decode",
             "tasks.load",
-            "checkpoints.huggingface",
+            "families.pretrained",
             "checkpoints.hub",
             "checkpoints.files",
             "checkpoints.native",

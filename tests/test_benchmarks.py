@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 import torch
 
-from glassformer.checkpoints.huggingface import save_pretrained
 from glassformer.data.corpus import europe_splits
 from glassformer.data.text import word_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import DataError
-from glassformer.models.image import ViT, vit_tiny
+from glassformer.families.pretrained import save_pretrained
+from glassformer.families.vit import vit_tiny
+from glassformer.models.image import ImageEncoder as ViT
 from glassformer.nn import kernels
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"

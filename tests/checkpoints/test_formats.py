@@ -19,7 +19,8 @@ from glassformer.checkpoints.native import list_states, load_state, save_state
 from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
 from glassformer.errors import NewerFormatError
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.load import load
 from glassformer.tasks.text_classification.recipe import TextFitConfig

@@ -16,10 +16,10 @@ import pytest
 
 import glassformer as gf
 from glassformer.checkpoints.files import MANIFEST, read_json, write_folder
-from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.config import read_toml
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.families.pretrained import load_pretrained
 from glassformer.reading import open_regular, read_regular
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")

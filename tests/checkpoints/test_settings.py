@@ -13,13 +13,15 @@ import torch
 
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.layout import filled, outline
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
-from glassformer.models.image import ViT, vit
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.families.vit import vit
+from glassformer.models.image import ImageEncoder as ViT
+from glassformer.models.text import TextEncoder as Bert
 
 TEXTS = ["a fine film", "a bad film", "bad , not fine", "a fine one"]
 
@@ -87,11 +89,13 @@ def test_comparing_shapes_loads_no_compiler():
     program = (
         "import sys\n"
         "from glassformer.checkpoints.layout import outline\n"
-        "from glassformer.models.text import Bert, bert\n"
+        "from glassformer.models.text import TextEncoder as Bert\n"
+        "from glassformer.families.bert import bert\n"
         "outline(Bert, bert(7, 6, 1, 1, 5, 11, head='mlm'), 99, 'x')\n"
         "from glassformer.models.seq2seq import TransformerSeq2Seq, transformer\n"
         "outline(TransformerSeq2Seq, transformer(7, 11, d_model=6, num_heads=1, num_layers=1, d_ff=5), 99, 'x')\n"
-        "from glassformer.models.image import ViT, vit\n"
+        "from glassformer.models.image import ImageEncoder as ViT\n"
+        "from glassformer.families.vit import vit\n"
         "outline(ViT, vit((8, 8), (4, 4), 6, 1, 1, 7), 99, 'x')\n"
         "print('sympy' in sys.modules)\n"
     )

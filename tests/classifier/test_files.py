@@ -10,11 +10,12 @@ import torch
 
 import glassformer as gf
 from glassformer import TextClassifier
-from glassformer.checkpoints.huggingface import save_pretrained
 from glassformer.data.text import word_tokenizer
 from glassformer.errors import CheckpointError, ShapeError
-from glassformer.models.catalog import TEXT_ARCHITECTURES
-from glassformer.models.text import Bert, bert
+from glassformer.families import TEXT_ARCHITECTURES
+from glassformer.families.bert import bert
+from glassformer.families.pretrained import save_pretrained
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.tasks.build import save_tokenizer
 
 TEXTS = [

@@ -8,9 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from glassformer.checkpoints.huggingface import save_pretrained
 from glassformer.data.text import word_tokenizer
-from glassformer.models.text import Bert, BertConfig
+from glassformer.families.pretrained import save_pretrained
+from glassformer.models.text import TextEncoder as Bert
+from glassformer.models.text import TextEncoderConfig as BertConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.tasks.build import save_tokenizer

@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from glassformer import ImageClassifier, TextClassifier, save_pretrained
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.study.published import find_row
 from glassformer.tasks.run_folder import Run
 

@@ -9,14 +9,18 @@ import pytest
 import torch
 
 from glassformer.explain.architecture import Block, blocks, draw, picture
-from glassformer.models.catalog import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
-from glassformer.models.image import ViT
-from glassformer.models.rnn import Rnn, RnnConfig, lstm
+from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
+from glassformer.families.baselines import lstm, textcnn
+from glassformer.families.bert import minilm
+from glassformer.families.own import encoder_mini
+from glassformer.models.image import ImageEncoder as ViT
+from glassformer.models.rnn import Rnn, RnnConfig
 from glassformer.models.seq2seq import TransformerConfig, TransformerSeq2Seq
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.models.skipgram import SkipGram
-from glassformer.models.text import Bert, BertConfig, encoder_mini, minilm
-from glassformer.models.textcnn import TextCnn, TextCnnConfig, textcnn
+from glassformer.models.text import TextEncoder as Bert
+from glassformer.models.text import TextEncoderConfig as BertConfig
+from glassformer.models.textcnn import TextCnn, TextCnnConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 

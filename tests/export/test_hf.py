@@ -14,7 +14,8 @@ import glassformer as gf
 from glassformer.errors import ConfigError
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.samples import judge_in_fp32, samples_of
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 
 from .conftest import PICTURES, TEXTS, odd_pictures
 

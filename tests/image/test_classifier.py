@@ -15,6 +15,8 @@ import glassformer as gf
 from glassformer.checkpoints.names_lora import load_adapter, save_adapter
 from glassformer.data.checks import check_pairs
 from glassformer.errors import ConfigError, DataError
+from glassformer.families.bert import BERT
+from glassformer.families.vit import VIT
 from glassformer.nn.lora import adapter, add_lora, merge
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.train.callbacks import Callback
@@ -203,7 +205,7 @@ def test_low_rank_updates_learn_and_are_merged(tmp_path):
     start = ImageClassifier(**{**options, "lr": 0.0}).fit(*quarters(16, 3))
     clf = ImageClassifier(**options).fit(*quarters(16, 3))
     clf.save_adapter(tmp_path)
-    updates, rank, alpha = load_adapter(tmp_path, "ViT")
+    updates, rank, alpha = load_adapter(tmp_path, VIT.hub.names)
     assert (rank, alpha, len(updates)) == (3, 16.0, 8)
     for layer in range(2):
         name = f"encoder.layers.{layer}.attention.qkv.weight"
@@ -229,7 +231,7 @@ def test_peft_opens_an_adapter(tmp_path):
         for name, p in model.named_parameters():
             if "parametrizations" in name and ".up." in name:
                 p.normal_(generator=torch.Generator().manual_seed(3))
-    save_adapter(tmp_path / "adapter", "Bert", adapter(model), 3, 5.0)
+    save_adapter(tmp_path / "adapter", BERT.hub.names, adapter(model), 3, 5.0)
     base = transformers.BertModel.from_pretrained(tmp_path / "base").eval()
     peer = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
     ids = torch.tensor([[3, 5, 7, 11]])

@@ -20,6 +20,7 @@ from glassformer.data.image_sources import ImageSplit, _labels
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.families.vit import VIT
 from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
 from glassformer.tasks.image_classification.run import figures, some_of
@@ -200,7 +201,7 @@ def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(
     arguments = [x for key, value in sets.items() for x in ("--set", f"{key}={value}")]
     assert main(["train", "--images", str(folder / "corners"), "--out", str(folder / "low"), *arguments]) == 0
     assert json.loads((folder / "low" / "adapter" / "adapter_config.json").read_text())["r"] == 2
-    updates, rank, _ = load_adapter(folder / "low" / "adapter", "ViT")
+    updates, rank, _ = load_adapter(folder / "low" / "adapter", VIT.hub.names)
     assert rank == 2
     assert any(float(tensor.abs().max()) > 0 for tensor in updates.values())
     assert not (folder / "run" / "adapter").exists()

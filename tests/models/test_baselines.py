@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 import glassformer as gf
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.errors import CheckpointError, ConfigError, ShapeError
+from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.models.rnn import Rnn, RnnConfig
 from glassformer.models.textcnn import TextCnn, TextCnnConfig
 from glassformer.nn.embed import EmbeddingConfig

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from glassformer.errors import ConfigError
-from glassformer.models import text as presets
-from glassformer.models.catalog import TEXT_ARCHITECTURES
-from glassformer.models.text import Bert, bert
+from glassformer.families import TEXT_ARCHITECTURES, own
+from glassformer.families import bert as presets
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
 
 V = 31
@@ -34,13 +35,13 @@ def count(config):
         (bert(), 109_482_240),  # bert-base-uncased with its pooler
         (presets.bert_large(), 335_141_888),
         (presets.minilm(), 22_713_216),  # all-MiniLM-L6-v2
-        (presets.encoder_mini(101), 101 * 64 + 4 * (64 * 64 + 64) + 2 * 64 * 128 + 64 + 128 + 3 * 128),
+        (own.encoder_mini(101), 101 * 64 + 4 * (64 * 64 + 64) + 2 * 64 * 128 + 64 + 128 + 3 * 128),
         (
-            presets.encoder_small(101),
+            own.encoder_small(101),
             101 * 128 + 2 * (4 * (128 * 128 + 128) + 2 * 128 * 256 + 128 + 256 + 512),
         ),
         (
-            presets.encoder_base(101),
+            own.encoder_base(101),
             (101 + 512) * 768 + 1536 + 4 * (4 * (768 * 768 + 768) + 2 * 768 * 3072 + 768 + 3072 + 3072),
         ),
     ],
@@ -56,9 +57,9 @@ def test_presets_have_the_published_sizes(config, wanted):
         (bert(), 12, 768, 12, 3072, "post", "gelu", "learned"),
         (presets.bert_large(), 24, 1024, 16, 4096, "post", "gelu", "learned"),
         (presets.minilm(), 6, 384, 12, 1536, "post", "gelu", "learned"),
-        (presets.encoder_small(V), 2, 128, 4, 256, "post", "relu", "sinusoidal"),
-        (presets.encoder_base(V), 4, 768, 12, 3072, "post", "gelu", "learned"),
-        (presets.encoder_mini(V), 1, 64, 2, 128, "pre", "gelu", "sinusoidal"),
+        (own.encoder_small(V), 2, 128, 4, 256, "post", "relu", "sinusoidal"),
+        (own.encoder_base(V), 4, 768, 12, 3072, "post", "gelu", "learned"),
+        (own.encoder_mini(V), 1, 64, 2, 128, "pre", "gelu", "sinusoidal"),
     ],
     ids=["base", "large", "minilm", "encoder-small", "encoder-base", "encoder-mini"],
 )
@@ -86,7 +87,7 @@ def test_catalogue_builds_what_its_names_say():
     ours = {name: preset for name, preset in TEXT_ARCHITECTURES.items() if name.startswith("encoder")}
     assert set(ours) == {"encoder-mini", "encoder-small", "encoder-base"}
     for name, preset in ours.items():
-        assert preset(V) == getattr(presets, name.replace("-", "_"))(V)
+        assert preset(V) == getattr(own, name.replace("-", "_"))(V)
 
 
 @pytest.mark.parametrize(

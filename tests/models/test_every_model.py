@@ -10,7 +10,9 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import ShapeError
-from glassformer.models.text import Bert, bert, bert_large, encoder_base, encoder_mini, encoder_small, minilm
+from glassformer.families.bert import bert, bert_large, minilm
+from glassformer.families.own import encoder_base, encoder_mini, encoder_small
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.nn import Trace
 from glassformer.packing import Packing, pack
 

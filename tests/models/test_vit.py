@@ -10,7 +10,8 @@ import torch
 from torch.nn import functional as F
 
 import glassformer as gf
-from glassformer.models.image import ViT, vit, vit_base, vit_large, vit_one, vit_small, vit_tiny
+from glassformer.families.vit import vit, vit_base, vit_large, vit_one, vit_small, vit_tiny
+from glassformer.models.image import ImageEncoder as ViT
 from glassformer.nn import (
     PatchConfig,
     PatchEmbedding,

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from glassformer.errors import ConfigError
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.nn import Trace, attention, maps
 from glassformer.nn.trace import TraceRecord
 from glassformer.packing import Packing

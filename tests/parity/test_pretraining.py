@@ -10,6 +10,8 @@ import torch
 
 import glassformer as gf
 from glassformer.data.masking import MaskedBatch
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
 from glassformer.train.objectives import MaskedWords, masked_losses
 
@@ -77,9 +79,7 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
 
 
 def test_a_head_that_is_kept_is_not_called_new(tmp_path):
-    both = gf.models.bert.Bert(
-        gf.models.bert.bert(V, 24, 1, 2, 29, 31, 0.0, head="pretraining", pooling="pooler")
-    )
+    both = Bert(bert(V, 24, 1, 2, 29, 31, 0.0, head="pretraining", pooling="pooler"))
     gf.save_pretrained(both, tmp_path / "both")
     words = gf.load_pretrained(tmp_path / "both", head="mlm")
     assert "new (random)" not in words.weights_source

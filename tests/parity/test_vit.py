@@ -11,7 +11,8 @@ import transformers
 import glassformer as gf
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ShapeError
-from glassformer.models.image import ViT, vit_base
+from glassformer.families.vit import vit_base
+from glassformer.models.image import ImageEncoder as ViT
 from glassformer.nn import Trace
 
 # image, patch, channels, D, layers, heads, d_ff, activation, eps, pooler

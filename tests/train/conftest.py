@@ -12,7 +12,8 @@ import torch
 
 from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.tasks.text_classification.recipe import TextFitConfig
 from glassformer.train.loop import StepInfo, TextStream, count_steps, run
 from glassformer.train.objectives import Classification

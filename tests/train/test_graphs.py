@@ -20,7 +20,8 @@ from glassformer.data.augment import Mixed
 from glassformer.data.batching import ResidentTable, pack_texts
 from glassformer.data.image_batching import ImageBatch
 from glassformer.errors import ShapeError
-from glassformer.models.image import ViT, vit
+from glassformer.families.vit import vit
+from glassformer.models.image import ImageEncoder as ViT
 from glassformer.nn import attention
 from glassformer.packing import Packing
 from glassformer.train import graphs, loop

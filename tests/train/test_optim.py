@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.models.text import Bert, bert
+from glassformer.families.bert import bert
+from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
 from glassformer.train.config import FitConfig
 from glassformer.train.optim import MasterOptimizer, decays, learning_rate

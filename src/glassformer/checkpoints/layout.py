@@ -49,9 +49,15 @@ def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, 
         CheckpointError: tensors that do not fit, or a config of which no model can be made.
     """
     compare(outline(model_class, config, len(tensors), where).state_dict(), tensors, where)
-    model = made(model_class, config, where)
+    model = blank(model_class, config, where)
     model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     return model
+
+
+def blank(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
+    """A model whose tensors are to be loaded: nothing is drawn, and what lies in them means nothing."""
+    with _NothingDrawn():
+        return made(model_class, config, where)
 
 
 def outline(model_class: Callable[[Any], Model], config: Any, num_tensors: int, where: str) -> Model:
@@ -85,6 +91,8 @@ class _NothingDrawn(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # of torch.nn.init too
+            if (std := (kwargs or {}).get("std", 0.0)) < 0:  # what drawing would say
+                raise ValueError(f"weights of standard deviation {std}")
             return args[0] if args else kwargs["tensor"]
         return func(*args, **(kwargs or {}))
 

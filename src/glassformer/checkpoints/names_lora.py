@@ -12,36 +12,39 @@ from pathlib import Path
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.names_bert import BERT
-from glassformer.checkpoints.names_vit import VIT
+from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
 
-TABLES = {"Bert": BERT, "ViT": VIT}
 QKV = "encoder.layers.{i}.attention.qkv"
 PLACES = {"query": 0, "value": 2}
 
 
-def _stem(kind: str, part: str, layer: str, prefix: bool) -> str:
-    table = TABLES[kind]
+def _stem(table: NameTable, part: str, layer: str, prefix: bool) -> str:
     name = table.fused[QKV][PLACES[part]].format(i=layer)
     return f"base_model.model.{table.prefix if prefix else ''}{name}"
 
 
 def save_adapter(
-    folder: Path, kind: str, updates: dict[str, Tensor], rank: int, alpha: float, *, with_prefix: bool = False
+    folder: Path,
+    table: NameTable,
+    updates: dict[str, Tensor],
+    rank: int,
+    alpha: float,
+    *,
+    with_prefix: bool = False,
 ) -> None:
     """Write an adapter.
 
     Args:
-        kind: Bert or ViT.
+        table: the names of the family that the encoder is of.
         updates: as ``nn.lora.adapter`` gives them.
         with_prefix: the base is a Hub model with a head, whose encoder's keys begin with ``bert.`` or ``vit.``.
     """
     tensors = {}
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
-        tensors[f"{_stem(kind, part, layer, with_prefix)}.lora_{matrix}.weight"] = tensor
+        tensors[f"{_stem(table, part, layer, with_prefix)}.lora_{matrix}.weight"] = tensor
     settings = {
         "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "lora_dropout": 0.0, "bias": "none",
         "target_modules": ["query", "value"], "task_type": None, "inference_mode": True,
@@ -53,7 +56,7 @@ def save_adapter(
     write_tensors(folder, tensors, name="adapter_model")
 
 
-def load_adapter(folder: Path, kind: str) -> tuple[dict[str, Tensor], int, float]:
+def load_adapter(folder: Path, table: NameTable) -> tuple[dict[str, Tensor], int, float]:
     """The updates of an adapter on queries and values, its rank and its alpha.
 
     Raises:
@@ -70,7 +73,7 @@ def load_adapter(folder: Path, kind: str) -> tuple[dict[str, Tensor], int, float
     for layer in range(layers):
         for part in PLACES:
             for matrix in "AB":
-                names = [f"{_stem(kind, part, str(layer), p)}.lora_{matrix}.weight" for p in (False, True)]
+                names = [f"{_stem(table, part, str(layer), p)}.lora_{matrix}.weight" for p in (False, True)]
                 found = [name for name in names if name in tensors]
                 if not found:
                     raise CheckpointError(f"missing tensor: {names[0]}", where=str(folder))

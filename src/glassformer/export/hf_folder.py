@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import read_json, write_folder
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.samples import judge_in_fp32
+from glassformer.families.pretrained import load_pretrained, save_pretrained
 
 SCRIPTS = Path(__file__).parent / "scripts"
 TOLERANCE = 1e-5

@@ -8,8 +8,9 @@ call these; none of them repeats what they do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,7 @@ class Backbone(nn.Module):
     """A model with ``embeddings``, ``encoder``, and what stands on its states; a subclass builds these."""
 
     has_attention = True
+    reads: ClassVar[str]  # "texts" or "pictures"
     config: Any
     embeddings: Any
     encoder: Any
@@ -194,7 +196,11 @@ class Backbone(nn.Module):
         other.weights_source = self.weights_source
         return other
 
-    def shared(self, pooling: str | None, names: Any) -> list[str]:
+    def adapted(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors of a model of that config in the shapes that this one has."""
+        return dict(state)
+
+    def shared(self, pooling: str | None, names: Iterable[str]) -> list[str]:
         """Which tensors of a model with that pooling mean the same in this one; those of new heads do not."""
         parts = (*BELOW, "mlm.", *(("pooling.",) if pooling == self.config.pooling else ()))
         own = self.state_dict().keys()

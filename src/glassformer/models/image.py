@@ -1,8 +1,7 @@
-"""ViT (Dosovitskiy et al., 2021): a picture is a sentence of patches; THE encoder, pooling and head follow.
+"""THE image encoder: a picture is a sentence of patches (Dosovitskiy et al., 2021); the same encoder follows.
 
-Read it from top to bottom: the config, the forward pass, the presets. The differences from the paper's code
-are in layout only: rows are packed, patches are cut and multiplied instead of convolved, and queries, keys and
-values come from one product.
+Every family of vision Transformers (``families/``) is this one with another config. Rows are packed, patches are cut
+and multiplied instead of convolved, and queries, keys and values come from one product.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from glassformer.types import HeadKind, PoolingKind
 
 
 @dataclass(frozen=True)
-class ViTConfig:
+class ImageEncoderConfig:
     """Patches, encoder, and what stands on them."""
 
     embedding: PatchConfig
@@ -46,15 +45,23 @@ class ViTConfig:
                 f"patch width {self.embedding.d_model} and encoder width {self.encoder.d_model} differ"
             )
         if self.head not in (None, "classification"):
-            raise ConfigError(f"a ViT has no {self.head} head", where="head", fix="Use classification")
+            raise ConfigError(
+                f"an encoder of pictures has no {self.head} head", where="head", fix="Use classification"
+            )
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
 
+    def pooling_under(self, head: str | None) -> PoolingKind | None:
+        """What a new head reads, unless something else is asked for: [CLS] as it is."""
+        return "first"
 
-class ViT(Backbone):
+
+class ImageEncoder(Backbone):
     """A picture encoder with an optional pooling and head."""
 
-    def __init__(self, config: ViTConfig):
+    reads = "pictures"
+
+    def __init__(self, config: ImageEncoderConfig):
         super().__init__()
         c = self.config = config
         d = c.encoder.d_model
@@ -86,89 +93,19 @@ class ViT(Backbone):
             return out
         return out.unpacked((packing.count, packing.max_length))
 
-    def at_size(self, image_size: tuple[int, ...]) -> ViT:
+    def at_size(self, image_size: tuple[int, ...]) -> ImageEncoder:
         """The same weights for pictures of another size: learned positions are interpolated once and for all."""
         c = self.config
-        other = ViT(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
-        other.load_state_dict(resized(self.state_dict(), c.embedding, other.config.embedding))
+        other = ImageEncoder(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
+        other.load_state_dict(other.adapted(c, self.state_dict()))
         other.weights_source = self.weights_source
         return other
 
-
-def resized(state: Mapping[str, Tensor], old: PatchConfig, new: PatchConfig) -> dict[str, Tensor]:
-    """Tensors of one picture size for another: the table of learned positions is read on the new grid."""
-    out = dict(state)
-    if old.image_size != new.image_size and "embeddings.positions" in out:
-        first, table = int(old.class_token), out["embeddings.positions"]
-        grid = interpolate_positions(table[first:], old.grid, new.grid)
-        out["embeddings.positions"] = torch.cat([table[:first], grid])
-    return out
-
-
-# --- presets: plain functions with every number visible -------------------------------------------
-
-
-def vit(
-    image_size: tuple[int, ...] = (224, 224),
-    patch_size: tuple[int, ...] = (16, 16),
-    d_model: int = 768,
-    num_layers: int = 12,
-    num_heads: int = 12,
-    d_ff: int = 3072,
-    channels: int = 3,
-    dropout: float = 0.0,
-    **options,
-) -> ViTConfig:
-    """ViT-B/16: L12 H768 A12, 86 M parameters."""
-    return ViTConfig(
-        PatchConfig(d_model, image_size, patch_size, channels, "learned", dropout=dropout),
-        EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu", 1e-12, dropout, final_norm=True),
-        **options,
-    )
-
-
-def vit_base(image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)) -> ViTConfig:
-    """ViT-B: L12 H768 A12, 86 M parameters at patch 16."""
-    return vit(image_size, patch_size)
-
-
-def vit_large(image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)) -> ViTConfig:
-    """ViT-L: L24 H1024 A16, 304 M parameters at patch 16."""
-    return vit(image_size, patch_size, 1024, 24, 16, 4096)
-
-
-def vit_small(image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)) -> ViTConfig:
-    """DeiT-S (Touvron et al., 2021): L12 H384 A6, 22 M parameters at patch 16."""
-    return vit(image_size, patch_size, 384, 12, 6, 1536)
-
-
-def vit_tiny(image_size: tuple[int, ...] = (32, 32), patch_size: tuple[int, ...] = (4, 4)) -> ViTConfig:
-    """For pictures of about 32 pixels: L6 H192 A3, MLP ratio 2, 1.8 M parameters, 65 tokens.
-
-    The usual 0.02 suits widths of about 768: narrow layers would begin close to silent, and patches would not know
-    where they lie until late. Both start wider here.
-    """
-    config = vit(image_size, patch_size, 192, 6, 3, 384, init_std=0.08)
-    return replace(config, embedding=replace(config.embedding, position_std=0.5))
-
-
-def vit_one(image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)) -> ViTConfig:
-    """One encoder layer without [CLS] that reads patch 0, as the exercise class has it: 512 wide, bias-free patches,
-    positions drawn from 512^-0.5 N(0, 1), 196 tokens at 224 pixels. The head on it is Linear -> 20 -> classes.
-    """
-    d = 512
-    return ViTConfig(
-        PatchConfig(
-            d,
-            image_size,
-            patch_size,
-            positions="learned",
-            class_token=False,
-            bias=False,
-            position_std=d**-0.5,
-        ),
-        EncoderConfig(d, 1, 8, 2048, "post", "relu", 1e-6, dropout=0.1),
-        pooling="first",
-        head_type="mlp",
-        head_hidden=20,
-    )
+    def adapted(self, config: ImageEncoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors of another size of picture: the table of learned positions is read on this one's grid."""
+        out, old, new = dict(state), config.embedding, self.config.embedding
+        if old.image_size != new.image_size and "embeddings.positions" in out:
+            first, table = int(old.class_token), out["embeddings.positions"]
+            grid = interpolate_positions(table[first:], old.grid, new.grid)
+            out["embeddings.positions"] = torch.cat([table[:first], grid])
+        return out

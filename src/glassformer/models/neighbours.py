@@ -13,7 +13,7 @@ from itertools import chain, repeat
 import torch
 from torch import nn
 
-from glassformer.models.text import Bert
+from glassformer.models.text import TextEncoder
 from glassformer.nn.positions import LearnedPositions, shift_matrix, sinusoidal
 
 # How many tokens from its own a head looks at first, head by head and layer by layer; the heads after these are random.
@@ -23,7 +23,7 @@ LOUDNESS = 2.0  # the waves' amplitude over the tokens' standard deviation
 
 
 @torch.no_grad()
-def look_beside(model: Bert) -> int:
+def look_beside(model: TextEncoder) -> int:
     """Begin a new BERT so that its first heads look at the token before, the one after, and so on.
 
     The first P numbers of a row (P even, at most a quarter of them and no more than a head has) hold waves that say

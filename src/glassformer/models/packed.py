@@ -23,6 +23,7 @@ class PackedClassifier(TextDoors):
     """
 
     has_attention = False
+    reads = "texts"
     encoder: nn.Module
     pooling: nn.Module | None
 

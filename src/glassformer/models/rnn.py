@@ -72,15 +72,3 @@ class Rnn(PackedClassifier):
         else:
             pooled = last[0][-1]
         return states, self.dropout(pooled)
-
-
-def lstm(vocab_size: int, cell: Cell = "lstm") -> RnnConfig:
-    """One bidirectional layer of 128 on 128-wide word vectors, dropout 0.2."""
-    return RnnConfig(
-        EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False, dropout=0.2), cell, 128, dropout=0.2
-    )
-
-
-def gru(vocab_size: int) -> RnnConfig:
-    """The same with a GRU."""
-    return lstm(vocab_size, "gru")

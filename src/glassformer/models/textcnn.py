@@ -82,8 +82,3 @@ class TextCnn(PackedClassifier):
         found = [convolution(x, places, length) for convolution in self.encoder.children()]
         states = torch.cat(found, 1).relu()  # [N, F * widths]
         return states, self.dropout(max_rows(states, packing).float())
-
-
-def textcnn(vocab_size: int) -> TextCnnConfig:
-    """100 filters each of 3, 4 and 5 words on 128-wide word vectors, dropout 0.5."""
-    return TextCnnConfig(EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False))

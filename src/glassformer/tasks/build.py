@@ -11,20 +11,15 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
-from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.config import nearest
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.models.catalog import TEXT_ARCHITECTURES
-from glassformer.models.rnn import Rnn, RnnConfig
-from glassformer.models.text import Bert, BertConfig
-from glassformer.models.textcnn import TextCnn, TextCnnConfig
+from glassformer.families import TEXT_ARCHITECTURES, family_of
+from glassformer.families.pretrained import read_checkpoint, with_dropout
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 
-RNN_KEYS = ("num_layers", "bidirectional")
-WORD_KEYS = ("embedding_dim", "vectors")
 SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions", "final_norm",
               "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional", "embedding_dim",
               "vectors")  # fmt: skip
@@ -97,10 +92,11 @@ def build_model(
             model = replace(model, embedding_dim=vectors.vectors_.shape[1])
         size = id_count(tokenizer)
         preset = TEXT_ARCHITECTURES[model.model](size)
-        if isinstance(preset, BertConfig):
-            built = Bert(_scratch_config(model, size, num_labels, text.max_length))
+        family = family_of(preset)
+        if family.configure is None:
+            built: Any = family.model(_scratch_config(preset, model, num_labels, text.max_length))
         else:
-            built = _baseline(preset, model, num_labels)
+            built = family.model(family.configure(preset, model, num_labels))
         built.weights_source = f"random ({model.model}, from scratch)"
         if vectors is not None:
             fill_word_table(built, vectors, tokenizer, model.vectors or "")
@@ -109,13 +105,16 @@ def build_model(
         raise ConfigError(
             f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
-    base = load_pretrained(
-        model.model,
-        revision=model.revision,
-        dropout=model.dropout or 0.0,  # none unless asked for
-        attention_dropout=model.attention_dropout or 0.0,
-    )
-    limit = base.config.embedding.max_positions
+    return _tuned(model, text, tokenizer, num_labels)
+
+
+def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int) -> Any:
+    """A checkpoint's encoder, built once with its final settings, under a new classification head."""
+    checkpoint = read_checkpoint(model.model, model.revision)
+    base = checkpoint.config
+    if not checkpoint.family.model.has_attention or checkpoint.family.model.reads != "texts":
+        raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Name another")
+    limit = base.embedding.max_positions
     if text.max_length > limit:
         raise ConfigError(
             f"max_length {text.max_length} is more than the model's {limit} positions",
@@ -123,74 +122,39 @@ def build_model(
             fix=f"Use {limit} or less",
         )
     check_table(tokenizer, base, model.model)
-    return _with_classifier(base, model, num_labels)
+    has_pooler = base.pooling == "pooler"
+    pooling = model.pooling if model.pooling != "auto" else ("pooler" if has_pooler else "mean")
+    new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
+    config = with_dropout(base, model.dropout or 0.0, model.attention_dropout or 0.0)  # none unless asked for
+    built = checkpoint.build(
+        replace(
+            config,
+            encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
+            head="classification",
+            pooling=pooling,
+            num_labels=num_labels,
+            head_type=model.head,
+            head_hidden=model.head_hidden,
+            head_dropout=model.head_dropout,
+        ),
+        new_head=True,
+    )
+    built.weights_source = (
+        f"{checkpoint.weights_source}; new (random): {', '.join([*new, 'classification head'])}"
+    )
+    return built
 
 
-def check_table(tokenizer: Tokenizer, model: Any, where: str) -> None:
-    """Raises CheckpointError where the tokenizer has ids beyond the model's table of embeddings."""
-    rows = model.config.embedding.vocab_size
+def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
+    """Raises CheckpointError where the tokenizer has ids beyond the table of embeddings of a model's config."""
+    rows = config.embedding.vocab_size
     if (count := id_count(tokenizer)) > rows:
         what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
         raise CheckpointError(what, where=where, fix="Use the tokenizer that belongs to these weights")
 
 
-def _baseline(preset: RnnConfig | TextCnnConfig, model: ModelConfig, num_labels: int) -> Rnn | TextCnn:
-    """A recurrent or convolutional classifier with the settings laid over its preset.
-
-    Raises:
-        ConfigError: a key that it does not have.
-    """
-    recurrent = isinstance(preset, RnnConfig)
-    known = {"d_model", "embedding_std", *WORD_KEYS, *(RNN_KEYS if recurrent else ())}
-    for key in (*SHAPE_KEYS, "attention_dropout"):
-        if key not in known and getattr(model, key) is not None:
-            raise ConfigError(f"{model.model!r} has no {key}", where=key, fix="Leave it out")
-    if not recurrent and model.pooling not in ("auto", "max"):
-        raise ConfigError(
-            "a TextCNN takes the largest answer of each filter", where="pooling", fix="Leave it out"
-        )
-    width = {"d_model": model.embedding_dim, "dropout": model.dropout if recurrent else None}
-    embedding = replace(preset.embedding, frozen=model.freeze_vectors, **_given(width))
-    values = {key: getattr(model, key) for key in ("d_model", "dropout", "embedding_std")}
-    if recurrent:
-        values |= {key: getattr(model, key) for key in RNN_KEYS}
-        values["pooling"] = None if model.pooling == "auto" else model.pooling
-    config = replace(
-        preset, embedding=embedding, num_labels=num_labels, head_type=model.head, head_hidden=model.head_hidden,
-        head_dropout=model.head_dropout, **_given(values),
-    )  # fmt: skip
-    if isinstance(config, RnnConfig):
-        return Rnn(config)
-    assert isinstance(config, TextCnnConfig), f"nobody says how a {type(config).__name__} is built"
-    return TextCnn(config)
-
-
-def _with_classifier(base: Bert, model: ModelConfig, num_labels: int) -> Bert:
-    has_pooler = base.config.pooling == "pooler"
-    pooling = model.pooling if model.pooling != "auto" else ("pooler" if has_pooler else "mean")
-    new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
-    built = base.with_head(
-        head="classification",
-        pooling=pooling,
-        num_labels=num_labels,
-        head_type=model.head,
-        head_hidden=model.head_hidden,
-        head_dropout=model.head_dropout,
-    )
-    if model.stochastic_depth:
-        encoder = replace(built.config.encoder, stochastic_depth=model.stochastic_depth)
-        state, source = built.state_dict(), built.weights_source
-        built = Bert(replace(built.config, encoder=encoder))
-        built.load_state_dict(state)
-        built.weights_source = source
-    built.weights_source += f"; new (random): {', '.join([*new, 'classification head'])}"
-    return built
-
-
-def _scratch_config(model: ModelConfig, vocab_size: int, num_labels: int, max_length: int) -> BertConfig:
-    """The architecture of that name with the settings laid over it; None leaves the preset's number."""
-    config = TEXT_ARCHITECTURES[model.model](vocab_size)
-    assert isinstance(config, BertConfig)
+def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length: int) -> Any:
+    """A preset with the settings laid over it; None leaves the preset's number."""
     if model.bidirectional is not None:
         raise ConfigError("an encoder always sees both sides", where="bidirectional", fix="Leave it out")
     embedding = {

@@ -13,7 +13,6 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import torch
 
-from glassformer.checkpoints.huggingface import save_pretrained
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.checkpoints.settings import ABOUT, real
 from glassformer.data.checks import check_classes, check_labels, check_pairs, check_two, check_weights, place
@@ -22,6 +21,8 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import ahead, softmax
 from glassformer.explain.asked import Explains
+from glassformer.families import names_of
+from glassformer.families.pretrained import save_pretrained
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.train.callbacks import Callback
@@ -264,7 +265,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
         config = self.configs()["train"]
-        save_adapter(Path(path), type(self.model_).__name__, updates, config.lora_rank, config.lora_alpha)
+        save_adapter(Path(path), names_of(self.model_.config), updates, config.lora_rank, config.lora_alpha)
         return Path(path)
 
     # --- what each kind of example does in its own way ---------------------------------------------

@@ -20,10 +20,10 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.checkpoints.settings import check_parameters
 from glassformer.config import build, plain, settings_of, to_toml, values_before
 from glassformer.errors import ConfigError
+from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.nn.lora import adapter, merge
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
 from glassformer.sklearn_base import BaseEstimator, check_is_fitted

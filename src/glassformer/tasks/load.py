@@ -10,16 +10,17 @@ import torch
 
 from glassformer.checkpoints.exchange import steadily
 from glassformer.checkpoints.files import MANIFEST, read_json, restore_folder, verify_folder
-from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.errors import CheckpointError
+from glassformer.families import FAMILIES
+from glassformer.families.pretrained import load_pretrained
 from glassformer.tasks.build import check_table
 from glassformer.tasks.classifier import read_labels
 from glassformer.tasks.estimator import FORMAT, Estimator
 
 LARGER = 4  # a picture of other people's models than the one that its positions belong to
-THEIR_CLASSIFIERS = {"BertForSequenceClassification", "ViTForImageClassification"}
+THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() if f.hub}
 
 
 def load(path: str | Path) -> Any:
@@ -79,8 +80,6 @@ def _of_transformers(folder: Path) -> Any:
 
     Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
     """
-    from glassformer.models.image import ViT
-    from glassformer.models.text import Bert
     from glassformer.tasks.image_classification.estimator import ImageClassifier
     from glassformer.tasks.text_classification.estimator import TextClassifier
 
@@ -92,7 +91,7 @@ def _of_transformers(folder: Path) -> Any:
     )
     other = other_task(settings, count)
     if (
-        not isinstance(model, Bert | ViT)
+        not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
         or model.config.head != "classification"
         or not isinstance(made_as, list)
@@ -112,14 +111,14 @@ def _of_transformers(folder: Path) -> Any:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
     clf: Any
-    if isinstance(model, Bert):
+    if model.reads == "texts":
         clf = TextClassifier(str(folder), max_length=model.config.embedding.max_positions)
     else:
         clf = ImageClassifier(str(folder))
     clf.read_parts(folder, {})
-    if isinstance(model, Bert):
-        check_table(clf.tokenizer_, model, str(folder))
-    if isinstance(model, ViT):
+    if model.reads == "texts":
+        check_table(clf.tokenizer_, model.config, str(folder))
+    if model.reads == "pictures":
         if clf.transform_.channels != model.config.embedding.channels:
             what = "the preprocessor gives other channels than the model reads"
             raise CheckpointError(what, where=str(folder))
@@ -128,7 +127,7 @@ def _of_transformers(folder: Path) -> Any:
             raise CheckpointError(what, where=str(folder))
     order = sorted(range(count), key=lambda i: names[i])
     with torch.no_grad():
-        for part in model.head.out.parameters():  # type: ignore[union-attr]
+        for part in model.head.out.parameters():
             part.copy_(part[order])
     clf.classes_, clf.model_ = np.asarray([names[i] for i in order]), model
     clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []

@@ -9,12 +9,11 @@ from typing import Any
 
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
-from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.config import nearest
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
-from glassformer.models.catalog import IMAGE_ARCHITECTURES
-from glassformer.models.image import ViT
+from glassformer.families import IMAGE_ARCHITECTURES, family_of
+from glassformer.families.pretrained import read_checkpoint, with_dropout
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 
 TRANSFORM_FILE = "preprocessor_config.json"
@@ -56,59 +55,56 @@ def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransfo
     )  # fmt: skip
 
 
-def build_vit(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> ViT:
+def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
     """The encoder with its classification head, for pictures of the transform's size.
 
     Raises:
         ConfigError: a key that this kind of model does not have, or sizes that do not fit.
     """
     if is_image_architecture(model.model):
-        built = ViT(_scratch_config(model, transform, num_labels))
+        config = _scratch_config(model, transform, num_labels)
+        built: Any = family_of(config).model(config)
         built.weights_source = "; ".join([f"random ({model.model}, from scratch)", *_unseen(built)])
         return built
     if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
         raise ConfigError(
             f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
-    base = load_pretrained(
-        model.model, revision=model.revision, dropout=model.dropout or 0.0,
-        attention_dropout=model.attention_dropout or 0.0,
-    )  # fmt: skip
-    if not isinstance(base, ViT):
+    checkpoint = read_checkpoint(model.model, model.revision)
+    base = checkpoint.config
+    if checkpoint.family.model.reads != "pictures":
         raise ConfigError(f"{model.model!r} does not read pictures", where="model", fix="Use TextClassifier")
-    if base.config.embedding.channels != transform.channels:
+    if base.embedding.channels != transform.channels:
         raise ConfigError(
-            f"the model reads {base.config.embedding.channels} channels, the transform gives {transform.channels}",
+            f"the model reads {base.embedding.channels} channels, the transform gives {transform.channels}",
             where="channels",
         )
     notes = []
-    if base.config.embedding.image_size != transform.size:
-        base = base.at_size(transform.size)
+    if base.embedding.image_size != transform.size:
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
-    has_pooler = base.config.pooling == "pooler"
     pooling = "first" if model.pooling == "auto" else model.pooling
+    has_pooler = base.pooling == "pooler"
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
-    source = base.weights_source
-    c = base.config
-    base.config = replace(
-        c,
-        embedding=replace(c.embedding, patch_dropout=model.patch_dropout),
-        encoder=replace(c.encoder, stochastic_depth=model.stochastic_depth),
-    )
-    built = base.with_head(
+    config = with_dropout(base, model.dropout or 0.0, model.attention_dropout or 0.0)
+    size = {"image_size": transform.size, "patch_dropout": model.patch_dropout}
+    config = replace(
+        config, embedding=replace(config.embedding, **size),
+        encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
         head="classification", pooling=pooling, num_labels=num_labels,
         head_type="linear" if model.head == "auto" else model.head, head_hidden=model.head_hidden,
         head_dropout=model.head_dropout,
     )  # fmt: skip
+    built = checkpoint.build(config, new_head=True)
     built.weights_source = "; ".join(
-        [source, *notes, f"new (random): {', '.join([*new, 'classification head'])}", *_unseen(built)]
-    )
+        [checkpoint.weights_source, *notes, f"new (random): {', '.join([*new, 'classification head'])}",
+         *_unseen(built)]
+    )  # fmt: skip
     return built
 
 
-def _unseen(vit: ViT) -> list[str]:
+def _unseen(network: Any) -> list[str]:
     """What patches leave over at the lower and right border, in words; nothing where they fit."""
-    c = vit.config.embedding
+    c = network.config.embedding
     rest = [size % patch for size, patch in zip(c.image_size, c.patch_size, strict=True)]
     patch = " x ".join(map(str, c.patch_size))
     return [f"patches of {patch} leave {rest[0]} rows and {rest[1]} columns unseen"] if any(rest) else []

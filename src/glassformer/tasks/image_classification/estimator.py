@@ -17,12 +17,12 @@ from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
-from glassformer.models.image import ViT
+from glassformer.models.image import ImageEncoder
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.image_classification.build import (
+    build_model,
     build_transform,
-    build_vit,
     load_transform,
     save_transform,
 )
@@ -141,8 +141,8 @@ class ImageClassifier(Classifier):
         wide = self.augment in ("light", "medium", "strong")
         return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
 
-    def _build(self, fit: Fit) -> ViT:
-        return build_vit(fit.configs["model"], self.transform_, len(self.classes_))
+    def _build(self, fit: Fit) -> ImageEncoder:
+        return build_model(fit.configs["model"], self.transform_, len(self.classes_))
 
     def _stream(self, fit: Fit) -> ImageStream:
         image: ImageConfig = fit.configs["image"]
@@ -170,7 +170,12 @@ class ImageClassifier(Classifier):
         return on_picture_features(fit.network, stream, objective, own, max(self.batch_size, 64))
 
     def table_rows(
-        self, model: ViT, table: PixelTable, what: str, device: torch.device, progress: Callable | None = None
+        self,
+        model: ImageEncoder,
+        table: PixelTable,
+        what: str,
+        device: torch.device,
+        progress: Callable | None = None,
     ) -> np.ndarray:
         return predict_pictures(
             model, table, self.transform_, what, batch_size=max(self.batch_size, 64), device=device,

@@ -12,7 +12,6 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.checkpoints.huggingface import load_pretrained
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
@@ -20,8 +19,10 @@ from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.errors import ConfigError, DataError
+from glassformer.families import FIRST_PRETRAINING, PRETRAINING
+from glassformer.families.pretrained import load_pretrained
 from glassformer.models.neighbours import look_beside
-from glassformer.models.text import Bert, bert
+from glassformer.models.text import TextEncoder
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import check_table, save_tokenizer
 from glassformer.tasks.estimator import Estimator, Fit
@@ -36,7 +37,6 @@ from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import refuse_several
 from glassformer.train.objectives import MaskedWords, masked_losses
 
-SCRATCH = "bert"  # the model that is not a checkpoint
 MASK = "[MASK]"
 
 
@@ -61,7 +61,7 @@ class MaskedLM(Estimator):
 
     def __init__(
         self,
-        model: str = SCRATCH,
+        model: str = FIRST_PRETRAINING,
         *,
         max_length: int = 256,
         tokenizer: str = "wordpiece",
@@ -162,9 +162,9 @@ class MaskedLM(Estimator):
         self.chunks_ = len(table)
         return table, None if fit.held is None else self._chunks(fit.held)
 
-    def _build(self, fit: Fit) -> Bert:
+    def _build(self, fit: Fit) -> TextEncoder:
         text, model = fit.configs["text"], fit.configs["model"]
-        return build_bert(model, text, self.tokenizer_, fit.table, fit.train.seed)
+        return build_encoder(model, text, self.tokenizer_, fit.table, fit.train.seed)
 
     def _loop(self, fit: Fit) -> tuple[MaskedStream, MaskedWords, Callable[[], dict[str, float]] | None]:
         judge = None
@@ -254,7 +254,7 @@ class MaskedLM(Estimator):
         self.chunks_ = about["chunks"]
 
     def check_parts(self, folder: Path) -> None:
-        check_table(self.tokenizer_, self.model_, str(folder))
+        check_table(self.tokenizer_, self.model_.config, str(folder))
 
 
 def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Sequence[str]) -> Tokenizer:
@@ -264,7 +264,7 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
         ConfigError: a new vocabulary for a checkpoint, or no such tokenizer.
     """
     kinds = {"wordpiece": wordpiece_tokenizer, "word": word_tokenizer}
-    if model.model != SCRATCH:
+    if model.model not in PRETRAINING:
         if text.tokenizer not in ("auto", "wordpiece"):
             raise ConfigError(
                 f"the weights of {model.model!r} belong to its own vocabulary",
@@ -288,9 +288,9 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
     )
 
 
-def build_bert(
+def build_encoder(
     model: PretrainModelConfig, text: MaskTextConfig, tokenizer: Tokenizer, table: TokenTable, seed: int
-) -> Bert:
+) -> TextEncoder:
     """A new BERT of these sizes, or a checkpoint's, with the heads that the tasks need.
 
     Args:
@@ -300,17 +300,17 @@ def build_bert(
         ConfigError: ``max_length`` is more than the model's positions; word vectors for a checkpoint, or too wide.
         CheckpointError: weights or vectors that cannot be loaded.
     """
-    if model.vectors is not None and model.model != SCRATCH:
+    if model.vectors is not None and model.model not in PRETRAINING:
         raise ConfigError("a checkpoint has its own token table", where="vectors", fix="Leave it out")
     head = "pretraining" if text.next_sentence else "mlm"
-    if model.model == SCRATCH:
-        config = bert(
+    if model.model in PRETRAINING:
+        config = PRETRAINING[model.model](
             id_count(tokenizer), model.d_model, model.num_layers, model.num_heads, model.d_ff,
             model.max_positions, model.dropout, head=head, pooling="pooler" if text.next_sentence else None,
         )  # fmt: skip
         encoder = replace(config.encoder, attention_dropout=model.attention_dropout)
-        built = Bert(replace(config, encoder=encoder))
-        built.weights_source = "random (bert, from scratch)"
+        built = TextEncoder(replace(config, encoder=encoder))
+        built.weights_source = f"random ({model.model}, from scratch)"
         first = look_beside(built) if model.neighbours else 0
         if model.vectors is not None:
             begin_with_vectors(built, model.vectors, tokenizer, table, seed, first)

@@ -22,7 +22,7 @@ from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
-from glassformer.models.text import Bert
+from glassformer.models.text import TextEncoder
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import build_model, build_tokenizer, check_table, save_tokenizer
 from glassformer.tasks.classifier import Classifier
@@ -174,7 +174,7 @@ class TextClassifier(Classifier):
         self.truncated_ = int(table.truncated.sum())
         return table
 
-    def _build(self, fit: Fit) -> Bert:
+    def _build(self, fit: Fit) -> TextEncoder:
         model, text = fit.configs["model"], fit.configs["text"]
         return build_model(model, text, self.tokenizer_, len(self.classes_), fit.table, fit.train.seed)
 
@@ -203,7 +203,7 @@ class TextClassifier(Classifier):
 
     def table_rows(
         self,
-        model: Bert,
+        model: TextEncoder,
         table: Windows,
         what: str,
         device: torch.device,
@@ -234,7 +234,7 @@ class TextClassifier(Classifier):
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
-        check_table(self.tokenizer_, self.model_, str(folder))
+        check_table(self.tokenizer_, self.model_.config, str(folder))
         config = self.model_.config
         table = config.embedding
         is_encoder = hasattr(config, "encoder")  # others have no positions

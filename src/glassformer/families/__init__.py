@@ -1,0 +1,46 @@
+"""One file a ``model_type``: config and names both ways, head layout, presets. ``FAMILIES`` is the one list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.checkpoints.names import NameTable
+from glassformer.families.baselines import RNN, TEXTCNN
+from glassformer.families.bert import BERT
+from glassformer.families.family import Family
+from glassformer.families.own import OWN_IMAGE, OWN_TEXT
+from glassformer.families.vit import VIT
+
+FAMILIES: dict[str, Family] = {
+    "bert": BERT,
+    "vit": VIT,
+    "glassformer-text": OWN_TEXT,
+    "glassformer-image": OWN_IMAGE,
+    "glassformer-rnn": RNN,
+    "glassformer-textcnn": TEXTCNN,
+}
+
+
+def _presets(reads: str) -> dict[str, Callable[..., Any]]:
+    found = [family for family in FAMILIES.values() if family.model.reads == reads]
+    return {name: preset for family in found for name, preset in family.presets.items()}
+
+
+# Names of random weights -> a function that gives the config; names of trained weights are in ``checkpoints/hub.py``.
+TEXT_ARCHITECTURES = _presets("texts")
+IMAGE_ARCHITECTURES = _presets("pictures")
+PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in family.pretraining.items()}
+FIRST_PRETRAINING = next(iter(PRETRAINING))  # what is pre-trained unless a checkpoint is named
+
+
+def names_of(config: Any) -> NameTable:
+    """The Hub's names for a model of this config; else those of the encoder's first family."""
+    like = [family_of(config), *(f for f in FAMILIES.values() if f.config is type(config))]
+    return next(family.hub.names for family in like if family.hub is not None)
+
+
+def family_of(config: Any) -> Family:
+    """The family that writes a model of this config down: the Hub's where one can express it, else ours."""
+    able = [family for family in FAMILIES.values() if family.config is type(config)]
+    return next(f for f in able if f.hub is None or f.hub.expresses(config))

@@ -1,0 +1,85 @@
+"""LSTM, GRU and TextCNN: a layout of our own, because the Hub has none for them, and their presets.
+
+``config.json`` says ``model_type: glassformer-rnn`` or ``glassformer-textcnn``, which ``transformers`` refuses by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+from glassformer.errors import ConfigError
+from glassformer.families.family import Family
+from glassformer.models.rnn import Rnn, RnnConfig
+from glassformer.models.textcnn import TextCnn, TextCnnConfig
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.recurrent import Cell
+
+
+def lstm(vocab_size: int, cell: Cell = "lstm") -> RnnConfig:
+    """One bidirectional layer of 128 on 128-wide word vectors, dropout 0.2."""
+    return RnnConfig(
+        EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False, dropout=0.2), cell, 128, dropout=0.2
+    )
+
+
+def gru(vocab_size: int) -> RnnConfig:
+    """The same with a GRU."""
+    return lstm(vocab_size, "gru")
+
+
+def textcnn(vocab_size: int) -> TextCnnConfig:
+    """100 filters each of 3, 4 and 5 words on 128-wide word vectors, dropout 0.5."""
+    return TextCnnConfig(EmbeddingConfig(vocab_size, 128, "none", segments=0, norm=False))
+
+
+# What both have of the keys that are unset unless a recipe gives them.
+SHARED = ("d_model", "embedding_std", "embedding_dim", "vectors", "dropout", "head_hidden", "revision")
+
+
+def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...], **values: Any) -> Any:
+    """A preset with a recipe's model section over it; ``known`` are the keys that both kinds do not share.
+
+    Raises:
+        ConfigError: a key that it does not have.
+    """
+    for key in (f.name for f in fields(section) if f.default is None):
+        if key not in (*SHARED, *known) and getattr(section, key) is not None:
+            raise ConfigError(f"{section.model!r} has no {key}", where=key, fix="Leave it out")
+    width = {"d_model": section.embedding_dim, "dropout": section.dropout if known else None}
+    embedding = replace(preset.embedding, frozen=section.freeze_vectors, **_given(width))
+    keys = ("d_model", "dropout", "embedding_std", *known)
+    values = {key: getattr(section, key) for key in keys} | values
+    return replace(
+        preset, embedding=embedding, num_labels=num_labels, head_type=section.head, head_hidden=section.head_hidden,
+        head_dropout=section.head_dropout, **_given(values),
+    )  # fmt: skip
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def configure_rnn(preset: RnnConfig, section: Any, num_labels: int) -> RnnConfig:
+    """See ``Family.configure``; ``pooling = "auto"`` reads the last states."""
+    pooling = None if section.pooling == "auto" else section.pooling
+    return _laid_over(preset, section, num_labels, ("num_layers", "bidirectional"), pooling=pooling)
+
+
+def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> TextCnnConfig:
+    """See ``Family.configure``.
+
+    Raises:
+        ConfigError: a pooling; each filter has its own.
+    """
+    config = _laid_over(preset, section, num_labels, ())
+    if section.pooling not in ("auto", "max"):
+        what = "a TextCNN takes the largest answer of each filter"
+        raise ConfigError(what, where="pooling", fix="Leave it out")
+    return config
+
+
+RNN = Family("glassformer-rnn", Rnn, RnnConfig, presets={"lstm": lstm, "gru": gru}, configure=configure_rnn)
+TEXTCNN = Family(
+    "glassformer-textcnn", TextCnn, TextCnnConfig, presets={"textcnn": textcnn}, configure=configure_textcnn
+)

@@ -1,0 +1,59 @@
+"""What a family is: one record that says how a folder with its ``model_type`` becomes a model, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from glassformer.checkpoints.names import NameTable
+
+
+@dataclass(frozen=True)
+class HubLayout:
+    """How the Hub writes a family down.
+
+    Args:
+        read: ``config.json`` and its place -> our config, without pooling and head; raises CheckpointError.
+        write: our config -> ``config.json`` (``model_type``, sizes), without labels and class.
+        expresses: whether embeddings and encoder of a config can be written so.
+        names: the two-way table of names.
+        from_hub: the Hub's tensors and their place -> ours; raises CheckpointError.
+        to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
+        classes: kind of head (None: none) -> the class of ``transformers`` that holds the whole model.
+        pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
+    """
+
+    read: Callable[[Mapping[str, Any], str], Any]
+    write: Callable[[Any], dict[str, Any]]
+    expresses: Callable[[Any], bool]
+    names: NameTable
+    from_hub: Callable[[dict[str, Tensor], str], dict[str, Tensor]]
+    to_hub: Callable[[dict[str, Tensor], bool, Any], dict[str, Tensor]]
+    classes: Mapping[str | None, str]
+    pooling: str = "pooler"
+
+
+@dataclass(frozen=True)
+class Family:
+    """All that is particular to a ``model_type``.
+
+    Args:
+        model, config: the class of ``models/`` and of its config.
+        hub: how the Hub writes it; None: a layout of ours, the config as it is under ``architecture``.
+        presets: names that ``model=`` takes for random weights -> a plain function with every number in sight, of the
+            size of the vocabulary (text) or of ``image_size`` and ``patch_size`` (pictures).
+        pretraining: names that a masked-word model may begin from, likewise -> the function.
+        configure: a preset's config, a recipe's model section, labels -> the config with the section laid over it;
+            None: as every Transformer's.
+    """
+
+    model_type: str
+    model: type[nn.Module]
+    config: type
+    hub: HubLayout | None = None
+    presets: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    pretraining: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    configure: Callable[[Any, Any, int], Any] | None = None

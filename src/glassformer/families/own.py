@@ -1,0 +1,48 @@
+"""Encoders that no format of the Hub can express: a layout of ours, and the small presets for training from scratch."""
+
+from __future__ import annotations
+
+from glassformer.families.family import Family
+from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+
+
+def encoder_small(vocab_size: int) -> TextEncoderConfig:
+    """A small post-norm encoder for word tokens: d 128, 4 heads, 2 layers, d_ff 256, dropout 0.1, first word read."""
+    return TextEncoderConfig(
+        EmbeddingConfig(vocab_size, 128, "sinusoidal", segments=0, norm=False, dropout=0.1),
+        EncoderConfig(128, 2, 4, 256, "post", "relu", eps=1e-5, dropout=0.1),
+        pooling="first",
+        init_std=0.05,
+        embedding_std=1.0,
+    )
+
+
+def encoder_base(vocab_size: int) -> TextEncoderConfig:
+    """BERT's width with four post-norm layers: d 768, 12 heads, d_ff 3072, dropout 0.1."""
+    return TextEncoderConfig(
+        EmbeddingConfig(vocab_size, 768, "learned", segments=0, norm=True, eps=1e-5, dropout=0.1),
+        EncoderConfig(768, 4, 12, 3072, "post", "gelu", eps=1e-5, dropout=0.1),
+        pooling="first",
+    )
+
+
+def encoder_mini(vocab_size: int) -> TextEncoderConfig:
+    """One pre-norm layer, d 64, 2 heads, GELU, MLP ratio 2, dropout 0.1, sinusoidal, final norm, [CLS]."""
+    return TextEncoderConfig(
+        EmbeddingConfig(vocab_size, 64, "sinusoidal", segments=0, norm=False, dropout=0.1),
+        EncoderConfig(64, 1, 2, 128, "pre", "gelu", eps=1e-5, dropout=0.1, final_norm=True),
+        pooling="first",
+        embedding_std=0.5,
+    )
+
+
+OWN_TEXT = Family(
+    "glassformer-text",
+    TextEncoder,
+    TextEncoderConfig,
+    presets={"encoder-mini": encoder_mini, "encoder-small": encoder_small, "encoder-base": encoder_base},
+)
+OWN_IMAGE = Family("glassformer-image", ImageEncoder, ImageEncoderConfig)

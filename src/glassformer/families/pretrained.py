@@ -1,0 +1,257 @@
+"""Folders both ways: ``config.json`` and ``model.safetensors`` <-> our models.
+
+    load_pretrained("path/or/hub-id")            save_pretrained(model, folder)
+
+A model that the Hub's format can express is written so that ``transformers`` opens it with the same logits. Of
+one that it can express in part (an encoder under mean pooling, say) the encoder is written so, and pooling
+and head go to ``head.safetensors``. Anything else is written under our own ``model_type``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.checkpoints.layout import (
+    ENCODER_KEYS,
+    blank,
+    compare,
+    filled,
+    label_maps,
+    other_task,
+    outline,
+    outputs,
+    write,
+    write_beside,
+)
+from glassformer.checkpoints.settings import section, shown
+from glassformer.checkpoints.tensors import read_tensors
+from glassformer.config import build, to_dict
+from glassformer.errors import CheckpointError
+from glassformer.families import FAMILIES, family_of
+from glassformer.families.family import Family, HubLayout
+from glassformer.types import HeadKind
+
+# The tensor that says of a checkpoint which head it has.
+HEADS: dict[str, HeadKind] = {
+    "head.out.weight": "classification",
+    "nsp.weight": "pretraining",
+    "mlm.bias": "mlm",
+}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What lies in a folder, as its family reads it; ``build`` makes a model of it.
+
+    Args:
+        config: the checkpoint's own, pooling and head included.
+        tensors: under our names, as many as that config has.
+        settings: ``config.json`` as it stands.
+        source: in words, where all this came from.
+    """
+
+    family: Family
+    config: Any
+    tensors: Mapping[str, Tensor]
+    settings: Mapping[str, Any]
+    folder: Path
+    source: str
+
+    @property
+    def other(self) -> str:
+        """What its head gives, in words, where that is no scores of classes; else empty."""
+        is_classifier = self.config.head == "classification"
+        return other_task(dict(self.settings), self.config.num_labels) if is_classifier else ""
+
+    @property
+    def weights_source(self) -> str:
+        """The source with what was in it."""
+        head = f" and {self.config.head} head" if self.config.head else ""
+        return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
+
+    def build(self, config: Any = None, *, new_head: bool = False) -> Any:
+        """A model of this config (None: the checkpoint's own) in fp32; only what is new in it is drawn at random.
+
+        Learned positions are read on another grid for another size of picture.
+
+        Args:
+            new_head: pooling and heads may be others; a head of classes is new even where it could be the same.
+        """
+        own, where = self.config, str(self.folder)
+        if not new_head and config in (None, own):
+            return filled(self.family.model, own, dict(self.tensors), where)
+        compare(outline(self.family.model, own, len(self.tensors), where).state_dict(), self.tensors, where)
+        model: Any = blank(self.family.model, config, where)
+        kept = model.shared(own.pooling, self.tensors) if new_head else list(self.tensors)
+        state = model.adapted(own, {name: self.tensors[name].float() for name in kept})
+        model.load_state_dict(state, strict=not new_head)
+        for name, part in model.named_children():
+            if not any(key.startswith(f"{name}.") for key in state):
+                model.draw(part)
+        return model
+
+
+def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint:
+    """What lies in a local folder, under a known name or a Hub id.
+
+    Raises:
+        CheckpointError: no such checkpoint, an unsupported kind of model, unexplained tensors (named), pickled weights
+            (with the way to convert them).
+    """
+    folder, source, _ = resolve_checkpoint(name, revision)
+    settings = read_json(folder / "config.json")
+    where, at, kind = str(folder), f"{folder}/config.json", settings.get("model_type")
+    fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
+    if not isinstance(kind, str):
+        raise CheckpointError(f"model_type is {shown(kind)}", where=at, fix=fix)
+    if kind not in FAMILIES:
+        raise CheckpointError(f"model_type {shown(kind)} is not supported", where=at, fix=fix)
+    family = FAMILIES[kind]
+    if family.hub is None:
+        config = build(family.config, section(settings, "architecture", at), at)
+        return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
+    tensors = family.hub.from_hub(read_tensors(folder), where)
+    config = family.hub.read(settings, at)
+    if "glassformer" in settings:  # pooling and head of ours beside an encoder in the Hub's layout
+        config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
+        tensors |= read_tensors(folder, "head")
+    else:
+        config = replace(config, **_head(family.hub, tensors, where))
+    return Checkpoint(family, config, tensors, settings, folder, source)
+
+
+def _head(hub: HubLayout, tensors: Mapping[str, Tensor], where: str) -> dict[str, Any]:
+    """The pooling and head that these tensors make.
+
+    Raises:
+        CheckpointError: a head that reads each token.
+    """
+    head = next((kind for name, kind in HEADS.items() if name in tensors), None)
+    pooling = "pooler" if "pooling.dense.weight" in tensors else None
+    if head != "classification":
+        return {"head": head, "pooling": pooling}
+    if hub.pooling == "pooler" and pooling is None:
+        raise CheckpointError(
+            "a classifier of tokens (a head without a pooler) is not supported", where=where
+        )
+    labels = outputs(tensors["head.out.weight"], where)
+    return {"head": head, "pooling": hub.pooling, "num_labels": labels}
+
+
+def load_pretrained(
+    name: str | Path,
+    head: HeadKind | None = None,
+    *,
+    revision: str | None = None,
+    num_labels: int | None = None,
+    dropout: float | None = None,
+    attention_dropout: float | None = None,
+) -> Any:
+    """The model in a local folder, a known name or a Hub id; in fp32, in evaluation mode.
+
+    Args:
+        head: None: as the checkpoint has it, for regression or several labels at once too. Otherwise that head:
+            the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
+        num_labels: of a new classification head; None: what the checkpoint's config says.
+        dropout, attention_dropout: instead of the checkpoint's own.
+
+    Raises:
+        CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or wrongly
+            shaped tensors (named), pickled weights (with the way to convert them); ``head="classification"``
+            without ``num_labels`` where the checkpoint's head is for another task.
+    """
+    checkpoint = read_checkpoint(name, revision)
+    if not checkpoint.family.model.has_attention:  # a classifier of ours, as it is
+        model = checkpoint.build()
+        model.weights_source = checkpoint.source
+        return model.eval()
+    config, source, other = checkpoint.config, checkpoint.weights_source, checkpoint.other
+    if other and head == "classification" and num_labels is None:
+        raise CheckpointError(
+            f"its head is for {other}",
+            where=str(checkpoint.folder),
+            fix="Give num_labels for a new head, or head=None for this one as it is",
+        )
+    wanted = head or config.head
+    unfit = bool(other) and head == "classification"
+    new_head = unfit or wanted != config.head or bool(num_labels and num_labels != config.num_labels)
+    if new_head:
+        pooling = config.pooling_under(wanted)
+        changes: dict[str, Any] = {"head": wanted, "pooling": pooling}
+        if wanted == "classification":
+            changes["num_labels"] = num_labels or _labels(
+                checkpoint.settings, f"{checkpoint.folder}/config.json"
+            )
+        new = ["pooler"] if pooling == "pooler" and config.pooling is None else []
+        if not (config.head == "pretraining" and wanted == "mlm"):  # one of its two heads is asked for
+            new.append(
+                "next-sentence head" if (config.head, wanted) == ("mlm", "pretraining") else f"{wanted} head"
+            )
+        source += f"; new (random): {', '.join(new)}" if new else ""
+        config = replace(config, **changes)
+    if dropout is not None or attention_dropout is not None:
+        config = with_dropout(config, dropout, attention_dropout)
+    model = checkpoint.build(config, new_head=new_head)
+    model.weights_source = source
+    return model.eval()
+
+
+def _labels(settings: Mapping[str, Any], where: str) -> int:
+    """As many as ``id2label`` names; 2 without it."""
+    return len(section(dict(settings), "id2label", where)) if settings.get("id2label") else 2
+
+
+def with_dropout(config: Any, dropout: float | None, attention_dropout: float | None) -> Any:
+    """The same config with other dropout rates; None leaves a rate as it is."""
+    p = config.encoder.dropout if dropout is None else dropout
+    a = config.encoder.attention_dropout if attention_dropout is None else attention_dropout
+    return replace(
+        config,
+        embedding=replace(config.embedding, dropout=p),
+        encoder=replace(config.encoder, dropout=p, attention_dropout=a),
+    )
+
+
+def save_pretrained(
+    model: Any,
+    folder: str | Path,
+    *,
+    label_names: tuple[str, ...] = (),
+    max_shard_bytes: int | None = None,
+) -> None:
+    """Write ``config.json`` and the weights into a folder, which is made where it is missing.
+
+    Args:
+        label_names: of a classification head, in the order of the logits (``id2label``); without them they are
+            ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    config, tensors = model.config, dict(model.state_dict())
+    family = family_of(config)
+    head = getattr(config, "head", None)
+    if not label_names and head == "classification":
+        label_names = tuple(f"LABEL_{i}" for i in range(config.num_labels))
+    if family.hub is None:
+        settings: dict[str, Any] = {"model_type": family.model_type, "architecture": to_dict(config)}
+        label_maps(settings, label_names)
+        write(folder, settings, tensors, max_shard_bytes)
+        return
+    settings = family.hub.write(config)
+    label_maps(settings, label_names)
+    own_head = (config.pooling, config.head_type) == (family.hub.pooling, "linear")
+    whole = own_head if head == "classification" else config.pooling in ("pooler", None)
+    settings["architectures"] = [family.hub.classes[head if whole else None]]
+    if whole:
+        write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)
+        return
+    encoder = {k: v for k, v in tensors.items() if k.startswith(ENCODER_KEYS)}
+    rest = {k: v for k, v in tensors.items() if k not in encoder}
+    write_beside(folder, settings, config, family.hub.to_hub(encoder, False, config), rest, max_shard_bytes)

@@ -1,0 +1,245 @@
+"""ViT (Dosovitskiy et al., 2021): its ``config.json`` and names both ways, its head, its presets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
+from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.settings import number, real, shown
+from glassformer.errors import CheckpointError
+from glassformer.families.family import Family, HubLayout
+from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.patches import PatchConfig
+
+NAMES = NameTable(
+    prefix="vit.",
+    encoder={
+        "embeddings.projection": "embeddings.patch_embeddings.projection",
+        "encoder.layers.{i}.attention.out": "encoder.layer.{i}.attention.output.dense",
+        "encoder.layers.{i}.norm1": "encoder.layer.{i}.layernorm_before",
+        "encoder.layers.{i}.feed_forward.up": "encoder.layer.{i}.intermediate.dense",
+        "encoder.layers.{i}.feed_forward.down": "encoder.layer.{i}.output.dense",
+        "encoder.layers.{i}.norm2": "encoder.layer.{i}.layernorm_after",
+        "encoder.final_norm": "layernorm",
+        "pooling.dense": "pooler.dense",
+    },
+    fused={
+        "encoder.layers.{i}.attention.qkv": (
+            "encoder.layer.{i}.attention.attention.query",
+            "encoder.layer.{i}.attention.attention.key",
+            "encoder.layer.{i}.attention.attention.value",
+        )
+    },
+    heads={"head.out": "classifier"},
+    whole={
+        "embeddings.cls": "embeddings.cls_token",
+        "embeddings.positions": "embeddings.position_embeddings",
+    },
+    dropped={"embeddings.mask_token": "stands for hidden patches in masked pre-training only"},
+)
+PATCHES = "embeddings.projection.weight"
+
+
+def from_hub(tensors: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+    """The Hub's tensors under our names: no leading axes of 1, and a convolution's kernel as a matrix.
+
+    Raises:
+        CheckpointError: keys that the table does not explain, or a missing third of q, k, v.
+    """
+    out = NAMES.from_hub(tensors, where)
+    for key in ("embeddings.cls", "embeddings.positions"):
+        if key in out and out[key].ndim == 3:
+            out[key] = out[key][0, 0] if key.endswith("cls") else out[key][0]
+    if PATCHES in out and out[PATCHES].ndim == 4:
+        out[PATCHES] = out[PATCHES].flatten(1)  # [D, C, p, q] -> [D, C * p * q]
+    for key in [key for key in out if key.endswith("attention.qkv.weight")]:
+        bias = key.removesuffix("weight") + "bias"
+        out.setdefault(bias, torch.zeros(len(out[key])))  # qkv_bias = false: the same as zeros
+    return out
+
+
+def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
+    """Our tensors under the Hub's names and in its shapes; ``with_prefix`` puts ``vit.`` before the encoder's."""
+    shaped = dict(tensors)
+    shaped["embeddings.cls"] = tensors["embeddings.cls"][None, None]
+    shaped["embeddings.positions"] = tensors["embeddings.positions"][None]
+    weight = tensors[PATCHES]
+    shaped[PATCHES] = weight.view(len(weight), config.embedding.channels, *config.embedding.patch_size)
+    return NAMES.to_hub(shaped, with_prefix)
+
+
+# --- config.json ------------------------------------------------------------------------------------
+
+
+def expresses(config: ImageEncoderConfig) -> bool:
+    """Whether the Hub's ViT layout can express patches and encoder."""
+    e, c = config.embedding, config.encoder
+    return (
+        e.class_token and e.positions == "learned" and e.bias and not e.stem and e.dropout == c.dropout
+        and c.norm == "pre" and c.final_norm
+    )  # fmt: skip
+
+
+def _pair(settings: Mapping[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
+    """A height and width, which stand there as one number or two."""
+    value = settings.get(key, default)
+    pair = tuple(value) if isinstance(value, list) else (value, value)
+    if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):
+        raise CheckpointError(f"{key} = {shown(value)} is no size", where=where)
+    return pair
+
+
+def read(settings: Mapping[str, Any], where: str) -> ImageEncoderConfig:
+    if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
+        raise CheckpointError(f"pooler_act = {shown(act)} is not supported", where=where)
+    d = number(settings, "hidden_size", where)
+    if settings.get("pooler_output_size") not in (None, d):
+        raise CheckpointError("a pooler of another width than the encoder is not supported", where=where)
+    dropout = real(settings, "hidden_dropout_prob", where, 0.0, 1)
+    channels = number(settings, "num_channels", where, 3)
+    size, patch = _pair(settings, "image_size", 224, where), _pair(settings, "patch_size", 16, where)
+    return ImageEncoderConfig(
+        PatchConfig(d, size, patch, channels, dropout=dropout),
+        EncoderConfig(
+            d, number(settings, "num_hidden_layers", where), number(settings, "num_attention_heads", where),
+            number(settings, "intermediate_size", where), "pre", activation(settings, where),  # type: ignore[arg-type]
+            real(settings, "layer_norm_eps", where, 1e-12), dropout,
+            attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1), final_norm=True,
+        ),
+        init_std=real(settings, "initializer_range", where, 0.02),
+    )  # fmt: skip
+
+
+def write(config: ImageEncoderConfig) -> dict[str, Any]:
+    e, c = config.embedding, config.encoder
+
+    def one(size: tuple[int, ...]) -> int | list[int]:
+        return size[0] if size[0] == size[1] else list(size)
+
+    return {
+        "model_type": "vit",
+        "hidden_size": c.d_model,
+        "num_hidden_layers": c.num_layers,
+        "num_attention_heads": c.num_heads,
+        "intermediate_size": c.d_ff,
+        "hidden_act": THEIR_ACTIVATION[c.activation],
+        "hidden_dropout_prob": c.dropout,
+        "attention_probs_dropout_prob": c.attention_dropout,
+        "initializer_range": config.init_std,
+        "layer_norm_eps": c.eps,
+        "image_size": one(e.image_size),
+        "patch_size": one(e.patch_size),
+        "num_channels": e.channels,
+        "qkv_bias": True,
+        "torch_dtype": "float32",
+    }
+
+
+# --- presets: plain functions with every number visible -------------------------------------------
+
+
+def vit(
+    image_size: tuple[int, ...] = (224, 224),
+    patch_size: tuple[int, ...] = (16, 16),
+    d_model: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    channels: int = 3,
+    dropout: float = 0.0,
+    **options,
+) -> ImageEncoderConfig:
+    """ViT-B/16: L12 H768 A12, 86 M parameters."""
+    return ImageEncoderConfig(
+        PatchConfig(d_model, image_size, patch_size, channels, "learned", dropout=dropout),
+        EncoderConfig(d_model, num_layers, num_heads, d_ff, "pre", "gelu", 1e-12, dropout, final_norm=True),
+        **options,
+    )
+
+
+def vit_base(
+    image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)
+) -> ImageEncoderConfig:
+    """ViT-B: L12 H768 A12, 86 M parameters at patch 16."""
+    return vit(image_size, patch_size)
+
+
+def vit_large(
+    image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)
+) -> ImageEncoderConfig:
+    """ViT-L: L24 H1024 A16, 304 M parameters at patch 16."""
+    return vit(image_size, patch_size, 1024, 24, 16, 4096)
+
+
+def vit_small(
+    image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)
+) -> ImageEncoderConfig:
+    """DeiT-S (Touvron et al., 2021): L12 H384 A6, 22 M parameters at patch 16."""
+    return vit(image_size, patch_size, 384, 12, 6, 1536)
+
+
+def vit_tiny(
+    image_size: tuple[int, ...] = (32, 32), patch_size: tuple[int, ...] = (4, 4)
+) -> ImageEncoderConfig:
+    """For pictures of about 32 pixels: L6 H192 A3, MLP ratio 2, 1.8 M parameters, 65 tokens.
+
+    The usual 0.02 suits widths of about 768: narrow layers would begin close to silent, and patches would not know
+    where they lie until late. Both start wider here.
+    """
+    config = vit(image_size, patch_size, 192, 6, 3, 384, init_std=0.08)
+    return replace(config, embedding=replace(config.embedding, position_std=0.5))
+
+
+def vit_one(
+    image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)
+) -> ImageEncoderConfig:
+    """One encoder layer without [CLS] that reads patch 0, as the exercise class has it: 512 wide, bias-free patches,
+    positions drawn from 512^-0.5 N(0, 1), 196 tokens at 224 pixels. The head on it is Linear -> 20 -> classes.
+    """
+    d = 512
+    return ImageEncoderConfig(
+        PatchConfig(
+            d,
+            image_size,
+            patch_size,
+            positions="learned",
+            class_token=False,
+            bias=False,
+            position_std=d**-0.5,
+        ),
+        EncoderConfig(d, 1, 8, 2048, "post", "relu", 1e-6, dropout=0.1),
+        pooling="first",
+        head_type="mlp",
+        head_hidden=20,
+    )
+
+
+VIT = Family(
+    "vit",
+    ImageEncoder,
+    ImageEncoderConfig,
+    HubLayout(
+        read,
+        write,
+        expresses,
+        NAMES,
+        from_hub,
+        to_hub,
+        classes={None: "ViTModel", "classification": "ViTForImageClassification"},
+        pooling="first",
+    ),
+    presets={
+        "vit-tiny": vit_tiny,
+        "vit-small": vit_small,
+        "vit-base": vit_base,
+        "vit-large": vit_large,
+        "vit-one": vit_one,
+    },
+)
