@@ -148,8 +148,6 @@ def _check_options(method: str, target: str | None, options: dict[str, Any]) -> 
 
 def _show(e: Any) -> None:
     """A table of the strongest words or patches, and what special tokens have."""
-    from glassformer.explain.tokens import word_numbers
-
     about = f" for {e.target}" if e.target is not None else ""
     say(f"{e.label} {e.probability:.4f} · {e.method}{about}")
     words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
@@ -159,7 +157,7 @@ def _show(e: Any) -> None:
     if e.image is None and words:
         elsewhere = [
             f"{name} {_figure(float(score), small)}"
-            for name, score, number in zip(e.tokens, e.scores, word_numbers(e.tokens, e.offsets), strict=True)
+            for name, score, number in zip(e.tokens, e.scores, e.numbers, strict=True)
             if number < 0 and score
         ]
         if elsewhere:

@@ -9,6 +9,7 @@ import typer
 
 from glassformer.cli.output import one_line
 from glassformer.cli.translate import load_kind
+from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
         )
     learner = load_kind(folder, "MaskedLM", "fill")
     found = [learner.fill(text, top) for text in texts]
-    return [words if text.count("[MASK]") > 1 else [words] for text, words in zip(texts, found, strict=True)]
+    return [words if text.count(MASK) > 1 else [words] for text, words in zip(texts, found, strict=True)]
 
 
 def fill_command(
@@ -33,9 +34,9 @@ def fill_command(
         typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved masked language model."),
     ],
     given: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="Texts with [MASK] for what is to guess.")
+        list[str], typer.Argument(metavar="TEXT...", help=f"Texts with {MASK} for what is to guess.")
     ],
-    top: Annotated[int, typer.Option(metavar="N", help="Words for each [MASK].")] = 5,
+    top: Annotated[int, typer.Option(metavar="N", help=f"Words for each {MASK}.")] = 5,
 ) -> None:
     """Guess hidden words: one line for each [MASK] with word and probability."""
     for text, masks in zip(given, fill(run, given, top), strict=True):

@@ -19,8 +19,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from glassformer.data.batching import BatchSettings, cut, divided, grouped, training_batches
-from glassformer.data.text import SPECIAL_TOKENS, TokenTable, clean_text, starts_of
-from glassformer.data.tokenizer_file import id_count
+from glassformer.data.text import TokenTable, clean_text, starts_of
+from glassformer.data.vocabulary import CLS, MASK, SEP, Vocabulary
 from glassformer.errors import DataError
 from glassformer.packing import Packing
 
@@ -41,22 +41,18 @@ class MaskSettings:
 
     @staticmethod
     def of(tokenizer: Tokenizer, share: float = 0.15, whole_words: bool = False) -> MaskSettings:
-        """For a WordPiece or word vocabulary.
+        """For a vocabulary of words or their pieces.
 
         Raises:
             DataError: it has no [MASK].
         """
-        mask_id = tokenizer.token_to_id("[MASK]")
-        if mask_id is None:
+        vocabulary = Vocabulary.of(tokenizer)
+        if vocabulary.mask is None:
             raise DataError(
-                "the vocabulary lacks [MASK]", where="tokenizer", fix="Use BERT's, or train one here"
+                f"the vocabulary lacks {MASK}", where="tokenizer", fix="Use BERT's, or train one here"
             )
-        size = id_count(tokenizer)
-        special, continues = np.zeros(size, bool), np.zeros(size, bool)
-        for token, index in tokenizer.get_vocab().items():
-            special[index] = token in SPECIAL_TOKENS
-            continues[index] = token.startswith("##")
-        return MaskSettings(mask_id, special, continues, share, whole_words)
+        special, continues = vocabulary.special(tokenizer), vocabulary.continues(tokenizer)
+        return MaskSettings(vocabulary.mask, special, continues, share, whole_words)
 
 
 def mask_tokens(
@@ -257,10 +253,11 @@ def masked_stream(
     Raises:
         DataError: the vocabulary lacks [CLS] or [SEP].
     """
-    cls, sep = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
+    vocabulary = Vocabulary.of(tokenizer)
+    cls, sep = vocabulary.cls, vocabulary.sep
     if cls is None or sep is None:
         raise DataError(
-            "the vocabulary lacks [CLS] or [SEP]", where="tokenizer", fix="Use BERT's, or train one here"
+            f"the vocabulary lacks {CLS} or {SEP}", where="tokenizer", fix="Use BERT's, or train one here"
         )
     found = [tokenizer.token_to_id(mark) for mark in SENTENCE_ENDS]
     ends = tuple(i for i in found if i is not None)

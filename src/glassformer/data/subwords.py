@@ -11,7 +11,8 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from glassformer.data.text import SPECIAL_TOKENS, frame_texts
+from glassformer.data.text import frame_texts
+from glassformer.data.vocabulary import SPECIAL_TOKENS
 from glassformer.errors import DataError
 
 BYTES = 256

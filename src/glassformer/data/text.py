@@ -15,11 +15,11 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glassformer.data.compiled import failure
-from glassformer.data.wordpiece import PREFIX, learn_pieces
+from glassformer.data.vocabulary import CLS, PREFIX, SEP, SPECIAL_TOKENS, UNK, Vocabulary
+from glassformer.data.wordpiece import learn_pieces
 from glassformer.errors import DataError
 
 Clean = Literal["none", "html", "words", "syllables"]
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 # --- cleaning ---------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ def word_tokenizer(
     Raises:
         DataError: no word is seen ``min_count`` times.
     """
-    tokenizer = Tokenizer(models.WordLevel({}, unk_token="[UNK]"))  # type: ignore[call-arg]
+    tokenizer = Tokenizer(models.WordLevel({}, unk_token=UNK))  # type: ignore[call-arg]
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+(?:['’]\w+)*|[^\w\s]")
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocab_size,
@@ -121,11 +121,11 @@ def wordpiece_tokenizer(
     Raises:
         DataError: the texts hold no word.
     """
-    tokenizer = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))  # type: ignore[call-arg]
+    tokenizer = Tokenizer(models.WordPiece({}, unk_token=UNK))  # type: ignore[call-arg]
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+|[^\w\s]")
     pieces = learn_pieces(_count_words(tokenizer, texts), vocab_size - len(SPECIAL_TOKENS), min_count)
     vocab = {piece: index for index, piece in enumerate((*SPECIAL_TOKENS, *pieces))}
-    tokenizer.model = models.WordPiece(vocab, unk_token="[UNK]")  # type: ignore[call-arg,assignment]
+    tokenizer.model = models.WordPiece(vocab, unk_token=UNK)  # type: ignore[call-arg,assignment]
     tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)  # type: ignore[assignment]
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     return _finished(tokenizer, add_special_tokens)
@@ -167,7 +167,7 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
     return tokenizer
 
 
-def frame_texts(tokenizer: Tokenizer, cls: str = "[CLS]", sep: str = "[SEP]") -> Tokenizer:
+def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str = SEP) -> Tokenizer:
     """The same tokenizer with [CLS] ... [SEP] around each text."""
     tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
         single=f"{cls} $A {sep}",
@@ -336,7 +336,4 @@ def _fallback(tokenizer: Tokenizer) -> int:
 
 def unknown_id(tokenizer: Tokenizer) -> int | None:
     """The id of the token for what the vocabulary lacks; None where there is none."""
-    for token in (getattr(tokenizer.model, "unk_token", None), "[UNK]", "<unk>"):
-        if token and (found := tokenizer.token_to_id(token)) is not None:
-            return found
-    return None
+    return Vocabulary.of(tokenizer).unk

@@ -12,14 +12,14 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from glassformer.data.compiled import failure
 from glassformer.data.text import frame_texts
 from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
-from glassformer.data.wordpiece import PREFIX
+from glassformer.data.vocabulary import NAMES, PREFIX, UNK, id_count
 from glassformer.errors import CheckpointError, InputError
 from glassformer.reading import read_regular, unique_keys
 
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a hundred bytes
 MAX_HOLES = 4096  # ids that stand for no token
-WANTED = "Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, [UNK] among them)"
+WANTED = f"Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, {UNK} among them)"
 TRIED = (
     "a", "", " ", "A b.", "0", "hello, world 123", "e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d", "\n\t",
     "x" * 50, "\ufdfa\u0130", "\ufffd",
@@ -47,11 +47,6 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     tokenizer.no_truncation()
     _try(tokenizer, str(file))
     return tokenizer
-
-
-def id_count(tokenizer: Tokenizer) -> int:
-    """Rows that a table of embeddings must have: one more than the highest id, added tokens included."""
-    return 1 + max(tokenizer.get_vocab().values(), default=-1)
 
 
 def _from_json(file: Path, text: str) -> Tokenizer:
@@ -137,8 +132,8 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
             raise CheckpointError(f"{key} is no truth value", where=str(config_file), fix="Fetch it anew")
         return default if value is None else bool(value)
 
-    unk, cls, sep = (special(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "cls", "sep"))
-    others = [t for t in (named("pad_token", "[PAD]"), named("mask_token", "[MASK]")) if t in vocab]
+    unk, cls, sep = (special(f"{kind}_token", NAMES[kind][0]) for kind in ("unk", "cls", "sep"))
+    others = [t for t in (named(f"{kind}_token", NAMES[kind][0]) for kind in ("pad", "mask")) if t in vocab]
 
     def build() -> Tokenizer:
         tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-PREFIX = "##"
+from glassformer.data.vocabulary import PREFIX
+
 MAX_ALPHABET = 1_000  # letters; a word with a rarer one is left out and becomes [UNK]
 FIRST_PRIVATE = 0xF0000  # Unicode's plane for private use
 FEED = 10_000  # copies of a word handed over at a time

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.explain.tokens import per_word, word_numbers, word_spans
+from glassformer.data.vocabulary import word_numbers
+from glassformer.explain.tokens import per_word, word_spans
 
 
 @dataclass
@@ -51,6 +52,13 @@ class Result:
         None  # curves and figures of ``faithfulness.trust``, where they were asked for
     )
 
+    word_ids: np.ndarray | None = None  # [T], the word of each token, -1 for special ones
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The word of each token ``[T]``; where it is not known, as the tokens' names and places say."""
+        return word_numbers(self.tokens, self.offsets) if self.word_ids is None else self.word_ids
+
     def top(self, count: int = 5) -> list[tuple[str, float]]:
         """The tokens with the highest scores; patches are named by row and column."""
         flat = self.scores.ravel()
@@ -63,7 +71,7 @@ class Result:
 
     def words(self) -> list[tuple[str, float]]:
         """The words of the text in order, each with the scores of its pieces added up; special tokens left out."""
-        numbers = word_numbers(self.tokens, self.offsets)
+        numbers = self.numbers
         if numbers.max(initial=-1) < 0:
             return []
         spans = word_spans(numbers, self.offsets)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import nearest
+from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
 from glassformer.explain.tokens import tokens_of
 from glassformer.models.output import ModelOutput
@@ -141,8 +142,8 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
 def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
     """A text under a fitted classifier.
 
-    Baselines: ``mask`` puts [MASK] (or [UNK] where the vocabulary lacks it), ``unknown`` [UNK], ``pad`` [PAD] in the
-    place of every word, all at the words' own positions; ``zero`` is no vector at all.
+    Baselines: ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that token,
+    ``pad`` padding in the place of every word, all at the words' own positions; ``zero`` is no vector at all.
     """
     tokens = tokens_of(clf, text)
     model = clf.model_.eval()
@@ -155,14 +156,13 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         with torch.no_grad():
             return model.embed(ids, packing)[0].float()  # [T, D]
 
-    def filled(names: tuple[str, ...]) -> Callable[[], Tensor] | None:
-        known = [i for i in map(clf.tokenizer_.token_to_id, names) if i is not None]
-        return (lambda: embed(torch.where(special, ids, known[0]))) if known else None
+    def filled(token: int | None) -> Callable[[], Tensor] | None:
+        return None if token is None else lambda: embed(torch.where(special, ids, token))
 
-    rows = embed(ids)
+    rows, known = embed(ids), Vocabulary.of(clf.tokenizer_)
     choices = {
-        "mask": filled(("[MASK]", "[UNK]", "<unk>")), "unknown": filled(("[UNK]", "<unk>")),
-        "pad": filled(("[PAD]",)), "zero": lambda: torch.where(special[:, None], rows, 0.0),
+        "mask": filled(known.unk if known.mask is None else known.mask), "unknown": filled(known.unk),
+        "pad": filled(known.pad), "zero": lambda: torch.where(special[:, None], rows, 0.0),
     }  # fmt: skip
     with torch.inference_mode():
         logits = run_rows(model, rows, packing).logits
@@ -174,8 +174,8 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         model, rows, {name: make for name, make in choices.items() if make is not None}, tokens.words, classes,
         classes.index(label), probabilities, temperature=clf.temperature_, judge=judge,
         shown={
-            "text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "label": label,
-            "notes": _unread(clf, text),
+            "text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "word_ids": tokens.words,
+            "label": label, "notes": _unread(clf, text),
         },
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glassformer.data.text import clean_text
+from glassformer.data.vocabulary import trimmed, word_ids
 
 
 @dataclass(frozen=True)
@@ -38,25 +39,8 @@ def tokens_of(clf, text: str) -> Tokens:
         name = clf.tokenizer_.id_to_token(ids[0])
         return Tokens(shown, [name], [(0, len(shown))], ids, np.zeros(1, int))
     names = [encoding.tokens[i] for i in kept]
-    offsets = [encoding.offsets[i] for i in kept]
-    return Tokens(shown, names, offsets, ids, word_numbers(names, offsets))
-
-
-def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """The word of each token ``[T]``, counted from 0; -1 where a token stands nowhere in the text.
-
-    A piece that begins with ``##``, or that overlaps the one before, belongs to the word before it.
-    """
-    words = np.full(len(names), -1)
-    end, word = -1, -1
-    for i, (name, (start, stop)) in enumerate(zip(names, offsets, strict=True)):
-        if stop <= start:
-            continue
-        if not (word >= 0 and (start < end or (start == end and name.startswith("##")))):
-            word += 1
-        words[i] = word
-        end = max(stop, end)
-    return words
+    offsets = trimmed(shown, (encoding.offsets[i] for i in kept))
+    return Tokens(shown, names, offsets, ids, word_ids(encoding, offsets, kept))
 
 
 def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

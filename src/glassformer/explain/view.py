@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.vocabulary import CLS, word_numbers
 from glassformer.explain.attention import rollout
 from glassformer.explain.result import Result
-from glassformer.explain.tokens import word_numbers, word_spans
+from glassformer.explain.tokens import word_spans
 
 LEVELS = 10  # shades of the marker; 0 is none
 MAX_PAIRS = 2_000_000  # characters of encoded maps between words, of one input
@@ -127,7 +128,7 @@ def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
     )  # fmt: skip
     answer = Answer(str(e.label), e.probability)
     if e.image is None:
-        return text_view(e.text, e.tokens, e.offsets, known, answer)
+        return text_view(e.text, e.tokens, e.offsets, known, answer, e.numbers)
     others = (e.scores.size if maps is None else maps.shape[-1]) - e.scores.size  # [CLS] and the like
     known = replace(known, scores=np.concatenate([np.zeros(others), e.scores.ravel()]))
     height, width = e.image.shape[:2]
@@ -141,8 +142,12 @@ def text_view(
     offsets: Sequence[Sequence[int]],
     known: Numbers,
     answer: Answer,
+    words: np.ndarray | None = None,
 ) -> View:
     """The view of one text.
+
+    Args:
+        words: ``[T]`` the word of each token, -1 for special ones; None: as the tokens' names and places say.
 
     Raises:
         ValueError: shapes that do not fit each other.
@@ -154,7 +159,9 @@ def text_view(
     for start, end in offsets:
         if not 0 <= start <= end <= len(text):
             raise ValueError(f"offset {start}..{end} in a text of {len(text)} characters")
-    words = word_numbers(tokens, offsets)
+    words = word_numbers(tokens, offsets) if words is None else words
+    if len(words) != t:
+        raise ValueError(f"{len(words)} words for {t} tokens")
     spans = word_spans(words, offsets)
     unit = _units(words)
     special = {int(unit[i]): str(tokens[i]) for i in np.flatnonzero(words < 0).tolist()}
@@ -202,7 +209,7 @@ def picture_view(
         raise ValueError(f"{gh} by {gw} patches on {width} by {height}, rows {known.rows.shape}")
     known.check(t)
     data, first = _data(np.arange(t), known)
-    special = {i: "[CLS]" if i == 0 else f"[{i}]" for i in range(fixed)}
+    special = {i: CLS if i == 0 else f"[{i}]" for i in range(fixed)}
     data["special"], data["parts"] = sorted(special), "patches"
     shades = _shades(first)
     h, w = height / gh, width / gw

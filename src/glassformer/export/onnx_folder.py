@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import write_folder
 from glassformer.data.text import clean_text
+from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.evaluate.predict import softmax
 from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantise, run_graph
@@ -108,8 +109,8 @@ def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
     )  # fmt: skip
     tokenizer = Tokenizer.from_str(clf.tokenizer_.to_str())
     tokenizer.enable_truncation(longest)
-    pad = tokenizer.token_to_id("[PAD]") or 0
-    tokenizer.enable_padding(pad_id=pad, pad_token=tokenizer.id_to_token(pad) or "[PAD]")
+    pad = Vocabulary.of(tokenizer).pad or 0
+    tokenizer.enable_padding(pad_id=pad, pad_token=tokenizer.id_to_token(pad) or PAD)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "run.py").write_text((SCRIPTS / "run_text.txt").read_text(encoding="utf-8"), encoding="utf-8")
     return {

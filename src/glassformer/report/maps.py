@@ -57,7 +57,8 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
         (width, height), (gh, gw) = example["size"], example["grid"]
         url = data_uri(example["png"], "maps.json")
         return picture_view(url, (int(width), int(height)), (int(gh), int(gw)), known, answer)
-    return text_view(example["text"], example["tokens"], example["offsets"], known, answer)
+    words = np.asarray(example["words"], int) if "words" in example else None
+    return text_view(example["text"], example["tokens"], example["offsets"], known, answer, words)
 
 
 def _decode(text: str | None, shape: tuple[int, ...]) -> np.ndarray | None:

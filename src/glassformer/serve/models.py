@@ -296,9 +296,9 @@ class Served:
 
 def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
     """The text in words and what stands between them, each word with its score; and the special tokens."""
-    from glassformer.explain.tokens import per_word, word_numbers, word_spans
+    from glassformer.explain.tokens import per_word, word_spans
 
-    numbers = word_numbers(e.tokens, e.offsets)
+    numbers = e.numbers
     special = [
         {"text": name, "score": float(score)}
         for name, score, number in zip(e.tokens, e.scores, numbers, strict=True)

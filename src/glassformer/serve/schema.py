@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from glassformer.data.vocabulary import CLS, SEP
+
 Text = Annotated[str, Field(min_length=1)]
 Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
 Name = Annotated[str, Field(max_length=100, description="One of /v1/models; without it the first that fits")]
@@ -75,7 +77,7 @@ class ExplainResponse(Strict):
     method: str
     target: str | None
     pieces: list[Piece] = Field(description="The text in order; empty for pictures")
-    special: list[Piece] = Field(description="[CLS], [SEP] and the like, which stand nowhere in the text")
+    special: list[Piece] = Field(description=f"{CLS}, {SEP} and the like, which stand nowhere in the text")
     scores: list[list[float]] = Field(description="Rows and columns of patches; empty for texts")
     image: str | None = Field(description="data: URL of the picture as the model saw it")
     error: float | None = Field(description="Integrated gradients: relative error of the sum")

@@ -14,6 +14,7 @@ from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
 from glassformer.config import nearest
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import read_checkpoint, with_dropout
@@ -189,17 +190,10 @@ def save_tokenizer(
 ) -> None:
     """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it."""
     tokenizer.save(str(folder / "tokenizer.json"))
-    names = {
-        "unk_token": "[UNK]",
-        "sep_token": "[SEP]",
-        "pad_token": "[PAD]",
-        "cls_token": "[CLS]",
-        "mask_token": "[MASK]",
-    }
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": int(max_length),  # a number of numpy from a grid is none of JSON's
-        **{key: token for key, token in names.items() if tokenizer.token_to_id(token) is not None},
+        **{f"{kind}_token": token for kind, token in Vocabulary.of(tokenizer).tokens.items()},
         **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

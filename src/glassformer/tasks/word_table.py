@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from glassformer.data.text import SPECIAL_TOKENS, TokenTable
+from glassformer.data.text import TokenTable
 from glassformer.data.tokenizer_file import id_count
+from glassformer.data.vocabulary import SPECIAL_TOKENS
 from glassformer.errors import ConfigError
 from glassformer.tasks.text_classification.recipe import ModelConfig
 from glassformer.tasks.word2vec.estimator import Word2Vec

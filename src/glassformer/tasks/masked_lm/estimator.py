@@ -18,6 +18,7 @@ from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, ma
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.vocabulary import MASK, Vocabulary
 from glassformer.errors import ConfigError, DataError
 from glassformer.families import FIRST_PRETRAINING, PRETRAINING
 from glassformer.families.pretrained import load_pretrained
@@ -36,8 +37,6 @@ from glassformer.tasks.word_table import begin_with_vectors
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import refuse_several
 from glassformer.train.objectives import MaskedWords, masked_losses
-
-MASK = "[MASK]"
 
 
 class MaskedLM(Estimator):
@@ -209,15 +208,16 @@ class MaskedLM(Estimator):
             raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
+        known = Vocabulary.of(self.tokenizer_)
         parts = [clean_text(part, self.clean) if part.strip() else part for part in text.split(MASK)]
-        table = encode(self.tokenizer_, [f" {MASK} ".join(parts)], max_length=self.max_length)
+        table = encode(self.tokenizer_, [f" {known.tokens['mask']} ".join(parts)], max_length=self.max_length)
         if table.truncated[0]:
             raise DataError(
                 f"the text has more than {self.max_length} tokens", where="fill", fix="Shorten it"
             )
         model = self.predictor()
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
-        places = (batch.ids == self.tokenizer_.token_to_id(MASK)).nonzero().squeeze(1)
+        places = (batch.ids == known.mask).nonzero().squeeze(1)
         with torch.inference_mode():
             logits = model.words(model.encode(batch.ids, batch.packing)[places]).float()  # [K, V]
             special = MaskSettings.of(self.tokenizer_).special

@@ -18,13 +18,14 @@ import numpy as np
 
 from glassformer.data.masking import MaskSettings, chunk_texts, mask_tokens
 from glassformer.data.sources import load_text_dataset
+from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, DataError
 from glassformer.explain.architecture import blocks
 from glassformer.report.sequences import write_sequence_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import known_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.masked_lm.estimator import MASK, MaskedLM
+from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.run_folder import (
     Announce,

@@ -20,6 +20,7 @@ from glassformer.data.checks import check_texts
 from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.models.text import TextEncoder
@@ -187,8 +188,7 @@ class TextClassifier(Classifier):
         train: TextFitConfig = fit.train
         hide = None
         if train.word_dropout:
-            ids = (self.tokenizer_.token_to_id(token) for token in ("[MASK]", "[UNK]"))
-            hide = (train.word_dropout, next(i for i in ids if i is not None))
+            hide = (train.word_dropout, Vocabulary.of(self.tokenizer_).hiding)
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
 

@@ -264,6 +264,7 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
             {
                 "text": e.text, "label": str(split.labels[i]) if split.labels else "", "predicted": str(e.label),
                 "probability": e.probability, "tokens": e.tokens, "offsets": [list(o) for o in e.offsets],
+                "words": e.numbers.tolist(),
                 "cls_rows": np.round(rows, 4).tolist(),
                 "rollout": np.round(flow[0] if first else flow.mean(0), 4).tolist(),
                 "maps": encode_maps(e.maps),

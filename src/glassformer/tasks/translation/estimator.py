@@ -17,8 +17,9 @@ from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both, check_held
 from glassformer.data.splits import random_split
 from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
-from glassformer.data.text import SPECIAL_TOKENS, TokenTable, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import TokenTable, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.vocabulary import CLS, SEP, SPECIAL_TOKENS
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.alignment import Alignment
 from glassformer.models.decode import Hypothesis, Limits, beam_search
@@ -254,8 +255,8 @@ class Translator(Estimator):
 
     def _limits(self) -> Limits:
         numbers = {token: int(self.target_tokenizer_.token_to_id(token) or 0) for token in SPECIAL_TOKENS}
-        banned = tuple(numbers[token] for token in SPECIAL_TOKENS if token != "[SEP]")
-        return Limits(numbers["[CLS]"], numbers["[SEP]"], banned=banned)
+        banned = tuple(numbers[token] for token in SPECIAL_TOKENS if token != SEP)
+        return Limits(numbers[CLS], numbers[SEP], banned=banned)
 
     def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
         """Translate one text and show what each target token attended to; ``save`` writes the picture as a page.

@@ -1,0 +1,136 @@
+"""What the tokens of a tokenizer mean: which are special, and which pieces make a word. No other module knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from glassformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# Of vocabularies trained here, which begin with them.
+SPECIAL_TOKENS = PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+# What each is called, ours first.
+NAMES = {
+    "unk": (UNK, "<unk>"),
+    "sep": (SEP, "</s>"),
+    "pad": (PAD, "<pad>"),
+    "cls": (CLS, "<s>"),
+    "mask": (MASK, "<mask>"),
+}
+PREFIX = "##"  # of a piece of WordPiece that goes on with a word
+SPACES = ("Ġ", "▁")  # a blank before the word, in byte-level BPE and in SentencePiece
+
+
+def id_count(tokenizer: Tokenizer) -> int:
+    """Rows that a table of embeddings must have: one more than the highest id, added tokens included."""
+    return 1 + max(tokenizer.get_vocab().values(), default=-1)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The special tokens of a tokenizer by what they mean: their ids, None where it has no such token."""
+
+    pad: int | None
+    unk: int | None  # for what the vocabulary lacks
+    cls: int | None  # before a text
+    sep: int | None  # behind a text
+    mask: int | None
+    tokens: dict[str, str]  # kind -> the token as it is written, of those that there are
+
+    @staticmethod
+    def of(tokenizer: Tokenizer) -> Vocabulary:
+        found: dict[str, str] = {}
+        for kind, names in NAMES.items():
+            own = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
+            for name in (*own, *names):
+                if name and tokenizer.token_to_id(name) is not None:
+                    found[kind] = name
+                    break
+        ids = {kind: tokenizer.token_to_id(found[kind]) if kind in found else None for kind in NAMES}
+        return Vocabulary(**ids, tokens=found)
+
+    @property
+    def hiding(self) -> int:
+        """What stands for a word that is hidden: the mask, or else the unknown token.
+
+        Raises:
+            ConfigError: there is neither.
+        """
+        found = self.unk if self.mask is None else self.mask
+        if found is None:
+            raise ConfigError(
+                "the tokenizer has neither a mask nor an unknown token to hide words behind",
+                where="word_dropout",
+                fix="Set word_dropout = 0, or take another tokenizer",
+            )
+        return found
+
+    def special(self, tokenizer: Tokenizer) -> np.ndarray:
+        """Which ids mean no piece of a text, bool ``[V]``."""
+        out = np.zeros(id_count(tokenizer), bool)
+        names = (*SPECIAL_TOKENS, *self.tokens.values())
+        out[[i for i in map(tokenizer.token_to_id, names) if i is not None]] = True
+        return out
+
+    def continues(self, tokenizer: Tokenizer) -> np.ndarray:
+        """Which ids go on with the word before them, bool ``[V]``, as far as a piece alone tells."""
+        out = np.zeros(id_count(tokenizer), bool)
+        spaced = type(tokenizer.model).__name__ in ("BPE", "Unigram")  # a blank's mark begins a word
+        for name, index in tokenizer.get_vocab().items():
+            out[index] = name.startswith(PREFIX) or (
+                spaced and not name.startswith(SPACES) and name[:1].isalnum()
+            )
+        return out & ~self.special(tokenizer)
+
+
+def word_ids(encoding: Any, offsets: Sequence[Sequence[int]], rows: Iterable[int]) -> np.ndarray:
+    """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1 where it stands nowhere in the text.
+
+    Pieces of one word are those that the tokenizer cut from it after it had split the text into words.
+
+    Args:
+        offsets: ``[T]`` where the tokens ``rows`` of the encoding stand.
+    """
+    rows, words = list(rows), encoding.word_ids
+    joins = [
+        i > 0
+        and words[i] is not None
+        and words[i] == words[i - 1]
+        and not encoding.tokens[i].startswith(SPACES)
+        for i in rows
+    ]
+    return _numbered(offsets, joins)
+
+
+def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
+    """As ``word_ids`` where only the pieces are known: one goes on with a word if WordPiece's mark says so."""
+    return _numbered(offsets, [name.startswith(PREFIX) for name in names])
+
+
+def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
+    """Words from places: a token that overlaps the one before, or touches it and joins it, is of the same word."""
+    words = np.full(len(offsets), -1)
+    end, word = -1, -1
+    for i, ((start, stop), joined) in enumerate(zip(offsets, joins, strict=True)):
+        if stop <= start:
+            continue
+        if not (word >= 0 and (start < end or (start == end and joined))):
+            word += 1
+        words[i] = word
+        end = max(stop, end)
+    return words
+
+
+def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+    """Places without the blanks before them, which a byte-level piece takes in; one of blanks alone stays."""
+    out = []
+    for start, stop in offsets:
+        piece = text[start:stop]
+        out.append((stop - len(piece.lstrip()) if piece.strip() else start, stop))
+    return out
