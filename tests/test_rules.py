@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.data.vocabulary import NAMES, PREFIX, SPACES, SPECIAL_TOKENS
+from glassformer.families import FAMILIES
 from glassformer.study.grid import expand, load_study
 from glassformer.tasks.catalog import load_recipe, recipe_classes
 from glassformer.tasks.recipe import recipe_names, study_names
@@ -140,6 +142,32 @@ def test_nothing_runs_code_from_data():
             for keyword in node.keywords:
                 if keyword.arg == "allow_pickle" and getattr(keyword.value, "value", None) is not False:
                     wrong.append(f"{at(path, node.lineno)}: allow_pickle")
+    assert not wrong
+
+
+def test_families_and_special_tokens_are_named_in_their_own_places_only():
+    """What a family is called and does stands in families/, what tokens mean in data/vocabulary.py (and in TOML)."""
+    families = {name.removeprefix("glassformer-") for name in FAMILIES if not name.startswith("glassformer-")}
+    tokens = {name for names in NAMES.values() for name in names} | {PREFIX, *SPACES}
+    wrong = []
+    for path in modules():
+        place = path.relative_to(PACKAGE).as_posix()
+        if place == "data/vocabulary.py" or place.startswith("families/"):
+            continue
+        documentation = {
+            id(node.body[0].value)
+            for node in ast.walk(tree_of(path))
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+            and node.body and isinstance(node.body[0], ast.Expr)
+        }  # fmt: skip
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+                text = node.value
+                if text in families | tokens or any(t in text for t in SPECIAL_TOKENS):
+                    wrong.append(f"{at(path, node.lineno)}: {text[:40]!r}")
+            name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "name", None)
+            if isinstance(name, str) and families & set(re.split(r"[_.]", name.lower())):
+                wrong.append(f"{at(path, getattr(node, 'lineno', 0))}: {name}")
     assert not wrong
 
 

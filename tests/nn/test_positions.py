@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
+from glassformer.config import build, to_dict
 from glassformer.errors import ShapeError
-from glassformer.nn import LearnedPositions, SinusoidalPositions, sinusoidal
-from glassformer.nn.positions import shift_matrix
+from glassformer.nn import EmbeddingConfig, LearnedPositions, SinusoidalPositions, TextEmbedding, sinusoidal
+from glassformer.nn.positions import Learned, shift_matrix
 from glassformer.packing import Packing
 
 
@@ -95,3 +96,22 @@ def test_learned_positions():
 def test_too_long_for_learned_positions():
     with pytest.raises(ShapeError, match=r"8 tokens, but the model knows 7 positions.*max_length=7"):
         LearnedPositions(7, 5)(Packing((3, 8)))
+
+
+def test_positions_may_begin_further_down_their_table():
+    """As RoBERTa's, whose first two rows stand for none."""
+    torch.manual_seed(0)
+    config = EmbeddingConfig(13, 6, Learned(11, offset=2), segments=0)
+    module = TextEmbedding(config)
+    assert module.positions.weight.shape == (13, 6)
+    assert config.max_positions == 11
+    packing = Packing((3, 11))
+    places = torch.cat([torch.arange(3), torch.arange(11)])
+    assert torch.equal(module.positions(packing), module.positions.weight[places + 2])
+    with pytest.raises(ShapeError, match="12 tokens, but the model knows 11 positions"):
+        module.positions(Packing((12,)))
+    ids = torch.arange(13)[None, :11]
+    padded = module.padded(ids, torch.ones_like(ids), None)
+    torch.testing.assert_close(padded[0], module(ids[0], Packing((11,))))
+    assert build(EmbeddingConfig, to_dict(config)) == config
+    assert EmbeddingConfig(13, 6, "learned", 11).places == Learned(11)

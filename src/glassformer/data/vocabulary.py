@@ -89,23 +89,22 @@ class Vocabulary:
         return out & ~self.special(tokenizer)
 
 
-def word_ids(encoding: Any, offsets: Sequence[Sequence[int]], rows: Iterable[int]) -> np.ndarray:
+def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:
     """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1 where it stands nowhere in the text.
 
-    Pieces of one word are those that the tokenizer cut from it after it had split the text into words.
-
-    Args:
-        offsets: ``[T]`` where the tokens ``rows`` of the encoding stand.
+    Pieces of one word are those that the tokenizer cut from it after it had split the text into words. Blanks that
+    begin no word are of none.
     """
-    rows, words = list(rows), encoding.word_ids
-    joins = [
-        i > 0
-        and words[i] is not None
-        and words[i] == words[i - 1]
-        and not encoding.tokens[i].startswith(SPACES)
-        for i in rows
-    ]
-    return _numbered(offsets, joins)
+    words, tokens, offsets = encoding.word_ids, encoding.tokens, encoding.offsets
+
+    def joins(i: int) -> bool:
+        same = 0 < i < len(words) and words[i] is not None and words[i] == words[i - 1]
+        return same and not tokens[i].startswith(SPACES)
+
+    def place(i: int) -> tuple[int, int]:
+        return (0, 0) if not tokens[i].strip("".join(SPACES)) and not joins(i + 1) else offsets[i]
+
+    return _numbered([place(i) for i in rows], [joins(i) for i in rows])
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
@@ -128,9 +127,5 @@ def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.nda
 
 
 def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Places without the blanks before them, which a byte-level piece takes in; one of blanks alone stays."""
-    out = []
-    for start, stop in offsets:
-        piece = text[start:stop]
-        out.append((stop - len(piece.lstrip()) if piece.strip() else start, stop))
-    return out
+    """Places without the blanks before them, which a byte-level piece takes in: nothing is left of one of blanks."""
+    return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]

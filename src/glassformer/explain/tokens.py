@@ -40,7 +40,7 @@ def tokens_of(clf, text: str) -> Tokens:
         return Tokens(shown, [name], [(0, len(shown))], ids, np.zeros(1, int))
     names = [encoding.tokens[i] for i in kept]
     offsets = trimmed(shown, (encoding.offsets[i] for i in kept))
-    return Tokens(shown, names, offsets, ids, word_ids(encoding, offsets, kept))
+    return Tokens(shown, names, offsets, ids, word_ids(encoding, kept))
 
 
 def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

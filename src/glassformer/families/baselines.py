@@ -79,7 +79,21 @@ def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> T
     return config
 
 
-RNN = Family("glassformer-rnn", Rnn, RnnConfig, presets={"lstm": lstm, "gru": gru}, configure=configure_rnn)
+RNN = Family(
+    "glassformer-rnn",
+    Rnn,
+    RnnConfig,
+    lambda: RnnConfig(EmbeddingConfig(31, 5, "none", segments=0, norm=False), d_model=7, num_labels=3),
+    presets={"lstm": lstm, "gru": gru},
+    configure=configure_rnn,
+)
 TEXTCNN = Family(
-    "glassformer-textcnn", TextCnn, TextCnnConfig, presets={"textcnn": textcnn}, configure=configure_textcnn
+    "glassformer-textcnn",
+    TextCnn,
+    TextCnnConfig,
+    lambda: TextCnnConfig(
+        EmbeddingConfig(31, 5, "none", segments=0, norm=False), d_model=7, dropout=0.0, num_labels=3
+    ),
+    presets={"textcnn": textcnn},
+    configure=configure_textcnn,
 )

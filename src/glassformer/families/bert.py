@@ -191,6 +191,7 @@ BERT = Family(
     "bert",
     TextEncoder,
     TextEncoderConfig,
+    lambda: bert(31, 12, 2, 3, 17, 19, head="classification", num_labels=3),
     HubLayout(
         read,
         write,

@@ -42,6 +42,8 @@ class Family:
 
     Args:
         model, config: the class of ``models/`` and of its config.
+        tiny: a config of a few thousand weights with a head of three classes: the suite over all families runs on it.
+            Texts have 31 tokens, pictures 8 pixels a side.
         hub: how the Hub writes it; None: a layout of ours, the config as it is under ``architecture``.
         presets: names that ``model=`` takes for random weights -> a plain function with every number in sight, of the
             size of the vocabulary (text) or of ``image_size`` and ``patch_size`` (pictures).
@@ -53,6 +55,7 @@ class Family:
     model_type: str
     model: type[nn.Module]
     config: type
+    tiny: Callable[[], Any]
     hub: HubLayout | None = None
     presets: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     pretraining: Mapping[str, Callable[..., Any]] = field(default_factory=dict)

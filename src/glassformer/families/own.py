@@ -7,6 +7,7 @@ from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.models.text import TextEncoder, TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.patches import PatchConfig
 
 
 def encoder_small(vocab_size: int) -> TextEncoderConfig:
@@ -39,10 +40,27 @@ def encoder_mini(vocab_size: int) -> TextEncoderConfig:
     )
 
 
+def _tiny_text() -> TextEncoderConfig:
+    return TextEncoderConfig(
+        EmbeddingConfig(31, 12, "sinusoidal", segments=0, norm=False),
+        EncoderConfig(12, 2, 3, 17, "pre", "relu", eps=1e-5, final_norm=True),
+        pooling="mean", head="classification", num_labels=3, init_std=0.1,
+    )  # fmt: skip
+
+
+def _tiny_image() -> ImageEncoderConfig:
+    return ImageEncoderConfig(
+        PatchConfig(12, (8, 8), (4, 4), class_token=False),
+        EncoderConfig(12, 2, 3, 17, "post", "relu", eps=1e-5),
+        pooling="mean", head="classification", num_labels=3, init_std=0.1,
+    )  # fmt: skip
+
+
 OWN_TEXT = Family(
     "glassformer-text",
     TextEncoder,
     TextEncoderConfig,
+    _tiny_text,
     presets={"encoder-mini": encoder_mini, "encoder-small": encoder_small, "encoder-base": encoder_base},
 )
-OWN_IMAGE = Family("glassformer-image", ImageEncoder, ImageEncoderConfig)
+OWN_IMAGE = Family("glassformer-image", ImageEncoder, ImageEncoderConfig, _tiny_image)

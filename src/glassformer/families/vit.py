@@ -225,6 +225,7 @@ VIT = Family(
     "vit",
     ImageEncoder,
     ImageEncoderConfig,
+    lambda: vit((8, 8), (4, 4), 12, 2, 3, 17, head="classification", num_labels=3),
     HubLayout(
         read,
         write,

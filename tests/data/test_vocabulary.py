@@ -1,0 +1,100 @@
+"""What tokens mean: special ones by their many names, and the words that pieces make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from glassformer.data.subwords import bpe_tokenizer
+from glassformer.data.text import word_tokenizer, wordpiece_tokenizer
+from glassformer.data.vocabulary import SPECIAL_TOKENS, Vocabulary, trimmed, word_ids, word_numbers
+from glassformer.errors import ConfigError
+
+TEXTS = ["a wonderful film", "an unwonderful, dull film.", "it wasn't dull!"] * 3
+
+
+def wordpiece(**options):
+    return wordpiece_tokenizer(TEXTS, vocab_size=45, min_count=1, **options)
+
+
+def roberta_like(*special):
+    """A byte-level BPE with special tokens written as RoBERTa's are."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=list(special), show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return tokenizer
+
+
+def words_of(tokenizer, text):
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    offsets = trimmed(text, encoding.offsets)
+    numbers = word_ids(encoding, range(len(encoding.ids)))
+    spans = [[o for o, n in zip(offsets, numbers, strict=True) if n == k] for k in range(max(numbers) + 1)]
+    return [text[min(a for a, _ in s) : max(b for _, b in s)] for s in spans]
+
+
+def test_special_tokens_of_a_vocabulary_trained_here():
+    for tokenizer in (word_tokenizer(TEXTS, min_count=1), wordpiece(), bpe_tokenizer(TEXTS, vocab_size=280)):
+        known = Vocabulary.of(tokenizer)
+        assert (known.pad, known.unk, known.cls, known.sep, known.mask) == (0, 1, 2, 3, 4)
+        assert set(known.tokens.values()) == set(SPECIAL_TOKENS)
+        assert np.flatnonzero(known.special(tokenizer)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_special_tokens_by_other_names():
+    tokenizer = roberta_like("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+    known = Vocabulary.of(tokenizer)
+    assert (known.cls, known.pad, known.sep, known.unk, known.mask) == (0, 1, 2, 3, 4)
+    assert known.hiding == 4
+    assert np.flatnonzero(known.special(tokenizer)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_words_are_hidden_behind_the_unknown_token_or_nothing():
+    assert Vocabulary.of(roberta_like("<unk>")).hiding == 0
+    bare = Vocabulary.of(roberta_like())
+    assert (bare.mask, bare.unk, bare.pad) == (None, None, None)
+    with pytest.raises(ConfigError, match="neither a mask nor an unknown token"):
+        _ = bare.hiding
+
+
+@pytest.mark.parametrize("text", ["an unwonderful, dull film.", "it wasn't dull!", "wonderful zzz film"])
+def test_pieces_of_a_word(text):
+    """WordPiece marks the pieces that go on; byte-level BPE marks blanks; both give the words of the text."""
+    plain = wordpiece(add_special_tokens=False)
+    encoding = plain.encode(text)
+    by_names = word_numbers(encoding.tokens, encoding.offsets)
+    assert word_ids(encoding, range(len(encoding.ids))).tolist() == by_names.tolist()
+    tokenizer = bpe_tokenizer(TEXTS, vocab_size=270)
+    assert len(tokenizer.encode(text).tokens) > len(words_of(tokenizer, text))
+    got = words_of(tokenizer, text)
+    assert "".join(got) == text.replace(" ", "")
+    assert {word for word in text.split() if word.isalpha()} <= set(got)
+
+
+def test_letters_of_several_bytes_are_one_word():
+    tokenizer = bpe_tokenizer(TEXTS, vocab_size=270)
+    assert words_of(tokenizer, "a żółw, naïve") == ["a", "żółw", ",", "naïve"]
+    assert words_of(tokenizer, "a  film ") == ["a", "film"]  # blanks beside words are of none
+
+
+def test_what_goes_on_with_a_word():
+    tokenizer = wordpiece()
+    goes_on = Vocabulary.of(tokenizer).continues(tokenizer)
+    names = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
+    assert {n for n, c in zip(names, goes_on, strict=True) if c} == {n for n in names if n.startswith("##")}
+    tokenizer = bpe_tokenizer(TEXTS, vocab_size=280)
+    goes_on = Vocabulary.of(tokenizer).continues(tokenizer)
+    known = tokenizer.get_vocab()
+    assert goes_on[known["u"]]
+    assert not goes_on[known["Ġ"]]
+    assert not goes_on[known["."]]
+    assert not goes_on[:5].any()
+
+
+def test_blanks_before_a_piece_are_no_part_of_its_word():
+    assert trimmed("a  film ", [(0, 1), (1, 7), (7, 8), (0, 0)]) == [(0, 1), (3, 7), (8, 8), (0, 0)]
