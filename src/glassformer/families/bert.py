@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -81,7 +80,7 @@ def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderCon
 # --- config.json ------------------------------------------------------------------------------------
 
 
-def read(settings: Mapping[str, Any], where: str) -> TextEncoderConfig:
+def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """BERT's ``config.json`` as our config.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from glassformer.checkpoints.names import NameTable
 
@@ -26,7 +26,7 @@ class HubLayout:
         pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
     """
 
-    read: Callable[[Mapping[str, Any], str], Any]
+    read: Callable[[dict[str, Any], str], Any]
     write: Callable[[Any], dict[str, Any]]
     expresses: Callable[[Any], bool]
     names: NameTable
@@ -53,7 +53,7 @@ class Family:
     """
 
     model_type: str
-    model: type[nn.Module]
+    model: type[Any]  # with has_attention and reads ("texts" or "pictures")
     config: type
     tiny: Callable[[], Any]
     hub: HubLayout | None = None

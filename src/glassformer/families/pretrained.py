@@ -60,7 +60,7 @@ class Checkpoint:
     family: Family
     config: Any
     tensors: Mapping[str, Tensor]
-    settings: Mapping[str, Any]
+    settings: dict[str, Any]
     folder: Path
     source: str
 
@@ -68,7 +68,7 @@ class Checkpoint:
     def other(self) -> str:
         """What its head gives, in words, where that is no scores of classes; else empty."""
         is_classifier = self.config.head == "classification"
-        return other_task(dict(self.settings), self.config.num_labels) if is_classifier else ""
+        return other_task(self.settings, self.config.num_labels) if is_classifier else ""
 
     @property
     def weights_source(self) -> str:
@@ -203,9 +203,9 @@ def load_pretrained(
     return model.eval()
 
 
-def _labels(settings: Mapping[str, Any], where: str) -> int:
+def _labels(settings: dict[str, Any], where: str) -> int:
     """As many as ``id2label`` names; 2 without it."""
-    return len(section(dict(settings), "id2label", where)) if settings.get("id2label") else 2
+    return len(section(settings, "id2label", where)) if settings.get("id2label") else 2
 
 
 def with_dropout(config: Any, dropout: float | None, attention_dropout: float | None) -> Any:

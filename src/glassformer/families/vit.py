@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -87,7 +86,7 @@ def expresses(config: ImageEncoderConfig) -> bool:
     )  # fmt: skip
 
 
-def _pair(settings: Mapping[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
+def _pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
     """A height and width, which stand there as one number or two."""
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
@@ -96,7 +95,7 @@ def _pair(settings: Mapping[str, Any], key: str, default: int, where: str) -> tu
     return pair
 
 
-def read(settings: Mapping[str, Any], where: str) -> ImageEncoderConfig:
+def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
         raise CheckpointError(f"pooler_act = {shown(act)} is not supported", where=where)
     d = number(settings, "hidden_size", where)
