@@ -161,7 +161,11 @@ def test_families_and_special_tokens_are_named_in_their_own_places_only():
             and node.body and isinstance(node.body[0], ast.Expr)
         }  # fmt: skip
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in documentation
+            ):
                 text = node.value
                 if text in families | tokens or any(t in text for t in SPECIAL_TOKENS):
                     wrong.append(f"{at(path, node.lineno)}: {text[:40]!r}")

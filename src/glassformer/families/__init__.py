@@ -31,7 +31,7 @@ def _presets(reads: str) -> dict[str, Callable[..., Any]]:
 TEXT_ARCHITECTURES = _presets("texts")
 IMAGE_ARCHITECTURES = _presets("pictures")
 PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in family.pretraining.items()}
-FIRST_PRETRAINING = next(iter(PRETRAINING))  # what is pre-trained unless a checkpoint is named
+SCRATCH = next(iter(PRETRAINING))  # what is pre-trained unless a checkpoint is named
 
 
 def names_of(config: Any) -> NameTable:

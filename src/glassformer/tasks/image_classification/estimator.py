@@ -17,7 +17,6 @@ from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
-from glassformer.models.image import ImageEncoder
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.image_classification.build import (
@@ -141,7 +140,7 @@ class ImageClassifier(Classifier):
         wide = self.augment in ("light", "medium", "strong")
         return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
 
-    def _build(self, fit: Fit) -> ImageEncoder:
+    def _build(self, fit: Fit) -> Any:
         return build_model(fit.configs["model"], self.transform_, len(self.classes_))
 
     def _stream(self, fit: Fit) -> ImageStream:
@@ -171,7 +170,7 @@ class ImageClassifier(Classifier):
 
     def table_rows(
         self,
-        model: ImageEncoder,
+        model: Any,
         table: PixelTable,
         what: str,
         device: torch.device,

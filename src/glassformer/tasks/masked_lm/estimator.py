@@ -20,7 +20,7 @@ from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary
 from glassformer.errors import ConfigError, DataError
-from glassformer.families import FIRST_PRETRAINING, PRETRAINING
+from glassformer.families import PRETRAINING, SCRATCH
 from glassformer.families.pretrained import load_pretrained
 from glassformer.models.neighbours import look_beside
 from glassformer.models.text import TextEncoder
@@ -60,7 +60,7 @@ class MaskedLM(Estimator):
 
     def __init__(
         self,
-        model: str = FIRST_PRETRAINING,
+        model: str = SCRATCH,
         *,
         max_length: int = 256,
         tokenizer: str = "wordpiece",

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from glassformer.config import Section, setting
 from glassformer.errors import ConfigError
-from glassformer.families import FIRST_PRETRAINING
+from glassformer.families import SCRATCH
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 
@@ -64,7 +64,7 @@ class PretrainModelConfig(Section):
     """Which encoder: a new BERT of these sizes, or a checkpoint to go on with."""
 
     model: str = setting(
-        FIRST_PRETRAINING, "bert: from scratch, in the sizes below; else a checkpoint (name, folder, Hub id)"
+        SCRATCH, "bert: from scratch, in the sizes below; else a checkpoint (name, folder, Hub id)"
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     d_model: int = setting(256, "width of the rows; this and below: from scratch only")

@@ -23,7 +23,6 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
-from glassformer.models.text import TextEncoder
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import build_model, build_tokenizer, check_table, save_tokenizer
 from glassformer.tasks.classifier import Classifier
@@ -175,7 +174,7 @@ class TextClassifier(Classifier):
         self.truncated_ = int(table.truncated.sum())
         return table
 
-    def _build(self, fit: Fit) -> TextEncoder:
+    def _build(self, fit: Fit) -> Any:
         model, text = fit.configs["model"], fit.configs["text"]
         return build_model(model, text, self.tokenizer_, len(self.classes_), fit.table, fit.train.seed)
 
@@ -203,7 +202,7 @@ class TextClassifier(Classifier):
 
     def table_rows(
         self,
-        model: TextEncoder,
+        model: Any,
         table: Windows,
         what: str,
         device: torch.device,
