@@ -338,3 +338,14 @@ def check_ranges(config: Any) -> None:
         if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
             bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
             raise ConfigError(f"{name} = {value} is out of range", where=name, fix=f"Use a value {bound}")
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownRecipe:
+    """What a page must know of recipes: this one's keys with their defaults, and the shipped one of its name."""
+
+    defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    shipped: dict[str, Any] | None = None
+
+
+NOTHING_KNOWN = KnownRecipe()
