@@ -52,8 +52,8 @@ def test_betas(betas):
 @pytest.mark.parametrize(
     "weights",
     [
-        {0: 1e300, 1: 1}, {0: 10**400}, {0: 1e-300, 1: 1}, {0: math.nan}, {0: math.inf}, {0: -1}, {0: 0, 1: 0}, {0: "a"}, {0: None},
-        {7: 1}, [1, 2], "balanced?", 3,
+        {0: 1e300, 1: 1}, {0: 10**400}, {0: 1e-300, 1: 1}, {0: math.nan}, {0: math.inf}, {0: -1}, {0: 0, 1: 0},
+        {0: "a"}, {0: None}, {7: 1}, [1, 2], "balanced?", 3,
     ],
 )  # fmt: skip
 def test_class_weights(weights):
