@@ -152,8 +152,7 @@ def cases() -> list[Case]:
             use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY", "label": "PLAIN"}
         )(["a " * 200_000] * 1_000), REFUSED),
         ("fifty million labels of one bit", ".parquet", _millions, REFUSED),
-        ("a list of thirty million in one row", ".parquet", lambda p: pq.write_table(pa.table(
-            {"text": ["a", "b"], "label": pa.ListArray.from_arrays([0, 35_000_000, 35_000_001], np.zeros(35_000_001, int))}), p, compression="zstd"), REFUSED),
+        ("a list of thirty million in one row", ".parquet", _long_list, REFUSED),
         ("an unread column of 1 GB", ".parquet", one(good, None, {"junk": _repeated("z" * 25_000_000, 40)}), READ),
         ("an unread nested column", ".parquet", one(good, None, {"junk": pa.array([[["x"]]] * 40)}), READ),
         ("3,002 columns", ".parquet", lambda p: pq.write_table(
@@ -238,6 +237,11 @@ def cases() -> list[Case]:
     ]
     found += [(f"texts: {k}", ".parquet", _table()(column), REFUSED) for k, column in texts.items()]
     return found
+
+
+def _long_list(path: Path) -> None:
+    labels = pa.ListArray.from_arrays([0, 35_000_000, 35_000_001], np.zeros(35_000_001, int))
+    pq.write_table(pa.table({"text": ["a", "b"], "label": labels}), path, compression="zstd")
 
 
 def _millions(path: Path) -> None:
