@@ -11,6 +11,7 @@ import decimal
 import json
 import os
 import resource
+import signal
 import socket
 import struct
 import time
@@ -27,7 +28,8 @@ from glassformer.data.parquet import batches, check_rows, open_parquet, to_list
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
 
-MOST_SECONDS, MOST_MB = 30.0, 700
+MOST_SECONDS, MOST_MB = 30.0, 700  # of one core: other work on the machine does not count
+MOST_WAIT = 180.0  # seconds by the clock, so that waiting for a pipe is found
 READ, REFUSED = "read", "refused"
 Case = tuple[str, str, Callable[[Path], Any], str]  # name, ending, what writes it, the answer that is right
 
@@ -190,7 +192,7 @@ def cases() -> list[Case]:
         ("a quote never closed, over 70 MB", ".csv", _text(head + '"' + "a film, long \n" * 5_000_000), REFUSED),
         ("a header of 5,000 characters", ".csv", _text("word " * 1_000 + ",1\n" + row), REFUSED),
         ("a header alone, of 60 MB", ".csv", _text("a" * 60_000_000), REFUSED),
-        ("two million short rows", ".csv", _text(head + "a,1\nb,0\n" * 1_000_000), READ),
+        ("four million short rows", ".csv", _text(head + "a,1\nb,0\n" * 2_000_000), READ),
         ("only line breaks, 10 MB", ".csv", _text("\n" * 10_000_000), REFUSED),
         ("only carriage returns", ".csv", _text(head + "\r" * 5_000_000 + row), READ),
         ("TSV with a cell of 10 MB", ".tsv", _text(
@@ -278,7 +280,8 @@ def attempt(path: Path, read: Callable[[Path], None]) -> dict[str, Any]:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        before, started, answer = _resident_mb(), time.perf_counter(), READ
+        signal.alarm(int(MOST_WAIT))
+        before, started, answer = _resident_mb(), time.process_time(), READ
         try:
             read(path)
         except InputError as error:
@@ -288,7 +291,7 @@ def attempt(path: Path, read: Callable[[Path], None]) -> dict[str, Any]:
         except BaseException as error:
             answer = repr(error)[:300]
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        said = {"answer": answer, "seconds": time.perf_counter() - started, "mb": max(0.0, peak - before)}
+        said = {"answer": answer, "seconds": time.process_time() - started, "mb": max(0.0, peak - before)}
         os.write(writer, json.dumps(said).encode())
         os._exit(0)
     os.close(writer)
