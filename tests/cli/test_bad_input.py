@@ -172,7 +172,7 @@ def test_output_folder_that_cannot_be_made(refused, reviews: Path):
         ("maps=-1", "maps = -1 is out of range"),
         ("seed=4294967296", "Use a value from 0 to 4294967295"),
         ("split_seed=-1", "split_seed = -1 is out of range"),
-        ("validation_size=nan", "validation_size = nan is out of range. Use a value from 0 to"),
+        ("validation_size=nan", "validation_size = nan is out of range. Use a value of at least 0"),
         ("lr=inf", "lr = inf is out of range"),
         ('sentences=["a film", ""]', "evaluate.sentences[1]: the text is empty"),
     ],

@@ -77,8 +77,8 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
 
 
 def test_a_head_that_is_kept_is_not_called_new(tmp_path):
-    both = gf.models.bert.Bert(
-        gf.models.bert.bert(V, 24, 1, 2, 29, 31, 0.0, head="pretraining", pooling="pooler")
+    both = gf.models.text.Bert(
+        gf.models.text.bert(V, 24, 1, 2, 29, 31, 0.0, head="pretraining", pooling="pooler")
     )
     gf.save_pretrained(both, tmp_path / "both")
     words = gf.load_pretrained(tmp_path / "both", head="mlm")

@@ -91,18 +91,20 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
     kept: list[list[str]] | None = []
     rows: list[int] = []
     for row, record in _records(path, delimiter):
+        if not record:  # a blank line is no record, yet it counts as a row
+            continue
         if not names:
             names = [name.strip() for name in record]
             _check_names(names, f"{path}, row {row}")
             kept = kept if len(names) <= KEPT_COLUMNS else None
-        elif record and len(record) != len(names):
+        elif len(record) != len(names):
             error = DataError(
                 f"{len(record)} fields where the header has {len(names)}",
                 where=f"{path}, row {row}",
                 fix="Put a text that holds the separator or a line break into double quotes",
             )
             refuse(error, row)
-        elif record:  # a blank line is no record, yet it counts as a row
+        else:
             rows.append(row)
             if kept is not None:
                 kept.append(record)
