@@ -54,7 +54,9 @@ def run_server(
     """
     keep_freed_memory()
     # Sizes are judged before pictures are decoded; a warning on stderr would be a stranger's to repeat.
-    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # by its text: Pillow is not loaded for texts
+    warnings.filterwarnings(
+        "ignore", "Image size .* exceeds limit"
+    )  # by its text: Pillow is not loaded for texts
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():
