@@ -283,12 +283,7 @@ def refusal(verb: str, home: Path, whole: Path, sizes: dict[str, int], rng: rand
     code, said, seconds = called(VERBS[verb], limit)
     wrong = faults(before, contents(home), sizes, limit)
     lines = [line for line in said.splitlines() if line.startswith("error: ")]
-    if (
-        code != 1
-        or len(lines) != 1
-        or "Traceback" in said
-        or "could not be written: File too large" not in said
-    ):
+    if code != 1 or len(lines) != 1 or "Traceback" in said or not REFUSAL.search(said):
         wrong.append(f"exit code {code}: {said[-300:]}")
     if "--debug" in said:
         wrong.append(f"an error without a type: {said[-300:]}")

@@ -75,7 +75,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                bad_files.tables),
     "hostile_tables": ("tables by construction: 2 kB that unfold to gigabytes, false footers, 100,000 columns, lines "
                        "without end, deep JSON, columns of every odd kind, pipes and devices: read rightly or a typed "
-                       "error that names the file, below 700 MB and 30 s", 0, hostile_tables.hostile_tables),
+                       "error that names the file, below 700 MB and 30 s of a core", 0, hostile_tables.hostile_tables),
     "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
                  bad_files.pictures),
     "hostile_pictures": ("pictures built to do harm: scans, segments, chunks, frames, texts, EXIF, directories, strips "

@@ -30,7 +30,9 @@ import glassformer as gf
 for name in gf.__all__:
     getattr(gf, name)
 gf.TextClassifier("encoder-mini", d_model=4, num_layers=1, num_heads=1, d_ff=4, epochs=1).fit(["a b", "b c"], [0, 1])
-print(dict(os.environ) == before, torch.get_num_threads() == threads)
+changed = {name for name in os.environ if before.get(name) != os.environ[name]}
+ours = changed - {"KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "TORCHINDUCTOR_CACHE_DIR"}  # scikit-learn's, torch's
+print(not ours, torch.get_num_threads() == threads)
 """
     assert ask(program).split() == ["True", "True"]
 

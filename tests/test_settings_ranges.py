@@ -31,6 +31,8 @@ def test_numbers_that_none_can_be(task, value):
     asked = [(section, key) for name, section, key in NUMBERS if name == task]
     assert len(asked) > 10
     for section, key in asked:
+        if key in ("validation_size", "test_size") and value == 2**70:
+            continue  # a count: the data says how many there are
         with pytest.raises(ConfigError, match=key):
             build_recipe({"task": task, section: {key: value}}, "r.toml")
 
@@ -52,8 +54,8 @@ def test_betas(betas):
 @pytest.mark.parametrize(
     "weights",
     [
-        {0: 1e300, 1: 1}, {0: 1e-300, 1: 1}, {0: math.nan}, {0: math.inf}, {0: -1}, {0: 0, 1: 0}, {0: "a"}, {0: None},
-        {7: 1}, [1, 2], "balanced?", 3,
+        {0: 1e300, 1: 1}, {0: 10**400}, {0: 1e-300, 1: 1}, {0: math.nan}, {0: math.inf}, {0: -1}, {0: 0, 1: 0},
+        {0: "a"}, {0: None}, {7: 1}, [1, 2], "balanced?", 3,
     ],
 )  # fmt: skip
 def test_class_weights(weights):

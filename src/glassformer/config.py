@@ -358,7 +358,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
     "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, 1_024),
     "verbose": (0, INF), "split_seed": (0, MAX_SEED), "bootstrap": (0, INF), "maps": (0, INF),
-    "validation_size": (0, MOST), "test_size": (0, MOST), "train_size": (1, INF), "limit": (1, INF),
+    "validation_size": (0, INF), "test_size": (0, INF), "train_size": (1, INF), "limit": (1, INF),
     "robustness_limit": (0, INF), "betas": (0, BELOW_1),
     "image_size": (1, 4096), "resize": (1, 8192), "mix_share": (0, 1), "mix_alpha": (0.01, 100),
     "patch_dropout": (0, BELOW_1),
@@ -387,3 +387,14 @@ class Section:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownRecipe:
+    """What a page must know of recipes: this one's keys with their defaults, and the shipped one of its name."""
+
+    defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    shipped: dict[str, Any] | None = None
+
+
+NOTHING_KNOWN = KnownRecipe()

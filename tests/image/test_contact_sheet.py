@@ -67,7 +67,7 @@ def test_the_command_writes_a_png(folder: Path, tmp_path: Path, capsys):
         (["--augment", "stronk", "--out", "sheet.png"], "Did you mean 'strong'"),
         (["--augment", "strong", "--out", "sheet.jpg"], "ends in .png"),
         (["--augment", "strong", "--out", "nowhere/sheet.png"], "no such folder"),
-        (["--augment", "strong", "--out", "."], "exists"),
+        (["--augment", "strong", "--out", "."], "a folder, where a file is to be written"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(folder: Path, tmp_path: Path, capsys, monkeypatch, arguments, said):

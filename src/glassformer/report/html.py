@@ -14,12 +14,13 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from glassformer.checkpoints.files import replace_text
+from glassformer.config import NOTHING_KNOWN, KnownRecipe
 from glassformer.errors import DataError
 from glassformer.explain.architecture import Block, draw
 from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
 from glassformer.explain.render import asset, environment, policy
 from glassformer.report import comparison, figures, maps, pictures, tables, wording
-from glassformer.report.run import NOTHING_KNOWN, KnownRecipe, Run, read_run
+from glassformer.report.run import Run, read_run
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # of one table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,17 +21,6 @@ BINS = 20  # of the stated probability
 # character stands for one, so that offsets into a text stay true.
 _UNSHOWN = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000)], "\ufffd")
 _UNSHOWN |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd") | {13: " "}
-
-
-@dataclass(frozen=True)
-class KnownRecipe:
-    """What a page must know of recipes: this one's keys with their defaults, and the shipped one of its name."""
-
-    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    shipped: dict[str, Any] | None = None
-
-
-NOTHING_KNOWN = KnownRecipe()
 
 
 @dataclass

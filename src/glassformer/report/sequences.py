@@ -8,13 +8,13 @@ from typing import Any
 from markupsafe import Markup
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import read_toml
+from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
 from glassformer.errors import DataError
 from glassformer.explain.alignment import picture
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
 from glassformer.report.html import _environment, architecture
-from glassformer.report.run import NOTHING_KNOWN, KnownRecipe, read_history, read_json, shown
+from glassformer.report.run import read_history, read_json, shown
 
 
 def write_sequence_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:

@@ -52,11 +52,11 @@ def run_server(
     Raises:
         InputError: no model that can be loaded; a port that is taken.
     """
-    from PIL import Image
-
     keep_freed_memory()
     # Sizes are judged before pictures are decoded; a warning on stderr would be a stranger's to repeat.
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    warnings.filterwarnings(
+        "ignore", "Image size .* exceeds limit"
+    )  # by its text: Pillow is not loaded for texts
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():

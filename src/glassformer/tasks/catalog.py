@@ -7,9 +7,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import apply_overrides, build, nearest, read_toml, to_dict
+from glassformer.config import KnownRecipe, apply_overrides, build, nearest, read_toml, to_dict
 from glassformer.errors import ConfigError
-from glassformer.report.run import KnownRecipe
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 from glassformer.tasks.text_classification.recipe import Recipe
 

@@ -139,6 +139,10 @@ def targets_and_weights(
 LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9  # of a class; 0 besides: beyond them fp32 holds one class only
 
 
+def _fits(weight: Any) -> bool:
+    return weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT
+
+
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
     """A weight per example with mean 1, from ``"balanced"`` or a table ``{label: weight}``; None: no weights."""
     if class_weight is None:
@@ -163,7 +167,7 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 raise ConfigError(
                     f"no label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
-            if not isinstance(weight, Real) or not (weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT):
+            if not isinstance(weight, Real) or not _fits(weight):
                 raise ConfigError(
                     f"{weight!r} is no weight", where="class_weight",
                     fix=f"Use 0, or numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}",
