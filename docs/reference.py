@@ -41,6 +41,7 @@ MODULES = {
     "blocks": (
         "Blocks",
         [
+            "process",
             "packing",
             "nn.attention",
             "nn.maps",
