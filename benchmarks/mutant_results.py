@@ -101,3 +101,30 @@ def write(
             f"{run['package']:16} seed {run['seed']}: {run['killed']} of {run['tried']} killed, "
             f"{run['equivalent']} equivalent: {100 * run['killed'] / max(real, 1):.1f} %"
         )
+
+
+def section() -> list[str]:
+    """What the tests hold, in Markdown, for docs/reliability.md."""
+    lines = ["## Mutants", ""]
+    file = RESULTS / "mutants.json"
+    if not file.exists():
+        return [*lines, "Not measured yet: `make mutants`.", ""]
+    result = json.loads(file.read_text(encoding="utf-8"))
+    lines += [
+        "Small faults put into the package one at a time: how many a test of `make test` notices. Those that change",
+        "nothing a test could see are equivalent. A seed draws the mutants, in each file in proportion to its size.", "",
+        "| Package | Seed | Tried | Killed | Equivalent | Killed of the others |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for run in sorted(result["runs"], key=lambda run: (run["seed"], run["package"])):
+        share = 100 * run["killed"] / max(run["tried"] - run["equivalent"], 1)
+        lines.append(
+            f"| `{run['package']}` | {run['seed']} | {run['tried']} | {run['killed']} | {run['equivalent']} | {share:.1f} % |"
+        )
+    left = [one for run in result["runs"] for one in run["survivors"] if one["kind"] != "equivalent"]
+    said = sum(one["kind"] == "left" for one in left)
+    lines += [
+        "",
+        f"Of the {len(left)} others that survived, {said} are explained in `benchmarks/mutants_explained.json`; each",
+        "stands with its place in `benchmarks/results/mutants.json`.", "",
+    ]  # fmt: skip
+    return lines
