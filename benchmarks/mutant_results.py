@@ -80,9 +80,24 @@ def environment() -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def write(
-    out: Path, tried: dict[str, list[dict[str, Any]]], wrong: Iterable[str], seed: int, again: bool = False
-) -> None:
+def tried_again(file: Path, package: str, tried: list[dict[str, Any]]) -> None:
+    """Count what was killed at a second try in the runs of a result file."""
+    result = json.loads(file.read_text(encoding="utf-8"))
+    killed = {(one["file"], one["text"], one["mutation"]) for one in tried if one["killed"]}
+    for run in result["runs"]:
+        for one in run["survivors"] if run["package"] == package else []:
+            if (one["file"], one["text"], one["mutation"]) in killed:
+                run["killed"] += 1
+                run["killed_by_new_tests"] = run.get("killed_by_new_tests", 0) + 1
+                run["files"][one["file"]]["killed"] += 1
+        run["survivors"] = [
+            one for one in run["survivors"] if (one["file"], one["text"], one["mutation"]) not in killed
+        ]
+    file.write_text(json.dumps(result), encoding="utf-8")
+    write(file, {}, [], 0)
+
+
+def write(out: Path, tried: dict[str, list[dict[str, Any]]], wrong: Iterable[str], seed: int) -> None:
     """Put runs into a result file: in the place of those with the same package and seed."""
     result = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {"runs": []}
     runs = {(run["package"], run["seed"]): judged(run) for run in result["runs"]}
@@ -112,14 +127,18 @@ def section() -> list[str]:
     result = json.loads(file.read_text(encoding="utf-8"))
     lines += [
         "Small faults put into the package one at a time: how many a test of `make test` notices. Those that change",
-        "nothing a test could see are equivalent. A seed draws the mutants, in each file in proportion to its size.", "",
+        "nothing a test could see are equivalent. A seed draws the mutants, in each file in proportion to its size.",
+        "",
         "| Package | Seed | Tried | Killed | Equivalent | Killed of the others |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for run in sorted(result["runs"], key=lambda run: (run["seed"], run["package"])):
         share = 100 * run["killed"] / max(run["tried"] - run["equivalent"], 1)
-        lines.append(
-            f"| `{run['package']}` | {run['seed']} | {run['tried']} | {run['killed']} | {run['equivalent']} | {share:.1f} % |"
-        )
+        cells = [
+            f"`{run['package']}`",
+            *(run[key] for key in ("seed", "tried", "killed", "equivalent")),
+            f"{share:.1f} %",
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     left = [one for run in result["runs"] for one in run["survivors"] if one["kind"] != "equivalent"]
     said = sum(one["kind"] == "left" for one in left)
     lines += [

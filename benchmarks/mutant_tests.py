@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +95,34 @@ class Chosen:
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed and not self.note.exists():
             self.note.write_text(report.nodeid, encoding="utf-8")
+
+
+class Collected:
+    """A session that has collected every test and then hands itself to ``work`` in the place of running them."""
+
+    def __init__(self, work: Callable[[Collected], None]):
+        self.work = work
+        self.items: dict[str, pytest.Item] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.session = session
+        self.items = {item.nodeid: item for item in session.items}
+        self.work(self)
+        return True
+
+    def run(self, names: dict[str, float], base: Path, note: Path) -> int:
+        """Run these tests in this process until one fails; 1 then, 0 when all passed.
+
+        A test that takes far longer than its seconds ends the process: SIGALRM does that.
+        """
+        chosen = [self.items[name] for name in names if name in self.items]
+        self.session.config._tmp_path_factory._basetemp = base  # type: ignore[attr-defined]
+        before = self.session.testsfailed
+        for item, following in zip(chosen, [*chosen[1:], None]):
+            signal.alarm(int(10 + 4 * names[item.nodeid]))
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.session.testsfailed > before:
+                note.write_text(item.nodeid, encoding="utf-8")
+                return 1
+        return 0

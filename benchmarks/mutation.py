@@ -39,7 +39,14 @@ ARITHMETIC: dict[type, type] = {
     ast.RShift: ast.LShift,
 }
 DANGEROUS = {"kill", "killpg", "rmtree"}  # a signal or a folder that is not the test's
-UNSEEN = {"where", "fix", "encoding", "strict", "device", "non_blocking"}  # an error's words, a guard, a GPU's needs
+UNSEEN = {
+    "where",
+    "fix",
+    "encoding",
+    "strict",
+    "device",
+    "non_blocking",
+}  # an error's words, a guard, a GPU's needs
 MESSAGES = {"warn", "warning", "info", "debug", "exception"}  # calls that only say something
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -51,6 +58,7 @@ class Mutant:
     file: str
     line: int
     end: int  # last line of what is changed
+    statement: tuple[int, int]  # first and last line of the statement around it, its body left out
     scope: tuple[int, int]  # first and last line of the function around it; (0, 0) outside of any
     text: str  # the line as it stands
     mutation: str  # `before → after`
@@ -81,14 +89,14 @@ def mutants(file: str, source: str) -> list[Mutant]:
     def offset(line: int, column: int) -> int:
         return starts[line - 1] + column
 
-    for node, changed, scope in _walk(tree):
+    for node, changed, statement, scope in _walk(tree):
         begin, stop = offset(node.lineno, node.col_offset), offset(node.end_lineno, node.end_col_offset)
         before = " ".join(raw[begin:stop].decode().split())
         after = ast.unparse(changed)
         bare = isinstance(changed, (ast.stmt, ast.Slice))
         mutation = f"{before} → {after}"
         found[node.lineno, mutation] = Mutant(
-            file, node.lineno, node.end_lineno, scope, lines[node.lineno - 1].strip(), mutation,
+            file, node.lineno, node.end_lineno, statement, scope, lines[node.lineno - 1].strip(), mutation,
             raw, (begin, stop), after if bare else f"({after})",
         )  # fmt: skip
     return sorted(found.values(), key=lambda m: m.line)
@@ -123,19 +131,26 @@ def _parses(source: str) -> bool:
     return True
 
 
-def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, tuple[int, int]]]:
-    """Nodes of the tree with what may stand in their place and the lines of the function around."""
-    waiting: list[tuple[ast.AST, tuple[int, int]]] = [(tree, (0, 0))]
+def _walk(tree: ast.Module) -> Iterator[tuple[ast.AST, ast.AST, tuple[int, int], tuple[int, int]]]:
+    """Nodes of the tree with what may stand in their place and the lines of the statement and function around."""
+    nowhere = (0, 0)
+    waiting: list[tuple[ast.AST, tuple[int, int], tuple[int, int]]] = [(tree, nowhere, nowhere)]
     while waiting:
-        node, scope = waiting.pop()
+        node, statement, scope = waiting.pop()
         if _left_out(node):
             continue
+        if isinstance(node, (ast.stmt, ast.ExceptHandler)):
+            body = getattr(node, "body", None)
+            last = max(body[0].lineno - 1, node.lineno) if body else node.end_lineno or node.lineno
+            statement = (node.lineno, last)
         for changed in _changes(node):
-            yield node, changed, scope
+            yield node, changed, statement, scope
         for test in _conditions(node):
-            yield test, ast.UnaryOp(ast.Not(), test), scope
+            yield test, ast.UnaryOp(ast.Not(), test), statement, scope
         inside = (node.lineno, node.end_lineno or node.lineno) if isinstance(node, FUNCTIONS) else scope
-        waiting += [(child, inside) for child in _children(node)]
+        for name, child in _children(node):
+            of_body = name == "body" or not isinstance(node, FUNCTIONS)
+            waiting.append((child, statement, inside if of_body else scope))
 
 
 def _left_out(node: ast.AST) -> bool:
@@ -151,7 +166,7 @@ def _left_out(node: ast.AST) -> bool:
     return False
 
 
-def _children(node: ast.AST) -> Iterator[ast.AST]:
+def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_comment", "ctx", "op", "ops"):
             continue
@@ -159,7 +174,7 @@ def _children(node: ast.AST) -> Iterator[ast.AST]:
             continue  # what an error says
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield child
+                yield name, child
 
 
 def _with(node: ast.AST, **changes: object) -> ast.AST:
@@ -197,14 +212,19 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
     elif isinstance(node, ast.Continue):
         yield ast.Break()
         yield ast.Pass()
-    elif isinstance(node, (ast.Raise, ast.Delete)) or (
-        isinstance(node, ast.Expr) and isinstance(node.value, (ast.Call, ast.Yield, ast.YieldFrom, ast.Await))
-    ):
-        yield ast.Pass()
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], (ast.Attribute, ast.Subscript)):
+    elif _stands_alone(node):
         yield ast.Pass()
     elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
         yield ast.Return(ast.Constant(None))
+
+
+def _stands_alone(node: ast.AST) -> bool:
+    """Whether a statement can be left out: it raises, deletes, calls, yields, or sets a part of something."""
+    if isinstance(node, ast.Expr):
+        return isinstance(node.value, (ast.Call, ast.Yield, ast.YieldFrom, ast.Await))
+    if isinstance(node, ast.Assign):
+        return isinstance(node.targets[0], (ast.Attribute, ast.Subscript))
+    return isinstance(node, (ast.Raise, ast.Delete))
 
 
 def _conditions(node: ast.AST) -> Iterator[ast.expr]:
@@ -229,7 +249,9 @@ def _constants(value: object) -> Iterator[ast.AST]:
 def _calls(node: ast.Call) -> Iterator[ast.AST]:
     for i, (left, right) in enumerate(zip(node.args, node.args[1:])):
         plain = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call)
-        alike = isinstance(left, plain) and isinstance(right, plain) and not (_is_text(left) or _is_text(right))
+        alike = (
+            isinstance(left, plain) and isinstance(right, plain) and not (_is_text(left) or _is_text(right))
+        )
         if alike and ast.unparse(node.func) not in ("isinstance", "getattr", "hasattr", "cast"):
             yield _with(node, args=[*node.args[:i], right, left, *node.args[i + 2 :]])
     for i, keyword in enumerate(node.keywords):
@@ -245,7 +267,9 @@ def _slices(node: ast.Slice) -> Iterator[ast.AST]:
 
 
 def _is_text(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)))
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
+    )
 
 
 def _is_none(node: ast.AST) -> bool:

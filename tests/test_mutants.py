@@ -70,7 +70,7 @@ def test_a_mutant_is_one_change_of_the_source(tool):
         before, after = SOURCE.splitlines(), one.source.splitlines()
         assert ast.dump(ast.parse(one.source)) != ast.dump(ast.parse(SOURCE))
         assert [i + 1 for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [one.line]
-        assert one.scope == ((0, 0) if one.line == 5 else (8, 21))
+        assert one.scope == ((0, 0) if one.line in (5, 8) else (8, 21))
         assert one.text == before[one.line - 1].strip()
 
 
@@ -88,18 +88,34 @@ def test_a_survivor_is_judged_by_what_is_known_of_it(tool, monkeypatch, tmp_path
     results, known = tool("mutant_results"), tmp_path / "explained.json"
     monkeypatch.setattr(results, "EXPLAINED", known)
     monkeypatch.setattr(results, "environment", dict)
-    listed = [{"file": "nn/a.py", "line": "x = 2", "mutation": "2 → 3", "kind": "equivalent", "reason": "it is"}]
+    listed = [
+        {"file": "nn/a.py", "line": "x = 2", "mutation": "2 → 3", "kind": "equivalent", "reason": "it is"}
+    ]
     known.write_text(json.dumps(listed), encoding="utf-8")
     same = {"seconds": 1.0, "tests": 5}
     tried = [
         {"file": "nn/a.py", "line": 3, "text": "x = 2", "mutation": "2 → 3", "killed": False, **same},
         {"file": "nn/a.py", "line": 5, "text": "y = 2", "mutation": "2 → 3", "killed": False, **same},
-        {"file": "nn/b.py", "line": 7, "text": "y = 2", "mutation": "2 → 3", "killed": True, "by": "t", **same},
+        {
+            "file": "nn/b.py",
+            "line": 7,
+            "text": "y = 2",
+            "mutation": "2 → 3",
+            "killed": True,
+            "by": "t",
+            **same,
+        },
     ]
     out = tmp_path / "mutants.json"
     results.write(out, {"nn": tried}, [], 11)
     (run,) = json.loads(out.read_text(encoding="utf-8"))["runs"]
-    assert (run["package"], run["seed"], run["tried"], run["killed"], run["equivalent"]) == ("nn", 11, 3, 1, 1)
+    assert (run["package"], run["seed"], run["tried"], run["killed"], run["equivalent"]) == (
+        "nn",
+        11,
+        3,
+        1,
+        1,
+    )
     assert run["files"] == {"nn/a.py": {"killed": 0, "tried": 2}, "nn/b.py": {"killed": 1, "tried": 1}}
     assert [one["reason"] for one in run["survivors"]] == ["it is", None]
     known.unlink()

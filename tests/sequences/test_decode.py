@@ -48,7 +48,9 @@ class Table:
         return found if self.broken is None else found * self.broken
 
     def log_probabilities(self, source: int, prefix: tuple[int, ...], banned: tuple[int, ...]) -> list[float]:
-        free = [value if i not in banned else -math.inf for i, value in enumerate(self.logits(source, prefix))]
+        free = [
+            value if i not in banned else -math.inf for i, value in enumerate(self.logits(source, prefix))
+        ]
         whole = math.log(sum(map(math.exp, free)))
         return [value - whole for value in free]
 
@@ -150,7 +152,7 @@ def test_other_penalties_are_refused(penalty):
 
 @pytest.mark.parametrize("beam", [0, -1, WIDEST + 1, 2.0, "3", None])
 def test_other_beams_are_refused(beam):
-    with pytest.raises(ConfigError, match="no search keeps .* hypotheses"):
+    with pytest.raises(ConfigError, match=r"no search keeps .* hypotheses"):
         beam_search(Table(5), memory(1), Limits(BEGIN, END, 2), beam)
 
 
