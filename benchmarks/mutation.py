@@ -47,6 +47,7 @@ UNSEEN = {
     "device",
     "non_blocking",
 }  # an error's words, a guard, a GPU's needs
+EITHER_WAY = {"max", "min", "math.gcd", "isinstance", "getattr", "hasattr", "cast"}  # no order, or none else
 MESSAGES = {"warn", "warning", "info", "debug", "exception"}  # calls that only say something
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -170,6 +171,8 @@ def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_comment", "ctx", "op", "ops"):
             continue
+        if isinstance(node, ast.keyword) and node.arg in UNSEEN:
+            continue
         if isinstance(node, ast.Raise) or (name == "msg" and isinstance(node, ast.Assert)):
             continue  # what an error says
         for child in value if isinstance(value, list) else [value]:
@@ -252,7 +255,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
         alike = (
             isinstance(left, plain) and isinstance(right, plain) and not (_is_text(left) or _is_text(right))
         )
-        if alike and ast.unparse(node.func) not in ("isinstance", "getattr", "hasattr", "cast"):
+        if alike and ast.unparse(node.func) not in EITHER_WAY:
             yield _with(node, args=[*node.args[:i], right, left, *node.args[i + 2 :]])
     for i, keyword in enumerate(node.keywords):
         if keyword.arg is not None and keyword.arg not in UNSEEN:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -84,6 +86,14 @@ def test_equals_torch_transformer_with_copied_weights(norm):
             a.cross.qkv.weight.grad, b.multihead_attn.in_proj_weight.grad, atol=1e-4, rtol=1e-4
         )
         torch.testing.assert_close(a.norm3.weight.grad, b.norm3.weight.grad, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_every_norm_has_the_eps_of_the_config(norm):
+    decoder = Decoder(replace(config(norm), eps=0.37))
+    norms = [(name, part) for name, part in decoder.named_modules() if isinstance(part, nn.LayerNorm)]
+    assert len(norms) == 3 * LAYERS + (norm == "pre")
+    assert [name for name, part in norms if part.eps != 0.37] == []
 
 
 def test_packed_equals_one_by_one_and_neighbours_do_not_leak():

@@ -261,3 +261,16 @@ def test_a_damaged_kernel_is_built_once_more_and_a_compiler_may_have_arguments(m
     file.write_bytes(b"")
     assert kernels._open(kernels.has_amx()).prepare() == 0
     assert len(file.read_bytes()) == len(whole)
+
+
+def test_a_processor_without_the_instructions_is_told_so(monkeypatch):
+    why = kernels.why_not.__wrapped__
+    monkeypatch.setenv("GLASSFORMER_KERNELS", "1")
+    monkeypatch.setattr(kernels, "library", lambda: None)
+    monkeypatch.setattr(kernels, "cpu_flags", lambda: kernels.WANTED | {"other"})
+    assert why() is None
+    for flag in kernels.WANTED:
+        monkeypatch.setattr(kernels, "cpu_flags", lambda flag=flag: kernels.WANTED - {flag})
+        assert why() == "the processor has no AVX512-BF16"
+    monkeypatch.setenv("GLASSFORMER_KERNELS", "0")
+    assert why() == "switched off by GLASSFORMER_KERNELS=0"
