@@ -21,7 +21,7 @@ import pytest
 from mutant_tests import Chosen, Collected
 
 PACKAGE = "src/glassformer"
-SOFT, BUDGET = 15.0, 30.0  # seconds of tests: of the first round, and in all
+SOFT, BUDGET = 8.0, 12.0  # seconds of tests: of the first round, and in all
 PATIENCE = 10.0  # seconds beside three times what the tests took
 MEMORY = 6 << 30  # bytes beyond what this process has
 

@@ -255,7 +255,7 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
         alike = (
             isinstance(left, plain) and isinstance(right, plain) and not (_is_text(left) or _is_text(right))
         )
-        if alike and ast.unparse(node.func) not in EITHER_WAY:
+        if alike and ast.dump(left) != ast.dump(right) and ast.unparse(node.func) not in EITHER_WAY:
             yield _with(node, args=[*node.args[:i], right, left, *node.args[i + 2 :]])
     for i, keyword in enumerate(node.keywords):
         if keyword.arg is not None and keyword.arg not in UNSEEN:

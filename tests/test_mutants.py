@@ -28,7 +28,8 @@ def f(a: int = 2, b=None, *, flag=True):
             break
         if a[i : len(b)]:
             continue
-    os.kill(a, 0)
+    os.kill(a, max(a, b))
+    zip(a, a, strict=True)
     g(f"{a + 1}", device=b)
     a += 1
     return a if i in b else -a
@@ -58,10 +59,11 @@ def test_what_is_changed_and_what_is_left_alone(tool):
         (13, "7 → 8"), (14, "i == 3 → i != 3"), (14, "3 → 4"), (15, "break → continue"),
         (16, "a[i : len(b)] → not a[i:len(b)]"), (16, "i : len(b) → i + 1:len(b)"), (16, "i : len(b) → i:len(b) + 1"),
         (17, "continue → break"), (17, "continue → pass"),
-        (18, "os.kill(a, 0) → pass"), (19, 'g(f"{a + 1}", device=b) → pass'),
-        (20, "a += 1 → a -= 1"), (20, "a += 1 → pass"), (20, "1 → 2"), (20, "1 → 0"),
-        (21, "return a if i in b else -a → return None"), (21, "a if i in b else -a → -a if i in b else a"),
-        (21, "i in b → i not in b"), (21, "-a → a"),
+        (18, "os.kill(a, max(a, b)) → pass"), (19, "zip(a, a, strict=True) → pass"),
+        (20, 'g(f"{a + 1}", device=b) → pass'),
+        (21, "a += 1 → a -= 1"), (21, "a += 1 → pass"), (21, "1 → 2"), (21, "1 → 0"),
+        (22, "return a if i in b else -a → return None"), (22, "a if i in b else -a → -a if i in b else a"),
+        (22, "i in b → i not in b"), (22, "-a → a"),
     }  # fmt: skip
 
 
@@ -70,7 +72,7 @@ def test_a_mutant_is_one_change_of_the_source(tool):
         before, after = SOURCE.splitlines(), one.source.splitlines()
         assert ast.dump(ast.parse(one.source)) != ast.dump(ast.parse(SOURCE))
         assert [i + 1 for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [one.line]
-        assert one.scope == ((0, 0) if one.line in (5, 8) else (8, 21))
+        assert one.scope == ((0, 0) if one.line in (5, 8) else (8, 22))
         assert one.text == before[one.line - 1].strip()
 
 
