@@ -109,9 +109,9 @@ def test_every_patch_has_the_same_chance_and_one_is_always_left():
             seen += (distances(built(given)[0], whole) < 1e-3).sum(0)
     assert seen.sum() == 200 * 2
     assert (seen - 100).abs().max() < 30
-    most = embedding(class_token=False, patch_dropout=0.97).train()
-    assert most(pictures(2))[1].lengths == (1, 1)
-    assert most(list(pictures(2)))[1].lengths == (1, 1)
+    most = embedding(class_token=False, patch_dropout=0.97, image_size=(10, 6)).train()
+    assert most(pictures(2, 10, 6))[1].lengths == (1, 1)
+    assert most(list(pictures(2, 10, 6)))[1].lengths == (1, 1)
 
 
 def test_the_stem_is_two_convolutions_without_a_bias():
