@@ -321,3 +321,21 @@ def test_leftovers_of_others_are_not_touched(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(
         ["model", ".model.mine.tmp", ".model.backup.old", ".model2.1-00000000.tmp", ".notes.tmp"]
     )
+
+
+def test_a_rename_that_fails_once_is_told_and_the_old_folder_stands(tmp_path, monkeypatch):
+    path = write_folder(tmp_path / "model", fill)
+    real, failed = os.rename, []
+
+    def rename(source, target):
+        if str(source).endswith(".tmp") and not failed:
+            failed.append(target)
+            raise OSError(5, "Input/output error")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(GlassformerError, match="model: could not be written: Input/output error"):
+        write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    assert failed == [path]
+    assert content(path) == CONTENT
+    assert os.listdir(tmp_path) == ["model"]

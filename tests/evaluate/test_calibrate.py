@@ -182,6 +182,7 @@ def test_the_interval_is_reflected_about_the_estimate_and_repeats_itself():
     assert calibration_interval(sure, np.zeros(7, int), resamples=5) == [0.0, 0.0]
     assert describe(p, y, resamples=5)["ece_interval"] == calibration_interval(p, y, resamples=5)
     assert describe(p, y)["ece_interval"] == calibration_interval(p, y, resamples=1000)
+    assert describe(p, y)["ece_interval"] == calibration_interval(p, y)
 
 
 def test_certain_and_wrong_has_a_finite_loss():

@@ -153,7 +153,12 @@ def test_traces_have_maps_that_sum_to_one_and_every_parameter_learns():
     decoder = randomised(Decoder(config()))
     request = Trace(attentions=True, hidden_states=True)
     trace, cross = TraceRecord(request, LAYERS), TraceRecord(request, LAYERS)
-    out = decoder(rows(TARGETS, 2), TARGETS, rows(SOURCES, 1), SOURCES, trace=trace, cross_trace=cross)
+    x = rows(TARGETS, 2)
+    out = decoder(x, TARGETS, rows(SOURCES, 1), SOURCES, trace=trace, cross_trace=cross)
+    assert trace.hidden_states[0] is x
+    assert trace.hidden_states.numbers == list(range(LAYERS + 1))
+    first = decoder.layers[0](x, TARGETS, rows(SOURCES, 1), SOURCES)
+    torch.testing.assert_close(trace.hidden_states[1], first)
     for i, (t, s) in enumerate(zip(TARGETS.lengths, SOURCES.lengths, strict=True)):
         assert cross.attentions[-1][i].shape == (H, t, s)
         torch.testing.assert_close(cross.attentions[0][i].sum(-1), torch.ones(H, t))
