@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -274,3 +275,34 @@ def test_a_processor_without_the_instructions_is_told_so(monkeypatch):
         assert why() == "the processor has no AVX512-BF16"
     monkeypatch.setenv("GLASSFORMER_KERNELS", "0")
     assert why() == "switched off by GLASSFORMER_KERNELS=0"
+
+
+def library_at(address: int) -> str:
+    """The file whose code lies at an address of this process."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        first, last = (int(end, 16) for end in line.split()[0].split("-"))
+        if first <= address < last:
+            return line.split()[-1]
+    return ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the list of loaded libraries is Linux's")
+def test_threads_are_those_of_torchs_own_library():
+    import sklearn.ensemble  # noqa: F401  it brings an OpenMP library too
+
+    address = kernels.torch_threads.__wrapped__()
+    own = list((Path(torch.__file__).parent / "lib").glob("libgomp*"))
+    if not own:
+        pytest.skip("this torch has no OpenMP library beside it")
+    assert address is not None
+    assert Path(library_at(address)) in own
+
+
+@here
+def test_whether_there_is_amx_is_said_and_a_file_that_vanished_is_built_again(monkeypatch, tmp_path):
+    assert kernels.has_amx() in (True, False)
+    assert isinstance(kernels.has_amx(), bool)
+    built = [tmp_path / "gone.so", kernels._build(False)]
+    monkeypatch.setattr(kernels, "_build", lambda amx: built.pop(0))
+    assert kernels._open(False).prepare() in (0, 1)
+    assert built == []
