@@ -47,7 +47,17 @@ UNSEEN = {
     "device",
     "non_blocking",
 }  # an error's words, a guard, a GPU's needs
-EITHER_WAY = {"max", "min", "math.gcd", "isinstance", "getattr", "hasattr", "cast"}  # no order, or none else
+EITHER_WAY = {
+    "max",
+    "min",
+    "gcd",
+    "add",
+    "transpose",
+    "isinstance",
+    "getattr",
+    "hasattr",
+    "cast",
+}  # in any order
 MESSAGES = {"warn", "warning", "info", "debug", "exception"}  # calls that only say something
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -255,7 +265,11 @@ def _calls(node: ast.Call) -> Iterator[ast.AST]:
         alike = (
             isinstance(left, plain) and isinstance(right, plain) and not (_is_text(left) or _is_text(right))
         )
-        if alike and ast.dump(left) != ast.dump(right) and ast.unparse(node.func) not in EITHER_WAY:
+        if (
+            alike
+            and ast.dump(left) != ast.dump(right)
+            and ast.unparse(node.func).rpartition(".")[2] not in EITHER_WAY
+        ):
             yield _with(node, args=[*node.args[:i], right, left, *node.args[i + 2 :]])
     for i, keyword in enumerate(node.keywords):
         if keyword.arg is not None and keyword.arg not in UNSEEN:

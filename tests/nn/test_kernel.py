@@ -306,3 +306,26 @@ def test_whether_there_is_amx_is_said_and_a_file_that_vanished_is_built_again(mo
     monkeypatch.setattr(kernels, "_build", lambda amx: built.pop(0))
     assert kernels._open(False).prepare() in (0, 1)
     assert built == []
+
+
+def test_it_is_compiled_beside_its_place_so_that_the_move_is_one_step(monkeypatch, tmp_path):
+    commands = []
+
+    def compiled(command, **options):
+        commands.append(command)
+        Path(command[command.index("-o") + 1]).write_bytes(b"compiled")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CC", "some-cc -fast")
+    monkeypatch.setattr(kernels.subprocess, "run", compiled)
+    file = kernels._build(False)
+    assert file.read_bytes() == b"compiled"
+    assert file.parent == tmp_path / "glassformer"
+    assert commands[0][:2] == ["some-cc", "-fast"]
+    assert Path(commands[0][commands[0].index("-o") + 1]).parents[1] == file.parent
+    assert kernels._build(False) == file
+    assert kernels._build(True) != file
+    assert len(commands) == 2
+    assert sorted(found.name for found in file.parent.iterdir()) == sorted(
+        {file.name, kernels._build(True).name}
+    )

@@ -136,9 +136,12 @@ def test_the_kernels_gradients_go_to_what_learns(monkeypatch, learns):
 
 
 def test_memory_that_the_kernels_cannot_get_is_said(monkeypatch):
-    refusing = SimpleNamespace(run=lambda *_: 1, weight_gradient=lambda *_: 1)
-    monkeypatch.setattr(kernels, "library", lambda: refusing)
-    monkeypatch.setattr(kernels, "torch_threads", lambda: None)
+    def refuse(*given):
+        assert given[-1] == 1234  # after the job
+        return 1
+
+    monkeypatch.setattr(kernels, "library", lambda: SimpleNamespace(run=refuse, weight_gradient=refuse))
+    monkeypatch.setattr(kernels, "torch_threads", lambda: 1234)
     rows = torch.zeros(7, 16, dtype=torch.bfloat16)
     with pytest.raises(MemoryError, match="linear layer: no memory"):
         kernels.weight_gradient(rows, rows, bias=True)

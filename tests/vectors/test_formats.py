@@ -141,6 +141,12 @@ def test_the_name_says_which_of_both(name, binary, tmp_path):
     assert path.read_bytes() == write_word2vec_format(tmp_path / "same", WORDS, VECTORS, binary).read_bytes()
 
 
+def test_long_words_are_cut_in_messages(tmp_path):
+    (tmp_path / "v").write_text("1 2\n" + "w" * 43 + " 1\n")
+    with pytest.raises(CheckpointError, match=f"1 numbers behind '{'w' * 40}', wanted 2"):
+        read_word2vec_format(tmp_path / "v")
+
+
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_binary_files_with_and_without_line_ends(end, tmp_path):
     path = tmp_path / "v"
