@@ -11,7 +11,10 @@ import torch
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
 from glassformer.errors import CheckpointError
 from glassformer.models.bert import Bert, bert
+from glassformer.models.rnn import Rnn, RnnConfig
+from glassformer.models.textcnn import TextCnn, TextCnnConfig
 from glassformer.models.vit import ViT, vit
+from glassformer.nn.embed import EmbeddingConfig
 
 TEXT = bert(17, 6, 2, 3, 7, 11, init_std=0.05)
 TEXT = replace(
@@ -156,6 +159,10 @@ def test_what_a_hub_config_of_a_vit_leaves_out(tmp_path):
         ({"pooler_act": "relu"}, "pooler_act = 'relu' is not supported"),
         ({"pooler_output_size": 5}, "a pooler of another width"),
         ({"hidden_act": "swish"}, "hidden_act = 'swish' is not supported"),
+        ({"attention_probs_dropout_prob": 1}, "attention_probs_dropout_prob = 1 is no number from 0 to 1"),
+        ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob = 1.0 is no number from 0 to 1"),
+        ({"layer_norm_eps": -1}, "layer_norm_eps = -1 is no number 0 or more"),
+        ({"initializer_range": None}, "initializer_range = None is no number"),
     ],
 )
 def test_configs_of_a_vit_that_cannot_be(tmp_path, changes, said):
@@ -252,3 +259,36 @@ def test_classifiers_of_tokens_and_unknown_kinds_are_refused(tmp_path):
     without(tmp_path, model_type="poem")
     with pytest.raises(CheckpointError, match="model_type 'poem' is not supported"):
         load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "rate", ["attention_probs_dropout_prob", "hidden_dropout_prob", "classifier_dropout"]
+)
+def test_rates_of_a_bert_are_below_1(tmp_path, rate):
+    saved(tmp_path)
+    without(tmp_path, **{rate: 1})
+    with pytest.raises(CheckpointError, match=f"{rate} = 1 is no number from 0 to 1"):
+        load_pretrained(tmp_path)
+
+
+WORDS = EmbeddingConfig(17, 5, "none", segments=0, norm=False)
+
+
+@pytest.mark.parametrize("names", [(), ("b", "c", "a")])
+@pytest.mark.parametrize(
+    ("model_class", "config"),
+    [
+        (Rnn, RnnConfig(WORDS, "gru", 7, num_labels=3)),
+        (TextCnn, TextCnnConfig(WORDS, 7, (2, 3), num_labels=3)),
+    ],
+)
+def test_baselines_come_back_as_they_were(tmp_path, model_class, config, names):
+    torch.manual_seed(3)
+    model = model_class(config)
+    save_pretrained(model, tmp_path, label_names=names)
+    again = load_pretrained(tmp_path)
+    assert (type(again), again.config, again.training) == (model_class, config, False)
+    assert all(torch.equal(again.state_dict()[name], p) for name, p in model.state_dict().items())
+    settings = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert settings.get("id2label", {}) == {str(i): label for i, label in enumerate(names)}
+    assert settings.get("label2id", {}) == {label: i for i, label in enumerate(names)}
