@@ -76,3 +76,11 @@ def test_a_class_without_an_example_or_a_column_is_named(labels, said):
             confident_joint([0, 0, 0, 0], wrong)
     with pytest.raises(DataError, match="no probabilities"):
         confident_joint(np.zeros(0, int), np.zeros((0, 2)))
+
+
+def test_one_example_of_a_class_always_stays():
+    labels = np.array([0] * 2 + [1] * 19)
+    p = np.array([[0.1, 0.9], [0.2, 0.8]] + [[0.15, 0.85]] * 19)
+    found = review_labels(labels, p)
+    assert np.flatnonzero(found.suspicious).tolist() == [0]
+    assert found.order[0] == 0

@@ -144,13 +144,13 @@ def test_the_widest_and_the_strongest_are_allowed(beam, penalty):
     assert len(found[0]) >= 1
 
 
-@pytest.mark.parametrize("penalty", [STRONGEST + 0.1, -STRONGEST - 0.1, math.nan])
+@pytest.mark.parametrize("penalty", [10.1, -10.1, math.nan])
 def test_other_penalties_are_refused(penalty):
     with pytest.raises(ConfigError, match=r"length_penalty = .* is out of range"):
         beam_search(Table(5), memory(1), Limits(BEGIN, END, 2), 3, penalty)
 
 
-@pytest.mark.parametrize("beam", [0, -1, WIDEST + 1, 2.0, "3", None])
+@pytest.mark.parametrize("beam", [0, -1, 257, 2.0, "3", None])
 def test_other_beams_are_refused(beam):
     with pytest.raises(ConfigError, match=r"no search keeps .* hypotheses"):
         beam_search(Table(5), memory(1), Limits(BEGIN, END, 2), beam)
