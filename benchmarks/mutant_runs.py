@@ -22,7 +22,9 @@ from mutant_tests import Chosen, Collected
 
 PACKAGE = "src/glassformer"
 SOFT, BUDGET = 8.0, 12.0  # seconds of tests: of the first round, and in all
-PATIENCE = 10.0  # seconds beside three times what the tests took
+PATIENCE = (
+    60.0  # seconds beside a few times what tests took: the machine may be busy, and an import takes its time
+)
 MEMORY = 6 << 30  # bytes beyond what this process has
 
 
@@ -115,6 +117,10 @@ class Runs:
         self.stamp = time.time()
         self.note = tree.parent / "failed"
         self.loaded: dict[str, list[Any]] = {}
+        self.slowest: dict[str, float] = {}  # test of each file, which may have made what its others use too
+        for name, test in tests.items():
+            file = name.partition("::")[0]
+            self.slowest[file] = max(self.slowest.get(file, 0.0), test["seconds"])
 
     def write(self, file: Path, source: str) -> None:
         """With a time of its own, so that no compiled file of another mutant passes for this one."""
@@ -140,7 +146,9 @@ class Runs:
         try:
             for part in [names] if collected and names else self._rounds(names):
                 self.note.unlink(missing_ok=True)
+                files = {name.partition("::")[0] for name in part}
                 limit = 3 * sum(self.tests[name]["seconds"] for name in part) + PATIENCE
+                limit += 3 * sum(self.slowest[file] for file in files)
                 if collected:
                     code = in_child(lambda part=part: self._swapped(one, part, collected), limit, None)
                 else:
@@ -176,7 +184,8 @@ class Runs:
             return mutant_swap.UNFIT
         base = self.tree.parent / "base"
         base.mkdir(exist_ok=True)
-        return collected.run({name: self.tests[name]["seconds"] for name in names}, base, self.note)
+        patience = {name: 30 + 4 * self.slowest[name.partition("::")[0]] for name in names}
+        return collected.run(patience, base, self.note)
 
     def judge_all(self, chosen: list[mutation.Mutant]) -> list[dict[str, Any]]:
         """All of a package: first those that can be swapped in, in a process that has everything loaded."""

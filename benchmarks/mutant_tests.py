@@ -114,13 +114,13 @@ class Collected:
     def run(self, names: dict[str, float], base: Path, note: Path) -> int:
         """Run these tests in this process until one fails; 1 then, 0 when all passed.
 
-        A test that takes far longer than its seconds ends the process: SIGALRM does that.
+        A test that takes longer than its seconds here ends the process: SIGALRM does that.
         """
         chosen = [self.items[name] for name in names if name in self.items]
         self.session.config._tmp_path_factory._basetemp = base  # type: ignore[attr-defined]
         before = self.session.testsfailed
         for item, following in zip(chosen, [*chosen[1:], None]):
-            signal.alarm(int(10 + 4 * names[item.nodeid]))
+            signal.alarm(int(names[item.nodeid]))
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self.session.testsfailed > before:
                 note.write_text(item.nodeid, encoding="utf-8")
