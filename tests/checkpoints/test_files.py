@@ -339,3 +339,31 @@ def test_a_rename_that_fails_once_is_told_and_the_old_folder_stands(tmp_path, mo
     assert failed == [path]
     assert content(path) == CONTENT
     assert os.listdir(tmp_path) == ["model"]
+
+
+def test_missing_parents_are_made(tmp_path):
+    assert write_folder(tmp_path / "a" / "b" / "model", fill) == tmp_path / "a" / "b" / "model"
+    write_folder(str(tmp_path / "a" / "b" / "other"), fill)
+    assert sorted(os.listdir(tmp_path / "a" / "b")) == ["model", "other"]
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "recipe"),
+    [
+        ("runs/imdb", "imdb"),
+        ("runs/imdb/model", "imdb"),
+        ("runs", None),
+        ("imdb", None),
+        ("my/runs/imdb", None),
+    ],
+)
+def test_a_missing_run_says_which_recipe_makes_it(path, recipe):
+    said = files.missing_run(Path(path))
+    if recipe is None:
+        assert said == "Check the path"
+    else:
+        assert (
+            said
+            == f"Check the path; if {recipe} is a recipe, run 'glassformer train {recipe}' first, in this folder"
+        )

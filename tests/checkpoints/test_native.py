@@ -62,7 +62,8 @@ def test_a_state_comes_back_as_it_was(tmp_path):
 
 def test_odd_floats_of_the_state_survive(tmp_path):
     state = {"best": float("-inf"), "lr": 0.1 + 0.2, "tiny": 5e-324, "big": 2**80}
-    save_state(tmp_path, 0, {}, state)
+    path = save_state(tmp_path, 0, {}, state)
+    assert path == load_state(tmp_path).path == tmp_path / "step-00000000"
     assert load_state(tmp_path).state == state
 
 
