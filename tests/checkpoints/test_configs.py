@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from glassformer.checkpoints.huggingface import load_pretrained, save_pretrained
+from glassformer.checkpoints.seq2seq import load_seq2seq
 from glassformer.errors import CheckpointError
 from glassformer.models.bert import Bert, bert
 from glassformer.models.rnn import Rnn, RnnConfig
@@ -267,7 +268,7 @@ def test_classifiers_of_tokens_and_unknown_kinds_are_refused(tmp_path):
 def test_rates_of_a_bert_are_below_1(tmp_path, rate):
     saved(tmp_path)
     without(tmp_path, **{rate: 1})
-    with pytest.raises(CheckpointError, match=f"{rate} = 1 is no number from 0 to 1"):
+    with pytest.raises(CheckpointError, match=rf"config\.json: {rate} = 1 is no number from 0 to 1"):
         load_pretrained(tmp_path)
 
 
@@ -292,3 +293,28 @@ def test_baselines_come_back_as_they_were(tmp_path, model_class, config, names):
     settings = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     assert settings.get("id2label", {}) == {str(i): label for i, label in enumerate(names)}
     assert settings.get("label2id", {}) == {label: i for i, label in enumerate(names)}
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [("pooler", "BertModel"), ("none", "BertModel"), ("mean", "BertModel"), ("mean classes", "BertModel"),
+     ("classes", "BertForSequenceClassification"), ("words", "BertForMaskedLM"), ("pretraining", "BertForPreTraining"),
+     ("picture", "ViTModel"), ("picture classes", "ViTForImageClassification"), ("picture mean", "ViTModel")],
+)  # fmt: skip
+def test_other_readers_learn_which_class_to_take(tmp_path, name, architecture):
+    model_class, config = CONFIGS[name]
+    save_pretrained(model_class(config), tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    assert settings["architectures"] == [architecture]
+    assert settings["torch_dtype"] == "float32"
+
+
+def test_a_folder_of_another_model_is_no_translator(tmp_path):
+    saved(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=r"config.json: model_type 'bert' is no translator. Known: glassformer-tr"
+    ):
+        load_seq2seq(tmp_path)
+    without(tmp_path, model_type=["bert"])
+    with pytest.raises(CheckpointError, match=r"model_type \['bert'\] is no translator"):
+        load_seq2seq(tmp_path)

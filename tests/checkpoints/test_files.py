@@ -367,3 +367,26 @@ def test_a_missing_run_says_which_recipe_makes_it(path, recipe):
             said
             == f"Check the path; if {recipe} is a recipe, run 'glassformer train {recipe}' first, in this folder"
         )
+
+
+def test_files_are_whole_before_they_are_synced(tmp_path, monkeypatch):
+    real, synced = os.fsync, {}
+
+    def fsync(handle):
+        synced[os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2]] = os.fstat(handle).st_size
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = write_folder(tmp_path / "model", fill)
+    for file in (p for p in path.rglob("*") if p.is_file()):
+        assert synced[file.name] == file.stat().st_size
+
+
+def test_what_is_not_there_or_has_no_format_is_told_apart(tmp_path):
+    with pytest.raises(CheckpointError, match="model: no such folder"):
+        verify_folder(tmp_path / "model")
+    path = write_folder(tmp_path / "model", fill)
+    for version in (0, "1", None, True, 1.0):
+        (path / MANIFEST).write_bytes(files._render({"format": version, "files": {}, "extra": {}}))
+        with pytest.raises(CheckpointError, match=f"manifest.json: has format {version!r}"):
+            verify_folder(path)

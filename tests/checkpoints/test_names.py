@@ -6,11 +6,14 @@ import json
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from glassformer.checkpoints import names_bert, names_vit
+from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.names_bert import BERT
 from glassformer.checkpoints.names_lora import load_adapter, save_adapter
 from glassformer.checkpoints.names_vit import VIT
+from glassformer.checkpoints.tensors import write_tensors
 from glassformer.errors import CheckpointError
 
 D = 5
@@ -168,10 +171,9 @@ def test_an_adapter_comes_back_from_pefts_layout(tmp_path, kind, stem, prefix):
     assert settings["inference_mode"] is True
     assert settings["fan_in_fan_out"] is False
     start = {"Bert": "bert.", "ViT": "vit."}[kind] if prefix else ""
-    from safetensors import safe_open
-
-    with safe_open(folder / "adapter_model.safetensors", "pt") as file:
-        assert f"base_model.model.{start}encoder.layer.11.{stem}.lora_A.weight" in file.keys()  # noqa: SIM118
+    assert f"base_model.model.{start}encoder.layer.11.{stem}.lora_A.weight" in load_file(
+        folder / "adapter_model.safetensors"
+    )
 
 
 def test_other_adapters_are_refused(tmp_path):
@@ -197,3 +199,15 @@ def test_other_adapters_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match="missing tensor"):
         load_adapter(adapter("other", updates(1)), "ViT")
     assert load_adapter(adapter("empty", {}), "Bert")[0] == {}
+    folder = adapter("more", updates(1))
+    write_tensors(
+        folder, load_file(folder / "adapter_model.safetensors") | {"poem": draw(3)}, name="adapter_model"
+    )
+    with pytest.raises(CheckpointError, match="more: unexplained tensors: poem"):
+        load_adapter(folder, "Bert")
+
+
+def test_a_table_needs_no_more_than_its_encoder():
+    table = NameTable("a.", {"x": "y"}, {}, {})
+    assert table.from_hub({"a.y.weight": draw(3)}, "f").keys() == {"x.weight"}
+    assert table.to_hub({"x.weight": draw(3)}, True).keys() == {"a.y.weight"}

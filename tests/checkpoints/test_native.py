@@ -285,3 +285,12 @@ def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(tmp_path):
         assert loaded.skipped == []
         assert loaded.state == {"step": loaded.step}
         assert torch.equal(loaded.tensors["t"], torch.full((200_000,), loaded.step))
+
+
+def test_old_folders_of_others_stay_where_they_are(tmp_path):
+    save(tmp_path, 7)
+    for name in (".other.old", ".step-00000009.tmp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "step-00000007").rename(tmp_path / ".step-00000007.old")
+    assert steps(tmp_path) == [7]
+    assert sorted(os.listdir(tmp_path)) == [".other.old", ".step-00000009.tmp", "step-00000007"]

@@ -121,3 +121,12 @@ def test_a_row_of_another_width_is_named(tmp_path, cells):
     width = cells.count(",") + 1
     with pytest.raises(DataError, match=rf"p.csv: line 4: {width} cells under 8 columns"):
         next(rows)
+
+
+def test_rows_are_whole_before_they_are_synced(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        predictions.os, "fsync", lambda handle: sizes.append(predictions.os.fstat(handle).st_size)
+    )
+    write_predictions(tmp_path / "p.csv", ["a"], [[0.9, 0.1]], [0, 1])
+    assert sizes == [(tmp_path / "p.csv").stat().st_size]

@@ -170,3 +170,14 @@ def test_first_lines_at_their_bounds(line, said, tmp_path):
     (tmp_path / "v").write_bytes(line + b"\na 1\n")
     with pytest.raises(CheckpointError, match=said):
         read_word2vec_format(tmp_path / "v", binary=False)
+
+
+def test_a_word_twice_is_mended_by_hand_in_text_alone(tmp_path):
+    for binary, fix in (
+        (True, "Fetch it anew"),
+        (False, "Remove the line, and count one word less in the first"),
+    ):
+        path = write_word2vec_format(tmp_path / "v", ("a", "b", "a"), VECTORS[:3], binary)
+        with pytest.raises(CheckpointError, match="the word 'a' stands there twice") as caught:
+            read_word2vec_format(path, binary)
+        assert caught.value.fix == fix
