@@ -53,6 +53,7 @@ EITHER_WAY = {
     "gcd",
     "add",
     "transpose",
+    "mul",
     "isinstance",
     "getattr",
     "hasattr",

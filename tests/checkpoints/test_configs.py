@@ -311,9 +311,7 @@ def test_other_readers_learn_which_class_to_take(tmp_path, name, architecture):
 
 def test_a_folder_of_another_model_is_no_translator(tmp_path):
     saved(tmp_path)
-    with pytest.raises(
-        CheckpointError, match=r"config.json: model_type 'bert' is no translator. Known: glassformer-tr"
-    ):
+    with pytest.raises(CheckpointError, match=r"config.json: model_type 'bert' is no translator"):
         load_seq2seq(tmp_path)
     without(tmp_path, model_type=["bert"])
     with pytest.raises(CheckpointError, match=r"model_type \['bert'\] is no translator"):

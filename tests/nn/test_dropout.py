@@ -135,3 +135,10 @@ def test_nothing_is_dropped_unless_asked():
     x = torch.ones(7, 5)
     assert torch.equal(Dropout().train()(x), x)
     assert repr(Dropout(0.25)) == "Dropout(p=0.25)"
+
+
+def test_masks_are_made_on_the_device_of_the_rows():
+    mask = keep_mask(
+        torch.Size((7, 5)), 0.3, torch.device("meta")
+    )  # as on any other device than the processor
+    assert (mask.shape, mask.dtype, mask.device.type) == ((7, 5), torch.bool, "meta")

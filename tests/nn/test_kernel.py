@@ -326,6 +326,19 @@ def test_it_is_compiled_beside_its_place_so_that_the_move_is_one_step(monkeypatc
     assert kernels._build(False) == file
     assert kernels._build(True) != file
     assert len(commands) == 2
+    assert ["-mno-amx-bf16" in command for command in commands] == [True, False]
     assert sorted(found.name for found in file.parent.iterdir()) == sorted(
         {file.name, kernels._build(True).name}
     )
+
+
+def test_a_refusal_says_why(monkeypatch):
+    q = torch.zeros(5, 2, 24)
+    monkeypatch.setattr(kernels, "why_not", lambda: None)
+    with pytest.raises(
+        ConfigError, match="no kernel for this: it wants bf16 on a CPU and heads of a multiple of 16"
+    ):
+        attend(q, q, q, Packing((5,)), branch="kernel")
+    monkeypatch.setattr(kernels, "why_not", lambda: "no compiler")
+    with pytest.raises(ConfigError, match="no kernel for this: no compiler"):
+        attend(q, q, q, Packing((5,)), branch="kernel")

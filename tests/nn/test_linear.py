@@ -150,6 +150,16 @@ def test_memory_that_the_kernels_cannot_get_is_said(monkeypatch):
         kernels.KernelAttention.apply(q, q, q, packing, packing, False, 1.0)
 
 
+def test_the_kernel_gets_one_matrix_to_fill_and_one_row_where_a_bias_learns(monkeypatch):
+    monkeypatch.setattr(kernels, "library", lambda: SimpleNamespace(weight_gradient=lambda *_: 0))
+    grad, x = torch.zeros(7, 16).bfloat16(), torch.zeros(7, 48).bfloat16()
+    weight, bias = kernels.weight_gradient(grad, x, bias=True)
+    assert (weight.shape, weight.dtype) == ((16, 48), torch.bfloat16)
+    assert bias is not None
+    assert (bias.shape, bias.dtype) == ((16,), torch.bfloat16)
+    assert kernels.weight_gradient(grad, x, bias=False)[1] is None
+
+
 def test_no_gradient_is_asked_for_where_none_is_wanted(monkeypatch):
     def never(*_):
         raise AssertionError("asked")
