@@ -126,19 +126,20 @@ def section() -> list[str]:
         return [*lines, "Not measured yet: `make mutants`.", ""]
     result = json.loads(file.read_text(encoding="utf-8"))
     lines += [
-        "Small faults put into the package one at a time: how many a test of `make test` notices. Those that change",
-        "nothing a test could see are equivalent. A seed draws the mutants, in each file in proportion to its size.",
-        "",
-        "| Package | Seed | Tried | Killed | Equivalent | Killed of the others |", "|---|---|---|---|---|---|",
+        "Small faults put into the package one at a time: how many does a test of `make test` notice? A seed draws",
+        "them, in each file in proportion to its size. Equivalent ones change nothing that a test could see. The share",
+        "at first is what was noticed before the seed's survivors led to new tests.", "",
+        "| Package | Seed | Tried | Killed | Equivalent | Of the others | At first |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for run in sorted(result["runs"], key=lambda run: (run["seed"], run["package"])):
-        share = 100 * run["killed"] / max(run["tried"] - run["equivalent"], 1)
-        cells = [
-            f"`{run['package']}`",
-            *(run[key] for key in ("seed", "tried", "killed", "equivalent")),
-            f"{share:.1f} %",
-        ]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        real, first = (
+            max(run["tried"] - run["equivalent"], 1),
+            run["killed"] - run.get("killed_by_new_tests", 0),
+        )
+        cells = [f"`{run['package']}`", *(str(run[key]) for key in ("seed", "tried", "killed", "equivalent"))]
+        lines.append(
+            f"| {' | '.join(cells)} | {100 * run['killed'] / real:.1f} % | {100 * first / real:.1f} % |"
+        )
     left = [one for run in result["runs"] for one in run["survivors"] if one["kind"] != "equivalent"]
     said = sum(one["kind"] == "left" for one in left)
     lines += [

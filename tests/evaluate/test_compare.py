@@ -142,7 +142,7 @@ def test_false_alarms(seeds, scatter):
 def test_chi_squared_begins_at_its_bound():
     assert mcnemar(*answers(EXACT_BELOW - 1, 0)).method == "exact"
     found = mcnemar(*answers(EXACT_BELOW - 7, 7))
-    assert found.method == "chi2"
+    assert (found.method, found.wins, found.losses) == ("chi2", EXACT_BELOW - 7, 7)
     assert found.p == pytest.approx(stats.chi2.sf((EXACT_BELOW - 15) ** 2 / EXACT_BELOW, 1))
     assert mcnemar(*answers(13, 13)).p == pytest.approx(1.0)  # no correction below 0
     with pytest.raises(ShapeError):
