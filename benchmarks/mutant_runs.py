@@ -75,7 +75,7 @@ def run_pytest(base: Path, arguments: Sequence[str], plugin: Any) -> int:
 
 
 def tests_for(one: mutation.Mutant, tests: dict[str, dict[str, Any]]) -> list[str]:
-    """The tests that reach a mutant, in the order in which they are worth running, within the budget of seconds."""
+    """The tests that reach a mutant, in the order in which they are worth running: its own file, and others within a budget."""
 
     def reaching(first: int, last: int) -> list[str]:
         return [
@@ -103,7 +103,7 @@ def tests_for(one: mutation.Mutant, tests: dict[str, dict[str, Any]]) -> list[st
     chosen, spent = [], 0.0
     for file in sorted(files, key=rank):
         for name in sorted(files[file], key=lambda n: tests[n]["seconds"]):
-            if spent + tests[name]["seconds"] <= BUDGET or not chosen:
+            if spent + tests[name]["seconds"] <= BUDGET or not chosen or not rank(file)[0]:
                 chosen.append(name)
                 spent += tests[name]["seconds"]
     return chosen

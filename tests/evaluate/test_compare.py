@@ -181,7 +181,11 @@ def test_resamples_are_as_many_as_asked_and_repeat_themselves(monkeypatch):
     assert not np.array_equal(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=6))
     monkeypatch.setattr(compare, "CHUNK", 31 * 5)  # in parts of five
     assert np.allclose(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
+    monkeypatch.setattr(compare, "CHUNK", 7)  # less than the examples: one at a time
+    assert np.allclose(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
     assert bootstrap_means([accuracy_of(right[:, :1])], 1, resamples=2).shape == (1, 2)
+    default = bootstrap_means([accuracy_of(right)], 31, resamples=23)
+    assert np.array_equal(default, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=0))
 
 
 def test_bounds_hold_95_percent():

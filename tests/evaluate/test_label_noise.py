@@ -65,7 +65,13 @@ def test_bad_input():
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"), [([0, 1, 0, 1], "class 2"), ([1, 2, 1, 2], "class 0"), ([0, 1, 2, 3], "class 3")]
+    ("labels", "said"),
+    [
+        ([0, 1, 0, 1], "class 2"),
+        ([1, 2, 1, 2], "class 0"),
+        ([0, 1, 2, 3], "class 3"),
+        ([0, 1, 2, 5], "class 5"),
+    ],
 )
 def test_a_class_without_an_example_or_a_column_is_named(labels, said):
     for judge in (confident_joint, review_labels):

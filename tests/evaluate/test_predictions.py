@@ -130,3 +130,9 @@ def test_rows_are_whole_before_they_are_synced(tmp_path, monkeypatch):
     )
     write_predictions(tmp_path / "p.csv", ["a"], [[0.9, 0.1]], [0, 1])
     assert sizes == [(tmp_path / "p.csv").stat().st_size]
+
+
+def test_line_ends_inside_a_text_stay_as_they_are(tmp_path):
+    texts = ["a\r\nb", "c\rd", "e\nf", "g\u2028h"]
+    write_predictions(tmp_path / "p.csv", texts, [[0.9, 0.1]] * 4, [0, 1])
+    assert [row.text for row in read_predictions(tmp_path / "p.csv")] == texts

@@ -114,3 +114,28 @@ def test_rows_of_zeros_and_none_at_all():
     assert len(nearest_rows(units, VECTORS[0], 5, [1, 1])) == 5
     constant = judge_pairs(WORDS, units, [Pair("man", w, 3.0) for w in ("king", "woman", "duke")])
     assert constant["spearman"] is None
+
+
+def test_analogies_are_those_of_a_plain_search():
+    rng = np.random.default_rng(3)
+    units = unit_rows(rng.normal(0, 1, (13, 3)))
+    words = {f"w{i}": i for i in range(13)}
+    questions = [tuple(f"w{i}" for i in rng.choice(13, 4, replace=False)) for _ in range(211)]
+    right = 0
+    for a, b, c, d in ([words[w] for w in question] for question in questions):
+        target = units[b] - units[a] + units[c]
+        best = max((i for i in range(13) if i not in (a, b, c)), key=lambda i: float(units[i] @ target))
+        right += best == d
+    found = judge_analogies(words, units, {"all": questions})
+    assert 0 < right < 211
+    assert (found["correct"], found["known"], found["accuracy"]) == (right, 211, right / 211)
+
+
+def test_a_test_that_is_left_out_does_not_end_the_rest():
+    found = judge_vectors(list(WORDS), VECTORS, ["google", "countries", "simlex999"], None)
+    assert (list(found), found["google"], found["simlex999"]) == (
+        ["google", "countries", "simlex999"],
+        None,
+        None,
+    )
+    assert found["countries"]["questions"] > 100
