@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full soak lint format bench labs results map docs fuzz clean
+.PHONY: help setup demo test test-full soak lint format bench labs results map docs fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -75,6 +75,9 @@ results: $(VENV)/.installed ## write docs/results.md from the run folders and re
 fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up requests against a server
 	@$(INSTALL) $(PIP_ARGS) schemathesis
 	GLASSFORMER_FUZZ=6500 GLASSFORMER_FUZZ_RESULT=benchmarks/results/fuzz.json $(PYTEST) -n 0 tests/serve/test_fuzz.py $(ARGS)
+
+mutants: $(VENV)/.installed-test ## put faults into the package and count how many the tests notice (hours; ARGS='nn --count 40' for a part)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/mutants.py $(ARGS)
 
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
 	$(BIN)/python docs/map.py

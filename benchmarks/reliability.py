@@ -32,6 +32,7 @@ import injections
 import interrupt_tests
 import kill_tests
 import long_run
+import mutant_results
 import offline_suite
 import race_tests
 import round_trips
@@ -241,6 +242,7 @@ def page(result: dict[str, Any]) -> str:
     lines += [line for note in told for line in ("", note)]
     attempts = sum(row["network_attempts"] for row in found.values())
     lines += ["", f"Attempts to reach another machine during all of these: {attempts}.", ""]
+    lines += mutant_results.section()
     lines += ["## The same on Hugging Face's Trainer", "",
               "The documented way: `save_steps=1`, `resume_from_checkpoint=True`.",
               "", "| Test | Wanted | Run | Held | What happened |", "|---|---|---|---|---|"]  # fmt: skip

@@ -330,3 +330,72 @@ def test_leftovers_of_others_are_not_touched(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted(
         ["model", ".model.mine.tmp", ".model.backup.old", ".model2.1-00000000.tmp", ".notes.tmp"]
     )
+
+
+def test_a_rename_that_fails_once_is_told_and_the_old_folder_stands(tmp_path, monkeypatch):
+    path = write_folder(tmp_path / "model", fill)
+    real, failed = os.rename, []
+
+    def rename(source, target):
+        if str(source).endswith(".tmp") and not failed:
+            failed.append(target)
+            raise OSError(5, "Input/output error")
+        real(source, target)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(GlassformerError, match="model: could not be written: Input/output error"):
+        write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    assert failed == [path]
+    assert content(path) == CONTENT
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_missing_parents_are_made(tmp_path):
+    assert write_folder(tmp_path / "a" / "b" / "model", fill) == tmp_path / "a" / "b" / "model"
+    write_folder(str(tmp_path / "a" / "b" / "other"), fill)
+    assert sorted(os.listdir(tmp_path / "a" / "b")) == ["model", "other"]
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "recipe"),
+    [
+        ("runs/imdb", "imdb"),
+        ("runs/imdb/model", "imdb"),
+        ("runs", None),
+        ("imdb", None),
+        ("my/runs/imdb", None),
+    ],
+)
+def test_a_missing_run_says_which_recipe_makes_it(path, recipe):
+    said = files.missing_run(Path(path))
+    if recipe is None:
+        assert said == "Check the path"
+    else:
+        assert (
+            said
+            == f"Check the path; if {recipe} is a recipe, run 'glassformer train {recipe}' first, in this folder"
+        )
+
+
+def test_files_are_whole_before_they_are_synced(tmp_path, monkeypatch):
+    real, synced = os.fsync, {}
+
+    def fsync(handle):
+        synced[os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2]] = os.fstat(handle).st_size
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = write_folder(tmp_path / "model", fill)
+    for file in (p for p in path.rglob("*") if p.is_file()):
+        assert synced[file.name] == file.stat().st_size
+
+
+def test_what_is_not_there_or_has_no_format_is_told_apart(tmp_path):
+    with pytest.raises(CheckpointError, match="model: no such folder"):
+        verify_folder(tmp_path / "model")
+    path = write_folder(tmp_path / "model", fill)
+    for version in (0, "1", None, True, 1.0):
+        (path / MANIFEST).write_bytes(files._render({"format": version, "files": {}, "extra": {}}))
+        with pytest.raises(CheckpointError, match=f"manifest.json: has format {version!r}"):
+            verify_folder(path)

@@ -62,7 +62,8 @@ def test_a_state_comes_back_as_it_was(tmp_path):
 
 def test_odd_floats_of_the_state_survive(tmp_path):
     state = {"best": float("-inf"), "lr": 0.1 + 0.2, "tiny": 5e-324, "big": 2**80}
-    save_state(tmp_path, 0, {}, state)
+    path = save_state(tmp_path, 0, {}, state)
+    assert path == load_state(tmp_path).path == tmp_path / "step-00000000"
     assert load_state(tmp_path).state == state
 
 
@@ -292,3 +293,12 @@ def test_the_newest_is_the_one_of_the_most_steps_whatever_the_clock_says(tmp_pat
         os.utime(path, (when, when))
     assert [step for step, _ in list_states(tmp_path)] == [2, 3, 11]
     assert load_state(tmp_path).step == 11
+
+
+def test_old_folders_of_others_stay_where_they_are(tmp_path):
+    save(tmp_path, 7)
+    for name in (".other.old", ".step-00000009.tmp"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "step-00000007").rename(tmp_path / ".step-00000007.old")
+    assert steps(tmp_path) == [7]
+    assert sorted(os.listdir(tmp_path)) == [".other.old", ".step-00000009.tmp", "step-00000007"]

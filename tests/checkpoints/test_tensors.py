@@ -29,6 +29,7 @@ def example() -> dict[str, torch.Tensor]:
         "tied": weight,
         "transposed": weight.t(),
         "row": weight[2],
+        "next row": weight[3],
         "half": weight.to(torch.bfloat16),
         "fp16": weight.half(),
         "double": weight.double(),

@@ -1,10 +1,14 @@
 """The simple models beside ours learn what can be learnt, and say what they cannot use."""
 
+import inspect
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedShuffleSplit
 
 from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate.baselines import bag_of_embeddings, pixel_logistic, tfidf_logistic
@@ -79,3 +83,90 @@ def test_pixels_are_drawn_from_every_class_where_there_are_many():
     p, name = pixel_logistic(pictures, targets, [dark, light], num_classes=2, most=20)
     assert name.endswith("(20 pictures)")
     assert p.argmax(1).tolist() == [0, 1]
+
+
+def test_tfidf_is_scikit_learns_with_the_best_strength():
+    (train, y), (test, _) = reviews(53, 2), reviews(11, 3)
+    words = TfidfVectorizer(
+        token_pattern=r"(?u)\b\w+\b", ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32
+    )
+    rows, judged = words.fit_transform(train), words.transform(test)
+
+    def fitted(strength, index):
+        return LogisticRegression(C=strength, max_iter=2000, tol=1e-5).fit(rows[index], y[index])
+
+    held = StratifiedShuffleSplit(1, test_size=0.2, random_state=5)
+    rest, others = next(held.split(np.zeros(53), y))
+    strengths = (0.5, 1e-3, 7.0)
+    best = max(strengths, key=lambda c: fitted(c, rest).score(rows[others], y[others]))
+    assert best != strengths[1]
+    ours = tfidf_logistic(train, y, test, strengths=strengths, seed=5)
+    assert ours == pytest.approx(fitted(best, slice(None)).predict_proba(judged), abs=1e-9)
+    few = tfidf_logistic(train[:19], y[:19], test, strengths=strengths)  # too few to hold some out
+    rows, judged = words.fit_transform(train[:19]), words.transform(test)
+    middle = LogisticRegression(C=1e-3, max_iter=2000, tol=1e-5).fit(rows, y[:19])
+    assert few == pytest.approx(middle.predict_proba(judged), abs=1e-9)
+
+
+def test_words_of_one_text_alone_are_left_out_where_there_are_a_thousand():
+    texts = ["good film", "bad film"] * 500
+    texts[0] = "good hapax"
+    p = tfidf_logistic(texts, [0, 1] * 500, ["hapax", "film", "nothing"])
+    assert p[0] == pytest.approx(p[2])
+    once = tfidf_logistic(texts[:998], [0, 1] * 499, ["hapax", "nothing"])
+    assert once[0, 0] > once[1, 0] + 1e-3
+
+
+def test_bag_of_embeddings_equals_a_plain_loop_and_leaves_the_threads():
+    (train, y), (test, _) = bags(23, 5), bags(7, 6)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    ours = bag_of_embeddings(train, y, test, vocab_size=50, epochs=3, dim=11, lr=0.02, batch_size=5, seed=7)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(threads)
+    rng = torch.Generator().manual_seed(7)
+    table = (0.1 * torch.randn(50, 11, generator=rng)).requires_grad_()
+    weight = (torch.randn(3, 11, generator=rng) / 11**0.5).requires_grad_()
+    bias = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.Adam([table, weight, bias], lr=0.02)
+
+    def logits(texts):
+        return torch.stack([table[torch.as_tensor(t)].mean(0) for t in texts]) @ weight.T + bias
+
+    step, steps = 0, 3 * 5
+    for _ in range(3):
+        for batch in torch.randperm(23, generator=rng).split(5):
+            optimizer.param_groups[0]["lr"] = 0.02 * (1 - step / steps * (1 - 1e-3))
+            loss = torch.nn.functional.cross_entropy(
+                logits([train[i] for i in batch]), torch.as_tensor(y)[batch]
+            )
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            step += 1
+    assert ours == pytest.approx(logits(test).softmax(1).detach().numpy(), abs=1e-4)
+
+
+def test_the_usual_bag_is_64_wide_and_read_once():
+    (train, y), (test, _) = bags(131, 5), bags(7, 6)
+    usual = bag_of_embeddings(train, y, test, vocab_size=50)
+    options = {"epochs": 1, "dim": 64, "lr": 1e-2, "batch_size": 64, "seed": 0, "num_classes": 3}
+    assert np.array_equal(usual, bag_of_embeddings(train, y, test, vocab_size=50, **options))
+    wider = bag_of_embeddings(train, y, test, vocab_size=50, num_classes=5)
+    assert wider.shape == (7, 5)
+    assert bag_of_embeddings(train, y, test[:1], vocab_size=50, num_classes=2).shape == (1, 3)
+
+
+def test_pixels_are_scikit_learns_on_small_pictures():
+    rng = np.random.default_rng(0)
+    y = np.array([0, 2, 2, 0, 2, 0, 0])
+    pictures = [rng.integers(0, 100 + 50 * c, (6, 6, 3), np.uint8) for c in y]
+    p, name = pixel_logistic(pictures, y, pictures[:3], num_classes=4, side=6)
+    assert name == "logistic regression on 6 x 6 pixels"
+    rows = np.stack(pictures).reshape(7, -1).astype(np.float32) / 255
+    scaled = (rows - rows.mean(0)) / rows.std(0)
+    wanted = LogisticRegression(C=0.01, max_iter=100).fit(scaled, y).predict_proba(scaled[:3])
+    assert p[:, [0, 2]] == pytest.approx(wanted, abs=1e-4)
+    assert not p[:, [1, 3]].any()
+    assert pixel_logistic(pictures, y, pictures[:1], num_classes=3, most=7)[1].endswith("16 x 16 pixels")
+    assert inspect.signature(pixel_logistic).parameters["most"].default == 10_000

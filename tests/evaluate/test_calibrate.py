@@ -10,6 +10,7 @@ from sklearn import metrics as sk
 
 from glassformer.errors import DataError, InputError, ShapeError
 from glassformer.evaluate.calibrate import (
+    BINS,
     HOTTEST,
     calibration_error,
     calibration_interval,
@@ -129,3 +130,64 @@ def test_bad_input():
         fit_temperature(np.zeros((0, 2)), np.zeros(0, int))
     with pytest.raises(ShapeError):
         reliability(np.zeros((3, 2)), np.zeros(2, int))
+
+
+def test_thresholds_by_hand():
+    p, y = [0.1, 0.3, 0.5, 0.8, 0.9], [0, 1, 0, 1, 1]
+    assert tune_threshold(p, y) == (
+        pytest.approx(0.65),
+        pytest.approx(0.8),
+    )  # 0.2 is as good, and further off
+    assert tune_threshold(p, y, "f1") == (pytest.approx(0.2), pytest.approx(6 / 7))
+    assert tune_threshold(p, y, "macro_f1") == (pytest.approx(0.65), pytest.approx((0.8 + 0.8) / 2))
+    assert tune_threshold([0.9, 0.8, 0.3], [0, 0, 1], "f1") == (pytest.approx(0.15), pytest.approx(0.5))
+    all_negative = tune_threshold([0.6, 0.7, 0.8, 0.9], [1, 0, 0, 0])
+    assert all_negative == (pytest.approx(0.95), pytest.approx(0.75))
+    certain = tune_threshold([0.2, 1.0, 1.0, 1.0], [1, 0, 0, 0])
+    assert certain == (np.nextafter(1.0, 2), pytest.approx(0.75))  # nothing is positive, a 1 neither
+    low, high = 0.5, np.nextafter(0.5, 1)
+    threshold, score = tune_threshold([low, high], [0, 1])
+    assert (threshold, score) == (high, 1.0)  # no number lies between
+
+
+def test_thresholds_that_serve_equally_are_compared_by_their_distance_to_a_half():
+    p, y = [0.2, 0.4, 0.45, 0.6, 0.9], [0, 1, 0, 1, 1]
+    assert tune_threshold(p, y)[0] == pytest.approx(0.525)
+    assert tune_threshold([1 - x for x in p], [1 - x for x in y])[0] == pytest.approx(0.475)
+
+
+def test_a_probability_beside_1_is_in_the_last_bin_and_0_in_the_first():
+    p = np.array([[1 + 1e-12, -1e-12], [0.5, 0.5], [0.5 + 1e-9, 0.5 - 1e-9]])
+    found = reliability(p, [0, 0, 0], bins=2)
+    assert [(b.low, b.high, b.n) for b in found] == [(0.0, 0.5, 1), (0.5, 1.0, 2)]
+    (first,) = reliability(np.zeros((3, 2)), [0, 0, 1], bins=7)
+    assert (first.low, first.high, first.n, first.accuracy) == (0.0, 1 / 7, 3, pytest.approx(2 / 3))
+    assert calibration_error(np.zeros((0, 2)), np.zeros(0, int)) == 0
+    assert (
+        len(reliability(np.linspace(0.5, 1, 1000)[:, None] * [1, 0], np.zeros(1000, int))) == BINS - BINS // 2
+    )
+
+
+def test_the_interval_is_reflected_about_the_estimate_and_repeats_itself():
+    logits, y = honest(101, 3)
+    p = probabilities_of(2 * logits)
+    rng = np.random.default_rng(7)
+    drawn = [calibration_error(p[i], y[i], 5) for i in rng.integers(0, 101, (50, 101))]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    estimate = calibration_error(p, y, 5)
+    found = calibration_interval(p, y, bins=5, resamples=50, seed=7)
+    assert found == pytest.approx([max(2 * estimate - high, 0), 2 * estimate - low])
+    assert calibration_interval(p, y, resamples=50) == calibration_interval(p, y, resamples=50, seed=0)
+    sure = np.array([[1.0, 0.0]] * 7)
+    assert calibration_interval(sure, np.zeros(7, int), resamples=5) == [0.0, 0.0]
+    assert describe(p, y, resamples=5)["ece_interval"] == calibration_interval(p, y, resamples=5)
+    assert describe(p, y)["ece_interval"] == calibration_interval(p, y, resamples=1000)
+    assert describe(p, y)["ece_interval"] == calibration_interval(p, y)
+
+
+def test_certain_and_wrong_has_a_finite_loss():
+    found = describe(np.array([[1.0, 0.0], [0.0, 1.0]]), [1, 1], resamples=3)
+    assert found["log_loss"] == pytest.approx(-np.log(np.finfo(np.float64).eps) / 2)
+    assert found["curve"] == [{"low": 14 / 15, "high": 1.0, "n": 2, "confidence": 1.0, "accuracy": 0.5}]
+    assert log_loss([[0.0, 1000.0]], [0]) == pytest.approx(1000)
+    assert log_loss([[0.0, 2.0]], [1], 2.0) == pytest.approx(np.log(1 + np.exp(-1)))

@@ -10,7 +10,10 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from glassformer.errors import DataError, ShapeError
+from glassformer.evaluate import compare
 from glassformer.evaluate.compare import (
+    EXACT_BELOW,
+    _with_seeds,
     accuracy_of,
     bootstrap_means,
     bootstrap_p,
@@ -134,3 +137,56 @@ def test_false_alarms(seeds, scatter):
         drawn = bootstrap_means(arms, 499, resamples=500, seed=trial)
         alarms += bootstrap_p(drawn[0] - drawn[1]) < 0.05
     assert alarms / 400 < 0.08
+
+
+def test_chi_squared_begins_at_its_bound():
+    assert mcnemar(*answers(EXACT_BELOW - 1, 0)).method == "exact"
+    found = mcnemar(*answers(EXACT_BELOW - 7, 7))
+    assert (found.method, found.wins, found.losses) == ("chi2", EXACT_BELOW - 7, 7)
+    assert found.p == pytest.approx(stats.chi2.sf((EXACT_BELOW - 15) ** 2 / EXACT_BELOW, 1))
+    assert mcnemar(*answers(13, 13)).p == pytest.approx(1.0)  # no correction below 0
+    with pytest.raises(ShapeError):
+        mcnemar(np.ones((2, 2), bool), np.ones((2, 2), bool))
+
+
+class Ones:
+    """A generator whose Student's t is always 1; it keeps the degrees of freedom."""
+
+    def standard_t(self, freedom, count):
+        self.freedom = freedom
+        return np.ones(count)
+
+
+def test_what_seeds_add_is_their_scatter_less_that_of_the_examples():
+    observed = np.array([0.5, 0.7, 0.9, 0.7])
+    drawn = np.array([[0.49, 0.51], [0.71, 0.69], [0.9, 0.9], [0.7, 0.7]])
+    rng = Ones()
+    found = _with_seeds(observed, drawn, rng)
+    mean = drawn.mean(0)
+    own = observed.var(ddof=1) - (drawn - mean).var(1).sum() / 3
+    assert own > 0.01
+    assert found == pytest.approx(mean + np.sqrt(own / 4))
+    assert rng.freedom == 3
+    assert _with_seeds(observed[:1], drawn[:1], rng).tolist() == drawn[0].tolist()
+    noisy = drawn + np.array([[0.3, -0.3], [-0.3, 0.3], [0.3, -0.3], [-0.3, 0.3]])
+    assert _with_seeds(observed, noisy, rng) == pytest.approx(noisy.mean(0))  # never below nothing
+
+
+def test_resamples_are_as_many_as_asked_and_repeat_themselves(monkeypatch):
+    right = np.random.default_rng(0).random((3, 31)) < 0.7
+    whole = bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5)
+    assert whole.shape == (1, 23)
+    assert bootstrap_means([accuracy_of(right)], 31).shape == (1, 2000)
+    assert np.array_equal(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
+    assert not np.array_equal(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=6))
+    monkeypatch.setattr(compare, "CHUNK", 31 * 5)  # in parts of five
+    assert np.allclose(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
+    monkeypatch.setattr(compare, "CHUNK", 7)  # less than the examples: one at a time
+    assert np.allclose(whole, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=5))
+    assert bootstrap_means([accuracy_of(right[:, :1])], 1, resamples=2).shape == (1, 2)
+    default = bootstrap_means([accuracy_of(right)], 31, resamples=23)
+    assert np.array_equal(default, bootstrap_means([accuracy_of(right)], 31, resamples=23, seed=0))
+
+
+def test_bounds_hold_95_percent():
+    assert bounds(np.arange(1001)) == [25, 975]

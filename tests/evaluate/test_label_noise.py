@@ -62,3 +62,31 @@ def test_bad_input():
         review_labels([0, 0, 2], np.full((3, 3), 1 / 3))
     with pytest.raises(DataError, match="finite"):
         review_labels([0, 1], np.full((2, 2), np.nan))
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ([0, 1, 0, 1], "class 2"),
+        ([1, 2, 1, 2], "class 0"),
+        ([0, 1, 2, 3], "class 3"),
+        ([0, 1, 2, 5], "class 5"),
+    ],
+)
+def test_a_class_without_an_example_or_a_column_is_named(labels, said):
+    for judge in (confident_joint, review_labels):
+        with pytest.raises(DataError, match=f"{said} has no example or no column"):
+            judge(labels, np.full((4, 3), 1 / 3))
+    for wrong in (np.ones((4, 1)), np.ones(4)):
+        with pytest.raises(ShapeError):
+            confident_joint([0, 0, 0, 0], wrong)
+    with pytest.raises(DataError, match="no probabilities"):
+        confident_joint(np.zeros(0, int), np.zeros((0, 2)))
+
+
+def test_one_example_of_a_class_always_stays():
+    labels = np.array([0] * 2 + [1] * 19)
+    p = np.array([[0.1, 0.9], [0.2, 0.8]] + [[0.15, 0.85]] * 19)
+    found = review_labels(labels, p)
+    assert np.flatnonzero(found.suspicious).tolist() == [0]
+    assert found.order[0] == 0

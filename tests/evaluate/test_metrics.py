@@ -119,3 +119,10 @@ def test_a_threshold_may_decide_instead_of_the_largest_probability():
         meter.update(p, y, predicted=predicted + 1)
     with pytest.raises(ShapeError, match="predicted classes"):
         meter.update(p, y, predicted=predicted[:-1])
+
+
+def test_intervals_are_those_of_a_thousand_resamples_unless_said():
+    p, y = draw(31, 3, 5)
+    meter = meter_of(p, y, list("abc"))
+    assert meter.result() == meter.result(bootstrap=1000, seed=0)
+    assert meter.result()["macro_f1_interval"] != meter.result(seed=1)["macro_f1_interval"]

@@ -151,3 +151,30 @@ def test_missing_file_and_wrong_lengths(tmp_path):
         write_predictions(tmp_path / "p.csv", ["a", "b"], [[1.0, 0.0]], ["x", "y"])
     with pytest.raises(ShapeError, match="labels"):
         write_predictions(tmp_path / "p.csv", ["a"], [[1.0, 0.0]], ["x", "y"], labels=[])
+
+
+@pytest.mark.parametrize("cells", ["test,3,a,b,b,1", "test,3,a,b,b,1,1,0,0", "test"])
+def test_a_row_of_another_width_is_named(tmp_path, cells):
+    path = tmp_path / "p.csv"
+    write_predictions(path, ["two\nlines"], [[0.9, 0.1]], [0, 1], split="test")
+    path.write_text(path.read_text(encoding="utf-8") + cells + "\n", encoding="utf-8")
+    rows = read_predictions(path)
+    assert next(rows).text == "two\nlines"
+    width = cells.count(",") + 1
+    with pytest.raises(DataError, match=rf"p.csv: line 4: {width} cells under 8 columns"):
+        next(rows)
+
+
+def test_rows_are_whole_before_they_are_synced(tmp_path, monkeypatch):
+    sizes = []
+    monkeypatch.setattr(
+        predictions.os, "fsync", lambda handle: sizes.append(predictions.os.fstat(handle).st_size)
+    )
+    write_predictions(tmp_path / "p.csv", ["a"], [[0.9, 0.1]], [0, 1])
+    assert sizes == [(tmp_path / "p.csv").stat().st_size]
+
+
+def test_line_ends_inside_a_text_stay_as_they_are(tmp_path):
+    texts = ["a\r\nb", "c\rd", "e\nf", "g\u2028h"]
+    write_predictions(tmp_path / "p.csv", texts, [[0.9, 0.1]] * 4, [0, 1])
+    assert [row.text for row in read_predictions(tmp_path / "p.csv")] == texts

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -86,6 +88,14 @@ def test_equals_torch_transformer_with_copied_weights(norm):
         torch.testing.assert_close(a.norm3.weight.grad, b.norm3.weight.grad, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_every_norm_has_the_eps_of_the_config(norm):
+    decoder = Decoder(replace(config(norm), eps=0.37))
+    norms = [(name, part) for name, part in decoder.named_modules() if isinstance(part, nn.LayerNorm)]
+    assert len(norms) == 3 * LAYERS + (norm == "pre")
+    assert [name for name, part in norms if part.eps != 0.37] == []
+
+
 def test_packed_equals_one_by_one_and_neighbours_do_not_leak():
     decoder = randomised(Decoder(config()))
     memory, y = rows(SOURCES, 1), rows(TARGETS, 2)
@@ -143,7 +153,12 @@ def test_traces_have_maps_that_sum_to_one_and_every_parameter_learns():
     decoder = randomised(Decoder(config()))
     request = Trace(attentions=True, hidden_states=True)
     trace, cross = TraceRecord(request, LAYERS), TraceRecord(request, LAYERS)
-    out = decoder(rows(TARGETS, 2), TARGETS, rows(SOURCES, 1), SOURCES, trace=trace, cross_trace=cross)
+    x = rows(TARGETS, 2)
+    out = decoder(x, TARGETS, rows(SOURCES, 1), SOURCES, trace=trace, cross_trace=cross)
+    assert trace.hidden_states[0] is x
+    assert trace.hidden_states.numbers == list(range(LAYERS + 1))
+    first = decoder.layers[0](x, TARGETS, rows(SOURCES, 1), SOURCES)
+    torch.testing.assert_close(trace.hidden_states[1], first)
     for i, (t, s) in enumerate(zip(TARGETS.lengths, SOURCES.lengths, strict=True)):
         assert cross.attentions[-1][i].shape == (H, t, s)
         torch.testing.assert_close(cross.attentions[0][i].sum(-1), torch.ones(H, t))

@@ -128,3 +128,17 @@ def test_whole_sequences_are_dropped_and_the_rest_scaled():
 def test_no_stochastic_depth(p, training):
     x = torch.ones(5, 3)
     assert stochastic_depth(x, Packing((2, 3)), p, training) is x
+
+
+def test_nothing_is_dropped_unless_asked():
+    assert Dropout().p == 0.0
+    x = torch.ones(7, 5)
+    assert torch.equal(Dropout().train()(x), x)
+    assert repr(Dropout(0.25)) == "Dropout(p=0.25)"
+
+
+def test_masks_are_made_on_the_device_of_the_rows():
+    mask = keep_mask(
+        torch.Size((7, 5)), 0.3, torch.device("meta")
+    )  # as on any other device than the processor
+    assert (mask.shape, mask.dtype, mask.device.type) == ((7, 5), torch.bool, "meta")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
 
 from glassformer.nn import kernels
 from glassformer.nn.linear import Linear
+from glassformer.packing import Packing
 
 here = pytest.mark.skipif(
     kernels.why_not() is not None or not kernels.has_amx(), reason="no AMX, or it is switched off"
@@ -106,6 +109,55 @@ def test_what_does_not_learn_gets_no_gradient():
     half(x.detach()).sum().backward()
     assert half.bias.grad is None
     assert half.weight.grad is not None
+
+
+@pytest.mark.parametrize("learns", [(True, True), (True, False), (False, True)])
+def test_the_kernels_gradients_go_to_what_learns(monkeypatch, learns):
+    """The layer's own part of it on every machine: torch's product stands in for the kernel."""
+
+    def product(grad, x, bias):
+        return grad.T @ x, grad.sum(0) if bias else None
+
+    monkeypatch.setattr(kernels, "gives_gradient", lambda x, weight: True)
+    monkeypatch.setattr(kernels, "weight_gradient", product)
+    torch.manual_seed(0)
+    layer, plain, x = Linear(5, 7), nn.Linear(5, 7), torch.randn(11, 5)
+    plain.load_state_dict(layer.state_dict())
+    found = []
+    for one in (layer, plain):
+        given = x.clone().requires_grad_(learns[0])
+        one.bias.requires_grad_(learns[1])
+        one(given).square().sum().backward()
+        found.append([given.grad, one.weight.grad, one.bias.grad])
+    for ours, theirs in zip(*found, strict=True):
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_memory_that_the_kernels_cannot_get_is_said(monkeypatch):
+    def refuse(*given):
+        assert given[-1] == 1234  # after the job
+        return 1
+
+    monkeypatch.setattr(kernels, "library", lambda: SimpleNamespace(run=refuse, weight_gradient=refuse))
+    monkeypatch.setattr(kernels, "torch_threads", lambda: 1234)
+    rows = torch.zeros(7, 16, dtype=torch.bfloat16)
+    with pytest.raises(MemoryError, match="linear layer: no memory"):
+        kernels.weight_gradient(rows, rows, bias=True)
+    packing, q = Packing((3, 4)), rows[:, None]
+    with pytest.raises(MemoryError, match="attention: no memory"):
+        kernels.KernelAttention.apply(q, q, q, packing, packing, False, 1.0)
+
+
+def test_the_kernel_gets_one_matrix_to_fill_and_one_row_where_a_bias_learns(monkeypatch):
+    monkeypatch.setattr(kernels, "library", lambda: SimpleNamespace(weight_gradient=lambda *_: 0))
+    grad, x = torch.zeros(7, 16).bfloat16(), torch.zeros(7, 48).bfloat16()
+    weight, bias = kernels.weight_gradient(grad, x, bias=True)
+    assert (weight.shape, weight.dtype) == ((16, 48), torch.bfloat16)
+    assert bias is not None
+    assert (bias.shape, bias.dtype) == ((16,), torch.bfloat16)
+    assert kernels.weight_gradient(grad, x, bias=False)[1] is None
 
 
 def test_no_gradient_is_asked_for_where_none_is_wanted(monkeypatch):

@@ -30,6 +30,19 @@ def test_scores_are_the_formulas():
                 torch.testing.assert_close(additive(q, k)[b, t, s], (additive.vector.weight @ hidden)[0])
 
 
+def test_queries_and_keys_may_differ_in_width():
+    torch.manual_seed(1)
+    q, k = torch.randn(2, 3, 7), torch.randn(2, 5, 11)
+    general = MultiplicativeScore(7, 11)
+    torch.testing.assert_close(general(q, k), torch.einsum("bti,ji,bsj->bts", q, general.weight.weight, k))
+    additive = AdditiveScore(7, 11)
+    assert additive.vector.weight.shape == (1, 11)
+    hidden = torch.tanh(additive.query(q)[:, :, None] + additive.key(k)[:, None])
+    torch.testing.assert_close(additive(q, k), (hidden @ additive.vector.weight[0]))
+    for scorer in (general, additive):
+        assert scorer(q, k).shape == (2, 3, 5)
+
+
 def test_scorers_say_what_does_not_fit():
     with pytest.raises(ShapeError, match="7 wide, keys 5"):
         DotScore(7, 5)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import glassformer as gf
+from glassformer.checkpoints import word2vec
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, GlassformerError
 
 WORDS = ("paris", "nhà_hàng", "don't", "œuvre", "北京", "1")
 VECTORS = np.random.default_rng(5).normal(0, 1, (6, 7)).astype(np.float32)
@@ -97,3 +98,86 @@ def test_paths_and_words_that_cannot_be(tmp_path):
     with pytest.raises(CheckpointError, match="the word 'new york' cannot stand in this format"):
         write_word2vec_format(tmp_path / "v.txt", ["new york"], VECTORS[:1])
     assert not (tmp_path / "v.txt").exists()
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_numbers_of_any_format_are_written_as_fp32(binary, tmp_path):
+    wide = VECTORS.astype(">f8") + 1e-9
+    path = write_word2vec_format(tmp_path / "deep" / "er" / "v", WORDS, wide[:, ::-1], binary)
+    words, vectors = read_word2vec_format(path)
+    assert words == WORDS
+    assert vectors.dtype == np.float32
+    assert np.array_equal(vectors, wide[:, ::-1].astype(np.float32))
+    if binary:
+        first = b"6 7\nparis " + np.ascontiguousarray(wide[0, ::-1], "<f4").tobytes() + b"\nnh"
+        assert path.read_bytes().startswith(first)
+
+
+@pytest.mark.parametrize("word", ["", "a b", "a\u00a0b", "a\n"])
+def test_words_with_white_space_or_none_are_refused(word, tmp_path):
+    with pytest.raises(CheckpointError, match="cannot stand in this format"):
+        write_word2vec_format(tmp_path / "v.txt", ["a", word], VECTORS[:2])
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    path = write_word2vec_format(tmp_path / "v.txt", WORDS, VECTORS)
+    whole = path.read_bytes()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(word2vec.os, "replace", fail)
+    with pytest.raises(GlassformerError, match=r"v.txt: could not be written: No space left"):
+        write_word2vec_format(path, WORDS[:2], VECTORS[:2])
+    assert path.read_bytes() == whole
+    assert [file.name for file in tmp_path.iterdir()] == ["v.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "binary"), [("v.bin", True), ("v.txt", False), ("v", False), ("v.bin.txt", False)]
+)
+def test_the_name_says_which_of_both(name, binary, tmp_path):
+    path = write_word2vec_format(tmp_path / name, WORDS, VECTORS)
+    assert path.read_bytes() == write_word2vec_format(tmp_path / "same", WORDS, VECTORS, binary).read_bytes()
+
+
+def test_long_words_are_cut_in_messages(tmp_path):
+    (tmp_path / "v").write_text("1 2\n" + "w" * 43 + " 1\n")
+    with pytest.raises(CheckpointError, match=f"1 numbers behind '{'w' * 40}', wanted 2"):
+        read_word2vec_format(tmp_path / "v")
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_binary_files_with_and_without_line_ends(end, tmp_path):
+    path = tmp_path / "v"
+    rows = [word.encode() + b" " + row.tobytes() + end for word, row in zip(WORDS, VECTORS, strict=True)]
+    path.write_bytes(b"6 7\n" + b"".join(rows))
+    words, vectors = read_word2vec_format(path, binary=True)
+    assert words == WORDS
+    assert np.array_equal(vectors, VECTORS)
+    path.write_bytes(b"6 7\n" + b"".join(rows)[:-1])
+    if not end:
+        with pytest.raises(CheckpointError, match=r"ends in word 6 of 6|is too short"):
+            read_word2vec_format(path, binary=True)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [(b"0 3", "0 words of 3 numbers"), (b"2 0", "2 words of 0 numbers"), (b"2 100001", "2 words of 100001 numbers"),
+     (b"1 100000", "numbers behind 'a'"), (b"1 2 3", "is not in word2vec's format"), (b"5", "is not in word2vec's")],
+)  # fmt: skip
+def test_first_lines_at_their_bounds(line, said, tmp_path):
+    (tmp_path / "v").write_bytes(line + b"\na 1\n")
+    with pytest.raises(CheckpointError, match=said):
+        read_word2vec_format(tmp_path / "v", binary=False)
+
+
+def test_a_word_twice_is_mended_by_hand_in_text_alone(tmp_path):
+    for binary, fix in (
+        (True, "Fetch it anew"),
+        (False, "Remove the line, and count one word less in the first"),
+    ):
+        path = write_word2vec_format(tmp_path / "v", ("a", "b", "a"), VECTORS[:3], binary)
+        with pytest.raises(CheckpointError, match="the word 'a' stands there twice") as caught:
+            read_word2vec_format(path, binary)
+        assert caught.value.fix == fix

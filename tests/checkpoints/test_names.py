@@ -1,0 +1,218 @@
+"""Names of tensors, ours and the Hub's, both ways; low-rank updates in PEFT's layout."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.names_lora import load_adapter, save_adapter
+from glassformer.checkpoints.tensors import write_tensors
+from glassformer.errors import CheckpointError
+from glassformer.families import bert as family_of_bert
+from glassformer.families import vit as names_vit
+from glassformer.families.bert import NAMES as BERT
+from glassformer.families.vit import NAMES as VIT
+from glassformer.families.vit import vit
+
+D = 5
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+OURS = {
+    "embeddings.tokens.weight": draw(7, D),
+    "embeddings.norm.bias": draw(D),
+    "encoder.layers.0.attention.qkv.weight": draw(3 * D, D),
+    "encoder.layers.11.attention.qkv.bias": draw(3 * D),
+    "encoder.layers.11.feed_forward.up.weight": draw(11, D),
+    "pooling.dense.bias": draw(D),
+    "mlm.bias": draw(7),
+    "head.out.weight": draw(2, D),
+}
+THEIRS = {
+    "bert.embeddings.word_embeddings.weight", "bert.embeddings.LayerNorm.bias",
+    *(f"bert.encoder.layer.0.attention.self.{part}.weight" for part in ("query", "key", "value")),
+    *(f"bert.encoder.layer.11.attention.self.{part}.bias" for part in ("query", "key", "value")),
+    "bert.encoder.layer.11.intermediate.dense.weight", "bert.pooler.dense.bias", "cls.predictions.bias",
+    "classifier.weight",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_names_of_bert_both_ways(prefix):
+    theirs = BERT.to_hub(OURS, prefix)
+    assert set(theirs) == (THEIRS if prefix else {name.removeprefix("bert.") for name in THEIRS})
+    start = "bert." if prefix else ""
+    query = theirs[f"{start}encoder.layer.0.attention.self.query.weight"]
+    assert torch.equal(query, OURS["encoder.layers.0.attention.qkv.weight"][:D])
+    value = theirs[f"{start}encoder.layer.11.attention.self.value.bias"]
+    assert torch.equal(value, OURS["encoder.layers.11.attention.qkv.bias"][2 * D :])
+    again = BERT.from_hub(theirs, "f")
+    assert again.keys() == OURS.keys()
+    assert all(torch.equal(again[name], OURS[name]) for name in OURS)
+
+
+def test_old_names_of_norms_and_what_is_left_out():
+    theirs = {
+        "bert.embeddings.LayerNorm.gamma": draw(D), "bert.embeddings.LayerNorm.beta": draw(D),
+        "bert.embeddings.position_ids": torch.arange(7), "bert.embeddings.word_embeddings.weight": draw(7, D),
+        "cls.predictions.decoder.weight": draw(7, D), "cls.predictions.decoder.bias": draw(7),
+        "cls.predictions.bias": draw(7),
+    }  # fmt: skip
+    found = BERT.from_hub(theirs, "f")
+    assert set(found) == {
+        "embeddings.norm.weight",
+        "embeddings.norm.bias",
+        "embeddings.tokens.weight",
+        "mlm.bias",
+    }
+    for name in ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"):
+        with pytest.raises(CheckpointError, match=f"f: {name} differs from .*: untied heads"):
+            family_of_bert.from_hub(theirs | {name: theirs[name] + 1}, "f")
+    family_of_bert.from_hub({"cls.predictions.decoder.weight": draw(7, D)}, "f")  # no twin to compare with
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bert.poem.weight", "unexplained tensors: bert.poem.weight"),
+        (
+            "bert.embeddings.word_embeddings.scale",
+            "unexplained tensors: bert.embeddings.word_embeddings.scale",
+        ),
+        ("weight", "unexplained tensors: weight"),
+        (
+            "encoder.layer.0.attention.self.query.weight",
+            "missing tensor: the key of encoder.layers.0.attention.qkv.weight",
+        ),
+        (
+            "encoder.layer.3.attention.self.key.bias",
+            "missing tensor: the query of encoder.layers.3.attention.qkv.bias",
+        ),
+    ],
+)
+def test_names_that_are_not_explained_and_parts_that_lack(name, said):
+    with pytest.raises(CheckpointError, match=f"f: {said}"):
+        BERT.from_hub({name: draw(D, D)}, "f")
+
+
+def test_thirds_that_do_not_fit_together():
+    parts = {f"encoder.layer.0.attention.self.{part}.weight": draw(D, D) for part in ("query", "key")}
+    with pytest.raises(CheckpointError, match="missing tensor: the value of"):
+        BERT.from_hub(parts, "f")
+    parts["encoder.layer.0.attention.self.value.weight"] = draw(D, 7)
+    with pytest.raises(CheckpointError, match=r"f: query, key and value of .*qkv.weight do not fit together"):
+        BERT.from_hub(parts, "f")
+
+
+def test_shapes_of_a_vit_both_ways():
+    made = vit((3, 8), (3, 4), D, 1, 1, 7)
+    config = replace(made, embedding=replace(made.embedding, channels=2))
+    ours = {
+        "embeddings.cls": draw(D), "embeddings.positions": draw(7, D),
+        "embeddings.projection.weight": draw(D, 2 * 3 * 4),
+        "encoder.layers.2.attention.qkv.weight": draw(3 * D, D), "encoder.layers.2.attention.qkv.bias": draw(3 * D),
+        "head.out.bias": draw(3),
+    }  # fmt: skip
+    theirs = names_vit.to_hub(ours, True, config)
+    shapes = {name: tuple(tensor.shape) for name, tensor in theirs.items() if "attention" not in name}
+    assert shapes == {
+        "vit.embeddings.cls_token": (1, 1, D), "vit.embeddings.position_embeddings": (1, 7, D),
+        "vit.embeddings.patch_embeddings.projection.weight": (D, 2, 3, 4), "classifier.bias": (3,),
+    }  # fmt: skip
+    again = names_vit.from_hub(theirs, "f")
+    assert again.keys() == ours.keys()
+    assert all(torch.equal(again[name], ours[name]) for name in ours)
+    assert names_vit.to_hub(ours, False, config).keys() == {k.removeprefix("vit.") for k in theirs}
+    bare = {
+        name: tensor
+        for name, tensor in theirs.items()
+        if not name.endswith(("query.bias", "key.bias", "value.bias"))
+    }
+    bias = names_vit.from_hub(bare, "f")["encoder.layers.2.attention.qkv.bias"]
+    assert torch.equal(bias, torch.zeros(3 * D))
+    flat = {"embeddings.cls_token": draw(D), "embeddings.position_embeddings": draw(7, D)}
+    assert [t.ndim for t in VIT.from_hub(flat, "f").values()] == [
+        t.ndim for t in names_vit.from_hub(flat, "f").values()
+    ]
+
+
+def updates(layers: int) -> dict[str, torch.Tensor]:
+    return {
+        f"{i}.{part}.{side}": draw(*((3, D) if side == "A" else (D, 3))) + i
+        for i in range(layers)
+        for part in ("query", "value")
+        for side in "AB"
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "stem"), [("Bert", "attention.self.query"), ("ViT", "attention.attention.query")]
+)
+@pytest.mark.parametrize("prefix", [True, False])
+def test_an_adapter_comes_back_from_pefts_layout(tmp_path, kind, stem, prefix):
+    folder = tmp_path / "new" / "adapter"
+    save_adapter(folder, {"Bert": BERT, "ViT": VIT}[kind], updates(12), 3, 5.0, with_prefix=prefix)
+    found, rank, alpha = load_adapter(folder, {"Bert": BERT, "ViT": VIT}[kind])
+    assert (rank, alpha) == (3, 5.0)
+    assert found.keys() == updates(12).keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in updates(12).items())
+    settings = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    assert [settings[k] for k in ("peft_type", "r", "lora_alpha", "lora_dropout", "bias")] == [
+        "LORA",
+        3,
+        5.0,
+        0.0,
+        "none",
+    ]
+    assert settings["target_modules"] == ["query", "value"]
+    assert settings["inference_mode"] is True
+    assert settings["fan_in_fan_out"] is False
+    start = {"Bert": "bert.", "ViT": "vit."}[kind] if prefix else ""
+    assert f"base_model.model.{start}encoder.layer.11.{stem}.lora_A.weight" in load_file(
+        folder / "adapter_model.safetensors"
+    )
+
+
+def test_other_adapters_are_refused(tmp_path):
+    def adapter(name: str, tensors: dict[str, torch.Tensor], **changes):
+        save_adapter(tmp_path / name, BERT, tensors, 3, 5.0)
+        file = tmp_path / name / "adapter_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+        return tmp_path / name
+
+    for i, changes in enumerate(
+        ({"peft_type": "IA3"}, {"target_modules": ["query"]}, {"target_modules": None})
+    ):
+        with pytest.raises(
+            CheckpointError, match=r"adapter_config.json: only LoRA on query and value is read"
+        ):
+            load_adapter(adapter(f"kind{i}", updates(1), **changes), BERT)
+    holed = updates(3)
+    del holed["1.value.B"]
+    with pytest.raises(
+        CheckpointError, match=r"missing tensor: base_model.model.encoder.layer.1.*value.lora_B.weight"
+    ):
+        load_adapter(adapter("holed", holed), BERT)
+    with pytest.raises(CheckpointError, match="missing tensor"):
+        load_adapter(adapter("other", updates(1)), VIT)
+    assert load_adapter(adapter("empty", {}), BERT)[0] == {}
+    folder = adapter("more", updates(1))
+    write_tensors(
+        folder, load_file(folder / "adapter_model.safetensors") | {"poem": draw(3)}, name="adapter_model"
+    )
+    with pytest.raises(CheckpointError, match="more: unexplained tensors: poem"):
+        load_adapter(folder, BERT)
+
+
+def test_a_table_needs_no_more_than_its_encoder():
+    table = NameTable("a.", {"x": "y"}, {}, {})
+    assert table.from_hub({"a.y.weight": draw(3)}, "f").keys() == {"x.weight"}
+    assert table.to_hub({"x.weight": draw(3)}, True).keys() == {"a.y.weight"}

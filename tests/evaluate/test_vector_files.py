@@ -1,0 +1,141 @@
+"""Tests of word vectors from files: pairs, questions, the named ones and one's own; frequent words; edges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from glassformer.errors import DataError
+from glassformer.evaluate import vectors
+from glassformer.evaluate.vectors import (
+    Pair,
+    judge_analogies,
+    judge_pairs,
+    judge_vectors,
+    nearest_rows,
+    read_pairs,
+    read_questions,
+    unit_rows,
+)
+
+WORDS = {"man": 0, "woman": 1, "king": 2, "queen": 3, "duke": 4, "duchess": 5}
+VECTORS = np.array([[1, 0, 0], [1, 1, 0], [3, 0, 1], [3, 1, 1], [0, 0, 2], [0, 1, 2]], np.float32)
+PAIRS = "Word\tother\tscore\nMan\tking\t9.0\n\nman\twoman\t5\nman\tduke\t1\n"
+SIMLEX = (
+    "word1\tword2\tPOS\tSimLex999\tmore\nman\tking\tN\t1.5\t9\nMan \twoman\tN\t5\t8\nman\tduke\tN\t9\t7\n"
+)
+QUESTIONS = ": royal\nMan king woman queen\nman king woman emperor\n\n: odd\nman woman king duke\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "word-vectors"
+    place.mkdir()
+    (place / "wordsim353.tab").write_text(PAIRS, encoding="utf-8-sig")
+    (place / "SimLex-999.txt").write_text(SIMLEX, encoding="utf-8")
+    (place / "questions-words.txt").write_text(QUESTIONS, encoding="utf-8")
+    return place
+
+
+def test_files_of_pairs_and_of_questions_are_read(folder):
+    pairs = [Pair("man", "king", 9.0), Pair("man", "woman", 5.0), Pair("man", "duke", 1.0)]
+    assert read_pairs(folder / "wordsim353.tab") == pairs
+    wanted = [replace(pair, score=score) for pair, score in zip(pairs, (1.5, 5, 9), strict=True)]
+    assert read_pairs(folder / "SimLex-999.txt") == wanted
+    royal = [("man", "king", "woman", "queen"), ("man", "king", "woman", "emperor")]
+    questions = folder / "questions-words.txt"
+    assert read_questions(questions) == {"royal": royal, "odd": [("man", "woman", "king", "duke")]}
+    assert read_questions(questions, lowercase=False)["royal"][0] == ("Man", "king", "woman", "queen")
+    plain = folder / "plain.txt"
+    plain.write_text("man king woman queen\n", encoding="utf-8")
+    assert read_questions(plain) == {"all": [("man", "king", "woman", "queen")]}
+    plain.write_text(": nothing\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no questions"):
+        read_questions(plain)
+    plain.write_bytes(b"\xff\xff")
+    with pytest.raises(DataError, match="not UTF-8"):
+        read_questions(plain)
+
+
+def test_every_test_is_judged_by_its_name_or_its_file(folder, tmp_path):
+    own, pairs = tmp_path / "own.txt", tmp_path / "pairs.txt"
+    own.write_text(QUESTIONS, encoding="utf-8")
+    pairs.write_text(PAIRS, encoding="utf-8")
+    tests = ["wordsim353", "simlex999", "google", str(own), str(pairs), "countries", "europe"]
+    found = judge_vectors(list(WORDS), VECTORS, tests, folder)
+    assert list(found) == tests
+    assert found["wordsim353"] == found[str(pairs)]
+    assert found[str(pairs)] == {"pairs": 3, "known": 3, "spearman": pytest.approx(1.0)}
+    assert found["simlex999"]["spearman"] == pytest.approx(-1.0)
+    assert found["google"] == found[str(own)]
+    assert [found["google"][key] for key in ("questions", "known", "correct", "accuracy")] == [3, 2, 1, 0.5]
+    royal = found["countries"]["sections"]["king - man + woman"]
+    assert royal == {"questions": 1, "known": 1, "correct": 1}
+    assert found["countries"]["questions"] < found["europe"]["questions"]
+    assert judge_vectors(list(WORDS), VECTORS, ["google"], None)["google"] is None
+    capital = judge_vectors([w.title() for w in WORDS], VECTORS, [str(own)], folder)[str(own)]
+    assert capital["known"] == 0  # a vocabulary with capitals is asked as the file is written
+
+
+def test_where_the_named_tests_lie(folder, tmp_path):
+    assert vectors.tests_folder([tmp_path / "none", tmp_path]) == folder
+    assert vectors.tests_folder([tmp_path / "none"]) is None
+    assert vectors.tests_folder([]) is None
+
+
+def test_only_frequent_words_answer_and_many_questions_are_judged_in_parts(monkeypatch):
+    units, question = unit_rows(VECTORS), ("man", "king", "woman", "queen")
+    assert judge_analogies(WORDS, units, {"a": [question]}, most_frequent=4)["correct"] == 1
+    assert judge_analogies(WORDS, units, {"a": [question]}, most_frequent=3)["known"] == 0
+    sections = {"a": [question] * 5, "b": [("king", "man", "queen", "woman")] * 2, "c": []}
+    whole = judge_analogies(WORDS, units, sections)
+    monkeypatch.setattr(vectors, "AT_ONCE", 2)
+    parts = judge_analogies(WORDS, units, sections)
+    assert whole == parts
+    assert (parts["questions"], parts["sections"]["a"]["correct"], parts["sections"]["c"]["known"]) == (
+        7,
+        5,
+        0,
+    )
+    assert vectors.MOST_FREQUENT == 30_000
+
+
+@pytest.mark.filterwarnings("ignore:An input array is constant")
+def test_rows_of_zeros_and_none_at_all():
+    rows = unit_rows(np.array([[0.0, 0.0], [3.0, 4.0]]))
+    assert (rows.dtype, rows.tolist()) == (np.float32, [[0, 0], [np.float32(0.6), np.float32(0.8)]])
+    units = unit_rows(VECTORS)
+    assert nearest_rows(units, VECTORS[0], 3, [0, 1, 2, 3, 4, 5]) == []
+    assert nearest_rows(units, VECTORS[0], 0) == []
+    wanted = np.argsort(-(units @ units[0]), kind="stable").tolist()
+    assert [i for i, _ in nearest_rows(units, VECTORS[0], 6)] == wanted
+    assert len(nearest_rows(units, VECTORS[0], 5, [1, 1])) == 5
+    constant = judge_pairs(WORDS, units, [Pair("man", w, 3.0) for w in ("king", "woman", "duke")])
+    assert constant["spearman"] is None
+
+
+def test_analogies_are_those_of_a_plain_search():
+    rng = np.random.default_rng(3)
+    units = unit_rows(rng.normal(0, 1, (13, 3)))
+    words = {f"w{i}": i for i in range(13)}
+    questions = [tuple(f"w{i}" for i in rng.choice(13, 4, replace=False)) for _ in range(211)]
+    right = 0
+    for a, b, c, d in ([words[w] for w in question] for question in questions):
+        target = units[b] - units[a] + units[c]
+        best = max((i for i in range(13) if i not in (a, b, c)), key=lambda i: float(units[i] @ target))
+        right += best == d
+    found = judge_analogies(words, units, {"all": questions})
+    assert 0 < right < 211
+    assert (found["correct"], found["known"], found["accuracy"]) == (right, 211, right / 211)
+
+
+def test_a_test_that_is_left_out_does_not_end_the_rest():
+    found = judge_vectors(list(WORDS), VECTORS, ["google", "countries", "simlex999"], None)
+    assert (list(found), found["google"], found["simlex999"]) == (
+        ["google", "countries", "simlex999"],
+        None,
+        None,
+    )
+    assert found["countries"]["questions"] > 100
