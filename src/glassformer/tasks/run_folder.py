@@ -198,7 +198,7 @@ def alone(run: Callable[..., Run]) -> Callable[..., Run]:
 
     @wraps(run)
     def guarded(recipe: Any, folder: str | Path, *, resume: bool = False, **options: Any) -> Run:
-        folder = Path(folder)
+        folder = check_folder_path(Path(folder))
         refuse_held(folder)
         # The lock of a process that was killed: what it left is no run as long as nothing was begun.
         killed = (folder / LOCK).is_file()
