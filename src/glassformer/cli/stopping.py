@@ -23,6 +23,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 TICK = 0.05  # seconds; time is counted in these, so that a process that was stopped for hours has not waited
 ECHO = 10  # ticks in which further signals are the same wish: a terminal and a shell, torchrun and its group, both tell
+NUDGE = 4  # ticks after which a signal that another thread has taken is sent to the main one, which may sleep
 PATIENCE = 200  # ticks that the main thread may compute without hearing of a signal
 LAST = b"error: interrupted, and ended at once; what was saved before is whole\n"
 
@@ -155,7 +156,7 @@ class Listening:
             ticks += 1
             if self.code is not None:
                 continue
-            if self._again:
+            if self._again or (ticks == NUDGE and not self.heard):
                 self._again, self._echoes = False, self._echoes + 1
                 self._deliver(next(iter(self._old)))
             if ticks >= PATIENCE and not self.heard:
