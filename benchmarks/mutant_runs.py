@@ -75,7 +75,7 @@ def run_pytest(base: Path, arguments: Sequence[str], plugin: Any) -> int:
 
 
 def tests_for(one: mutation.Mutant, tests: dict[str, dict[str, Any]]) -> list[str]:
-    """The tests that reach a mutant, in the order in which they are worth running: its own file, and others within a budget."""
+    """The tests that reach a mutant, those of its own file first; others as many as the budget of seconds allows."""
 
     def reaching(first: int, last: int) -> list[str]:
         return [
