@@ -48,8 +48,8 @@ PACKAGES: dict[str, int | None] = {
     "serve/guard.py": None,
 }
 TESTS = (
-    "nn", "evaluate", "checkpoints", "train", "sequences", "models", "classifier", "tasks", "image", "parity", "vectors",
-    "serve",
+    "nn", "evaluate", "checkpoints", "train", "sequences", "models", "classifier", "tasks", "image", "parity",
+    "vectors", "serve",
 )  # fmt: skip
 HEAVY = (
     "torch", "numpy", "hypothesis", "hypothesis.extra.numpy", "sklearn.linear_model", "sklearn.metrics",

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from glassformer.checkpoints import files
 from glassformer.checkpoints.files import verify_folder
 from glassformer.checkpoints.native import list_states, load_state, save_state
 from glassformer.errors import CheckpointError, GlassformerError
@@ -302,3 +303,16 @@ def test_old_folders_of_others_stay_where_they_are(tmp_path):
     (tmp_path / "step-00000007").rename(tmp_path / ".step-00000007.old")
     assert steps(tmp_path) == [7]
     assert sorted(os.listdir(tmp_path)) == [".other.old", ".step-00000009.tmp", "step-00000007"]
+
+
+@pytest.mark.parametrize("version", ["2", None, [2], -1, 1.5, True])
+def test_a_format_that_is_no_number_is_damage(tmp_path, version):
+    save(tmp_path, 3, 7)
+    folder = tmp_path / "step-00000007"
+    manifest = verify_folder(folder)
+    manifest["extra"]["format"] = version
+    (folder / "manifest.json").write_bytes(files._render(manifest))
+    found = load_state(tmp_path)
+    assert found.step == 3
+    assert [path for path, _ in found.skipped] == [folder]
+    assert "is no whole number from 0 on" in found.skipped[0][1]

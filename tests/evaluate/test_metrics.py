@@ -126,3 +126,13 @@ def test_intervals_are_those_of_a_thousand_resamples_unless_said():
     meter = meter_of(p, y, list("abc"))
     assert meter.result() == meter.result(bootstrap=1000, seed=0)
     assert meter.result()["macro_f1_interval"] != meter.result(seed=1)["macro_f1_interval"]
+
+
+def test_each_figure_has_its_own_interval():
+    y = np.array([0] * 90 + [1] * 7)  # always the first class: accurate, and useless
+    found = meter_of(np.tile([0.9, 0.1], (97, 1)), y, ["a", "b"]).result(bootstrap=200)
+    assert found["accuracy"] == pytest.approx(90 / 97)
+    assert found["macro_f1"] == pytest.approx(180 / 187 / 2)
+    for figure in ("accuracy", "macro_f1"):
+        low, high = found[f"{figure}_interval"]
+        assert low < found[figure] < high

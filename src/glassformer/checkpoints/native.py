@@ -28,6 +28,7 @@ from glassformer.checkpoints.files import (
     verify_folder,
     write_folder,
 )
+from glassformer.checkpoints.settings import count
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, NewerFormatError
 
@@ -129,8 +130,9 @@ def load_state(folder: str | Path) -> LoadedState:
             manifest = verify_folder(path)
             if manifest["extra"].get("step") != step:
                 raise CheckpointError(f"holds step {manifest['extra'].get('step')}", where=str(path))
-            if manifest["extra"].get("format", 1) > STATE_FORMAT:
-                newer = f"has format {manifest['extra']['format']}; this version reads up to {STATE_FORMAT}"
+            version = count(manifest["extra"], "format", str(path), 1)
+            if version > STATE_FORMAT:
+                newer = f"has format {version}; this version reads up to {STATE_FORMAT}"
                 raise NewerFormatError(newer, where=str(path), fix=UPDATE)
             missing = {"state.json", "state.safetensors"} - manifest["files"].keys()
             if missing:
