@@ -343,9 +343,7 @@ def test_a_rename_that_fails_once_is_told_and_the_old_folder_stands(tmp_path, mo
         real(source, target)
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(
-        "glassformer.checkpoints.files.exchange", lambda one, two: False
-    )  # a disk that cannot
+    monkeypatch.setattr(files, "exchange", lambda one, two: False)  # a disk that cannot
     with pytest.raises(GlassformerError, match="model: could not be written: Input/output error"):
         write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
     assert failed == [path]
