@@ -140,6 +140,8 @@ def section() -> list[str]:
         lines.append(
             f"| {' | '.join(cells)} | {100 * run['killed'] / real:.1f} % | {100 * first / real:.1f} % |"
         )
+    if note := result.get("note"):
+        lines += ["", note]
     left = [one for run in result["runs"] for one in run["survivors"] if one["kind"] != "equivalent"]
     said = sum(one["kind"] == "left" for one in left)
     lines += [
