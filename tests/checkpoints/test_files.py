@@ -387,8 +387,7 @@ def test_files_are_whole_before_they_are_synced(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", fsync)
     path = write_folder(tmp_path / "model", fill)
-    for file in (p for p in path.rglob("*") if p.is_file()):
-        assert synced[file.name] == file.stat().st_size
+    assert all(synced[p.name] == p.stat().st_size for p in path.rglob("*") if p.is_file())
 
 
 def test_what_is_not_there_or_has_no_format_is_told_apart(tmp_path):
