@@ -42,7 +42,7 @@ SMALL = ["d_model=48", "num_layers=2", "num_heads=3", "d_ff=96"]
 # kind -> (recipe, settings): sixty steps in a few seconds
 RECIPES: dict[str, tuple[str, list[str]]] = {
     "text": ("imdb-encoder-small", [*QUICK, *SMALL, "epochs=1", "batch_size=32", "max_length=96", "sentences=[]"]),
-    "picture": ("cifar10-vit", [*QUICK[:5], *SMALL, "epochs=1", "batch_size=31", "average=0.9"]),
+    "picture": ("cifar10-vit", [*QUICK[:5], "validation_size=100", *SMALL, "epochs=1", "batch_size=31", "average=0.9"]),
     "lstm": ("ntc-lstm", [*QUICK, "d_model=32", "epochs=1", "batch_size=32", "batch_tokens=0"]),
     "textcnn": ("ntc-textcnn", [*QUICK, "d_model=32", "epochs=1", "batch_size=32", "batch_tokens=0"]),
     "translation": ("multi30k-transformer", [*QUICK[:3], *SMALL, "epochs=2", "batch_tokens=700", "beam=2"]),

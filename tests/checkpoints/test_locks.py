@@ -155,7 +155,7 @@ def test_a_sweep_spares_the_folder_of_a_living_writer(tmp_path):
     assert verify_folder(tmp_path / "model")["files"].keys() == {"b"}
 
 
-@pytest.mark.parametrize("exchanged", [True, False])
+@pytest.mark.parametrize("exchanged", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
     """Two savers and two readers: every reader sees the files of one save."""
     if not exchanged:
