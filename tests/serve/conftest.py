@@ -39,14 +39,14 @@ class Answer(NamedTuple):
 class Running:
     """A server that runs in a thread."""
 
-    def __init__(self, models: list[Any], limits: Any, **options: Any):
+    def __init__(self, models: list[Any], limits: Any, loop: str = "auto", **options: Any):
         from glassformer.serve.app import create_app
         from glassformer.serve.sockets import bounded_protocol
 
         self.app = create_app(models, limits, **options)
         config = uvicorn.Config(
             self.app, "127.0.0.1", 0, http=bounded_protocol(limits, self.app.state.server.held), ws="none",
-            lifespan="on", log_level=50,
+            lifespan="on", log_level=40, loop=loop,
         )  # fmt: skip
         self.socket = config.bind_socket()
         self.port = self.socket.getsockname()[1]
@@ -136,14 +136,14 @@ def serve(classifiers) -> Any:
     from glassformer.serve.limits import Limits
     from glassformer.serve.models import Served
 
-    def make(key: str | None = None, hosts: tuple[str, ...] = (), **limits: Any) -> Running:
+    def make(key: str | None = None, hosts: tuple[str, ...] = (), loop: str = "auto", **limits: Any) -> Running:
         bounds = Limits(**limits)
         names = ("films", "windows", "pictures")
         served = [
             (Served(name, clf, bounds, threads=1, precision="fp32", examples=EXAMPLES), name == "films")
             for name, clf in zip(names, classifiers, strict=True)
         ]
-        return Running(served, bounds, key=key, hosts=hosts)
+        return Running(served, bounds, loop, key=key, hosts=hosts)
 
     return make
 

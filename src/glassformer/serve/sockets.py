@@ -52,6 +52,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             super().connection_made(transport)
             self.share = Share(all_held)
             self.heads: deque[int] = deque()  # bytes, of requests that are not answered
+            self.open: deque[Any] = deque()  # these requests; uvicorn knows the last of them
             idle[self] = None
             self._within(limits.body_seconds)
             if len(self.connections) > limits.connections:
@@ -65,6 +66,9 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             idle.pop(self, None)
             self._within(None)
             self.share.give_back()
+            for cycle in self.open:  # their answers go nowhere, and are not counted as given
+                cycle.disconnected = True
+                cycle.message_event.set()
             super().connection_lost(exc)
 
         def eof_received(self) -> bool:
@@ -146,6 +150,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             super().on_headers_complete()
             self.phase, self.head, self.quiet, self.framed = BODY, 0, 0, 0
             self.heads.append(self.finished)
+            self.open.append(self.cycle)
             idle.pop(self, None)
             self._within(2 * (limits.body_seconds + limits.seconds))
 
@@ -170,6 +175,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
         def on_response_complete(self) -> None:
             super().on_response_complete()
             self.heads.popleft()
+            self.open.popleft()
             self._charge()
             if self.transport.is_closing():
                 return  # the time for the client to read its answer goes on
