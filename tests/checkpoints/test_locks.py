@@ -155,7 +155,7 @@ def test_a_sweep_spares_the_folder_of_a_living_writer(tmp_path):
     assert verify_folder(tmp_path / "model")["files"].keys() == {"b"}
 
 
-@pytest.mark.parametrize("exchanged", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("exchanged", [True, False])
 def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
     """Two savers and two readers: every reader sees the files of one save."""
     if not exchanged:
@@ -203,6 +203,38 @@ def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
         thread.join()
     assert wrong == []
     assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("away", ["missing", "back"])
+def test_a_folder_that_is_away_for_an_instant_is_read_again(tmp_path, away):
+    """Between the two moves of a save, also where another reader has put the old folder back by then."""
+    path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
+
+    def read() -> str:
+        reads.append(1)
+        if len(reads) == 1:
+            path.rename(tmp_path / ".model.old")
+        try:
+            return (path / "a").read_text()
+        finally:
+            if away == "back" or len(reads) == 2:
+                (tmp_path / ".model.old").rename(path) if not path.exists() else None
+
+    assert exchange.steadily(path, read) == "1"
+    assert len(reads) == (2 if away == "back" else 3)
+
+
+def test_a_folder_that_stays_as_it_is_fails_at_once(tmp_path, monkeypatch):
+    path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
+    monkeypatch.setattr(exchange, "SETTLED", 0.0)
+
+    def read() -> str:
+        reads.append(1)
+        raise CheckpointError("is damaged")
+
+    with pytest.raises(CheckpointError, match="is damaged"):
+        exchange.steadily(path, read)
+    assert len(reads) == 1
 
 
 def test_a_reader_does_not_mix_two_saves(tmp_path):

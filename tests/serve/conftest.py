@@ -136,7 +136,9 @@ def serve(classifiers) -> Any:
     from glassformer.serve.limits import Limits
     from glassformer.serve.models import Served
 
-    def make(key: str | None = None, hosts: tuple[str, ...] = (), loop: str = "auto", **limits: Any) -> Running:
+    def make(
+        key: str | None = None, hosts: tuple[str, ...] = (), loop: str = "auto", **limits: Any
+    ) -> Running:
         bounds = Limits(**limits)
         names = ("films", "windows", "pictures")
         served = [

@@ -26,7 +26,12 @@ def small(serve, request) -> Iterator[Running]:
     pytest.importorskip(request.param)
     running = serve(
         loop=request.param,
-        header_bytes=4000, headers=7, pipelined=2, body_bytes=20_000, body_seconds=1.5, seconds=5.0
+        header_bytes=4000,
+        headers=7,
+        pipelined=2,
+        body_bytes=20_000,
+        body_seconds=1.5,
+        seconds=5.0,
     )
     yield running
     running.stop()

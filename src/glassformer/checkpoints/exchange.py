@@ -17,6 +17,8 @@ Found = TypeVar("Found")
 
 MANIFEST = "manifest.json"
 TRIES = 20  # of a reader whose folder is saved anew while it reads
+LOOKS = 4  # at a folder that fails, where it is missing or has come to its place within SETTLED seconds
+SETTLED = 2.0
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of fcntl.h and linux/fs.h
 
 
@@ -52,7 +54,7 @@ def steadily(path: Path, read: Callable[[], Found]) -> Found:
         try:
             found = read()
         except Exception:
-            if _stamp(path) == before and not _between(path):
+            if _stamp(path) == before and (turn >= LOOKS or _stays(path)):
                 raise
         else:
             if _stamp(path) == before:
@@ -77,6 +79,13 @@ def _without_waiting(path: str, flags: int) -> int:
     )  # a pipe of that name gives nothing and holds up nobody
 
 
-def _between(path: Path) -> bool:
-    """Whether a save stands between its two moves, where names cannot be exchanged."""
-    return not path.exists() and (path.parent / f".{path.name}.old").is_dir()
+def _stays(path: Path) -> bool:
+    """Whether what stands at the path has stood there for a while, with or without a manifest.
+
+    Where names cannot be exchanged, a folder is away between the two moves of a save, and comes back as it was where a
+    reader who misses it takes that for the end of a killed one.
+    """
+    try:
+        return not 0 <= time.time() - os.stat(path).st_ctime < SETTLED
+    except OSError:  # it may be away for this instant
+        return False
