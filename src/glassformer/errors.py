@@ -55,3 +55,7 @@ class NewerFormatError(CheckpointError):
 
 class ShapeError(InputError):
     """Tensors or sizes that do not fit together; the message names both sizes."""
+
+
+class FewStepsWarning(UserWarning):
+    """The settings that were given leave a fit too few optimizer steps to learn from."""

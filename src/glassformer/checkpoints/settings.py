@@ -11,6 +11,7 @@ from glassformer.checkpoints.files import UPDATE, read_json
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
 
 ABOUT = "glassformer.json"
+MOST_CHOSEN = 64
 
 
 def number(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
@@ -105,11 +106,25 @@ def read_about(folder: Path, newest: int) -> dict[str, Any]:
     return about | {
         "kind": text(about, "kind", where, "TextClassifier"),
         "weights_source": text(about, "weights_source", where, "unknown"),
+        "chosen": chosen(about, where),
         "best_step": count(about, "best_step", where),
         "train_seconds": real(about, "train_seconds", where, 0.0),
         "truncated": count(about, "truncated", where),
         "chunks": count(about, "chunks", where),
     }
+
+
+def chosen(about: dict[str, Any], where: str) -> dict[str, Any]:
+    """What a fit chose for settings that were left unset; a folder from before there was such a thing has none.
+
+    Raises:
+        CheckpointError: no numbers from 0 to 10 million, or more of them than there are settings.
+    """
+    found = section({"chosen": {}} | about, "chosen", where)
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in found.values())
+    if len(found) > MOST_CHOSEN or not numbers:
+        raise CheckpointError("'chosen' holds what is no setting", where=where)
+    return found
 
 
 def check_parameters(configs: Callable[[], Any], folder: Path) -> None:

@@ -28,6 +28,7 @@ class Backbone(nn.Module):
     """A model with ``embeddings``, ``encoder``, and what stands on its states; a subclass builds these."""
 
     has_attention = True
+    kind = "encoder"  # of training from random weights
     reads: ClassVar[str]  # "texts" or "pictures"
     config: Any
     embeddings: Any
@@ -41,6 +42,11 @@ class Backbone(nn.Module):
         super().__init__()
         self.pooling = self.head = self.mlm = self.nsp = None
         self.weights_source = "random"
+
+    @property
+    def width(self) -> int:
+        """Of the rows."""
+        return self.config.encoder.d_model
 
     # --- the forward pass ------------------------------------------------------------------------
 

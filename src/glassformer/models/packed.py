@@ -24,6 +24,7 @@ class PackedClassifier(TextDoors):
 
     has_attention = False
     reads = "texts"
+    kind: str  # of training from random weights
     encoder: nn.Module
     pooling: nn.Module | None
 
@@ -34,6 +35,11 @@ class PackedClassifier(TextDoors):
         self.head = ClassificationHead(pooled_width, c.num_labels, c.head_type, c.head_hidden, c.head_dropout)
         self.mlm = None
         self.weights_source = "random"
+
+    @property
+    def width(self) -> int:
+        """Of the rows."""
+        return self.config.d_model
 
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """``[N, E]`` -> the states of all rows ``[N, D]``, and one vector a sequence ``[B, pooled]``."""

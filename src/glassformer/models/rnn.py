@@ -50,6 +50,8 @@ class Rnn(PackedClassifier):
 
     config: RnnConfig
 
+    kind = "recurrent"
+
     def __init__(self, config: RnnConfig):
         c = config
         width = c.d_model * (2 if c.bidirectional else 1)

@@ -65,6 +65,8 @@ class TextCnn(PackedClassifier):
 
     config: TextCnnConfig
 
+    kind = "convolution"
+
     def __init__(self, config: TextCnnConfig):
         c = config
         super().__init__(c, c.d_model * len(c.widths))

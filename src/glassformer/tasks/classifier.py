@@ -26,6 +26,7 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.train.callbacks import Callback
+from glassformer.train.defaults import chosen
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.objectives import class_weights
@@ -127,6 +128,16 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         self.temperature_, self.threshold_ = 1.0, None
         held = None if fit.held is None else self.evaluation_table(fit.held[0])
         return self._training_table(fit.examples.X), held
+
+    def _choose(self, fit: Fit) -> dict[str, Any]:
+        train = fit.train
+        if train.train_layers == 0 and not train.unfreeze_every:
+            kind = "head"
+        elif train.lora_rank:
+            kind = "adapter"
+        else:
+            kind = fit.network.kind if self._is_from_scratch() else "pretrained"
+        return chosen(train, kind, fit.network.width, len(fit.examples.targets))
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)
@@ -269,6 +280,10 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         return Path(path)
 
     # --- what each kind of example does in its own way ---------------------------------------------
+
+    def _is_from_scratch(self) -> bool:
+        """Whether the model begins with random weights."""
+        raise NotImplementedError
 
     @staticmethod
     def check(X: Any, origin: str = "X") -> list[Any]:

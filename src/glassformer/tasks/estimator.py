@@ -30,6 +30,7 @@ from glassformer.sklearn_base import BaseEstimator, check_is_fitted
 from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.config import FitConfig
+from glassformer.train.defaults import CHOSEN, settled, warn_of_few
 from glassformer.train.distributed import Ranks, join, refuse_several
 from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, count_steps
@@ -67,7 +68,7 @@ class Fit:
 class Estimator(BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
-    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``best_step_``, ``train_seconds_``, ``adapter_`` (the
+    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what unset settings became), ``best_step_``, ``train_seconds_``, ``adapter_`` (the
     low-rank updates of a fit with ``lora_rank``), and what the task adds.
     """
 
@@ -75,6 +76,7 @@ class Estimator(BaseEstimator):
     SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those whose keys are the constructor's parameters
     FIGURES: ClassVar[tuple[str, ...]] = (
         "weights_source",
+        "chosen",
         "best_step",
         "train_seconds",
     )  # kept in glassformer.json
@@ -83,6 +85,7 @@ class Estimator(BaseEstimator):
     model_: Any
     history_: list[dict[str, Any]]
     weights_source_: str
+    chosen_: dict[str, Any]
     best_step_: int
     train_seconds_: float
     threads: int
@@ -136,8 +139,13 @@ class Estimator(BaseEstimator):
         return cls(**(settings | overrides))
 
     def to_recipe(self, name: str = "") -> str:
-        """These settings as the TOML text of a recipe (data and evaluation sections at their defaults)."""
-        return to_toml(self.RECIPE(name=name, **self.configs()))
+        """These settings as the TOML text of a recipe (data and evaluation sections at their defaults).
+
+        Of a fitted estimator, what its fit has chosen stands there too.
+        """
+        configs = self.configs()
+        configs |= {"train": settled(configs["train"], getattr(self, "chosen_", {}))} if "train" in configs else {}
+        return to_toml(self.RECIPE(name=name, **configs))
 
     # --- training --------------------------------------------------------------------------------
 
@@ -157,11 +165,14 @@ class Estimator(BaseEstimator):
             started = time.perf_counter()
             fit.table, fit.held_table = self._prepare(fit)
             fit.network = self._network(fit)
+            self.chosen_ = self._choose(fit)
+            train = configs["train"] = settled(train, self.chosen_)
             optimizer = MasterOptimizer(fit.network, train, choose_dtype(train.precision, device), fit.ranks)
             stream, objective, judge = self._loop(fit)
             training = Training(fit.network, optimizer, train, count_steps(stream, train.epochs))
             training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)))
-            training.before = self._before()
+            training.before, training.chosen = self._before(), self.chosen_
+            warn_of_few(training.total_steps, self._given())
             calls = self._callbacks(training, callbacks, checkpoints, resume)
             run_with(calls, training, stream, objective, judge)
             self._keep(fit, training)
@@ -225,7 +236,12 @@ class Estimator(BaseEstimator):
     def _fingerprint(self, **data: str) -> dict[str, Any]:
         """What must agree for a checkpoint to be continued: every setting that changes bits, and the data."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_DECIDING}
-        return plain({**settings, **data})
+        return plain({**settings, **self.chosen_, **data})
+
+    def _given(self) -> dict[str, Any]:
+        """Of the settings that suit themselves to the data, those that were given."""
+        values, defaults = self.get_params(deep=False), self.defaults()
+        return {k: values[k] for k in CHOSEN if k in values and defaults[k] is None and values[k] is not None}
 
     def _before(self) -> dict[str, Any]:
         """Setting -> the value that it counts as where a checkpoint was made before there was such a setting."""
@@ -316,6 +332,10 @@ class Estimator(BaseEstimator):
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
         """Settle the preprocessing, and encode ``fit.examples`` and ``fit.held``."""
         raise NotImplementedError
+
+    def _choose(self, fit: Fit) -> dict[str, Any]:
+        """Values for settings of the section ``train`` that were left unset; ``fit.network`` is there."""
+        return {}
 
     def _build(self, fit: Fit) -> Any:
         """The model; ``weights_source`` says where its weights come from. The seed has been set."""

@@ -211,6 +211,9 @@ class Progress(Callback):
         self.bar: Any = None
 
     def start(self, training: Training) -> None:
+        if training.chosen:
+            said = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
+            self._line(f"chosen: {said} ({training.total_steps:,} steps)")
         if not self.live:
             return
         from rich import progress as rp

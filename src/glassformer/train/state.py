@@ -31,6 +31,7 @@ class Training:
     total_steps: int
     fingerprint: dict[str, Any] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
+    chosen: dict[str, Any] = field(default_factory=dict)  # of the settings, those that were left unset
     step: int = 0  # optimiser steps done
     epoch: int = 0
     cursor: int = 0  # optimiser steps done in this epoch

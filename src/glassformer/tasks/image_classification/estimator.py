@@ -22,6 +22,7 @@ from glassformer.tasks.estimator import Fit
 from glassformer.tasks.image_classification.build import (
     build_model,
     build_transform,
+    is_image_architecture,
     load_transform,
     save_transform,
 )
@@ -48,7 +49,7 @@ class ImageClassifier(Classifier):
 
     # Set by __init__; named here for readers and type checkers.
     augment: str
-    batch_size: int
+    batch_size: int | None
     transform_: ImageTransform
 
     def __init__(
@@ -88,16 +89,16 @@ class ImageClassifier(Classifier):
         class_token: bool | None = None,
         final_norm: bool | None = None,
         zero_init: bool | None = None,
-        epochs: int = 3,
-        lr: float = 5e-5,
+        epochs: int | None = None,
+        lr: float | None = None,
         optimizer: str = "adamw",
         weight_decay: float = 0.01,
         betas: tuple[float, ...] = (0.9, 0.999),
         schedule: str = "linear",
-        warmup: float = 0.06,
+        warmup: float | None = None,
         layer_decay: float = 1.0,
         embedding_lr: float = 1.0,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         accumulate: int = 1,
         clip: float = 1.0,
         train_layers: int | None = None,
@@ -129,7 +130,7 @@ class ImageClassifier(Classifier):
         return check_pictures(X, origin)
 
     def _settle(self, fit: Fit) -> None:
-        if fit.train.batch_size < 1:
+        if fit.train.batch_size == 0:
             raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"])
 
@@ -139,6 +140,9 @@ class ImageClassifier(Classifier):
     def _training_table(self, examples: Sequence[Any]) -> PixelTable:
         wide = self.augment in ("light", "medium", "strong")
         return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
+
+    def _is_from_scratch(self) -> bool:
+        return is_image_architecture(self.model)
 
     def _build(self, fit: Fit) -> Any:
         return build_model(fit.configs["model"], self.transform_, len(self.classes_))
@@ -166,7 +170,7 @@ class ImageClassifier(Classifier):
         changed = c.augment != "none" or c.mix != "none"
         if not can_be_cached(fit.network, changed, fit.network.config.embedding.patch_dropout):
             return stream, objective, logits
-        return on_picture_features(fit.network, stream, objective, own, max(self.batch_size, 64))
+        return on_picture_features(fit.network, stream, objective, own, max(self.batch_size or 0, 64))
 
     def table_rows(
         self,
@@ -177,7 +181,7 @@ class ImageClassifier(Classifier):
         progress: Callable | None = None,
     ) -> np.ndarray:
         return predict_pictures(
-            model, table, self.transform_, what, batch_size=max(self.batch_size, 64), device=device,
+            model, table, self.transform_, what, batch_size=max(self.batch_size or 0, 64), device=device,
             progress=progress,
         )  # fmt: skip
 

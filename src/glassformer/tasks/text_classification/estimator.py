@@ -24,7 +24,7 @@ from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.build import build_model, build_tokenizer, check_table, save_tokenizer
+from glassformer.tasks.build import build_model, build_tokenizer, check_table, is_from_scratch, save_tokenizer
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
@@ -92,16 +92,16 @@ class TextClassifier(Classifier):
         embedding_dim: int | None = None,
         vectors: str | None = None,
         freeze_vectors: bool = False,
-        epochs: int = 3,
-        lr: float = 5e-5,
+        epochs: int | None = None,
+        lr: float | None = None,
         optimizer: str = "adamw",
         weight_decay: float = 0.01,
         betas: tuple[float, ...] = (0.9, 0.999),
         schedule: str = "linear",
-        warmup: float = 0.06,
+        warmup: float | None = None,
         layer_decay: float = 1.0,
         embedding_lr: float = 1.0,
-        batch_size: int = 32,
+        batch_size: int | None = None,
         accumulate: int = 1,
         clip: float = 1.0,
         train_layers: int | None = None,
@@ -173,6 +173,9 @@ class TextClassifier(Classifier):
         table = self.encode(examples)
         self.truncated_ = int(table.truncated.sum())
         return table
+
+    def _is_from_scratch(self) -> bool:
+        return is_from_scratch(self.model)
 
     def _build(self, fit: Fit) -> Any:
         model, text = fit.configs["model"], fit.configs["text"]

@@ -1,0 +1,102 @@
+"""Defaults that learn: rate, epochs, batches and warm-up for a classifier, where a fit is told none.
+
+A fit learns in steps, not in epochs: 64 texts in batches of 32 are two steps an epoch, and three epochs of them leave
+random weights as they were. So the number of steps is settled first, then how many passes make them.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from glassformer.errors import FewStepsWarning
+from glassformer.train.config import ClassifierFitConfig
+
+CHOSEN = ("lr", "epochs", "batch_size", "warmup")
+FEW = 36  # steps that teach nothing
+BATCHES = (32, 16, 8, 4)
+EPOCH_STEPS = 8  # an epoch has at least so many where the batches allow it
+GIVEN_STEPS = 48  # likewise all epochs together, where their number is given
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one kind of training wants.
+
+    Args:
+        lr: the rate at ``width``, or at any where there is none.
+        steps: wanted in all, of batches of 32.
+        least, most: epochs.
+        width, power: the rate falls with ``(d_model / width) ** power``: wide layers want smaller steps.
+        low, high: the rate's bounds.
+    """
+
+    lr: float
+    steps: int
+    least: int
+    most: int
+    warmup: float = 0.06
+    width: int = 0
+    power: float = 0.0
+    low: float = 0.0
+    high: float = 1.0
+
+    def rate(self, d_model: int) -> float:
+        """The learning rate for a model of this width, two digits of it."""
+        scale = (self.width / d_model) ** self.power if self.width and d_model else 1.0
+        return float(f"{min(max(self.lr * scale, self.low), self.high):.1e}")
+
+
+# Figures: benchmarks/defaults.py, docs/defaults.md.
+KINDS: dict[str, Kind] = {
+    "pretrained": Kind(1e-4, 700, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
+    "adapter": Kind(5e-4, 700, 3, 20, width=384, power=1.0, low=2e-4, high=2e-3),
+    "head": Kind(1e-2, 1500, 10, 60),
+    "encoder": Kind(1e-3, 1000, 3, 40, width=128, power=1.0, low=1e-4, high=2e-3),
+    "recurrent": Kind(2e-3, 700, 3, 30),
+    "convolution": Kind(1e-3, 700, 3, 30),
+}
+
+
+def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -> dict[str, Any]:
+    """What each setting of ``CHOSEN`` that is unset becomes.
+
+    Args:
+        kind: a key of ``KINDS``.
+        d_model: width of the model's rows.
+        examples: of training.
+    """
+    want, out = KINDS[kind], {}
+    batch, epochs = train.batch_size, train.epochs
+    if batch is None:
+        needed = EPOCH_STEPS if epochs is None else math.ceil(GIVEN_STEPS / epochs)
+        batch = out["batch_size"] = next((b for b in BATCHES if examples >= needed * b), BATCHES[-1])
+    if epochs is None:
+        size = batch or BATCHES[0]  # 0: as many as fit into batch_tokens
+        passes = math.ceil(want.steps * min(BATCHES[0], 2 * size) / max(examples, 1))
+        out["epochs"] = min(max(passes, want.least), want.most)
+    if train.lr is None:
+        out["lr"] = want.rate(d_model)
+    if train.warmup is None:
+        out["warmup"] = want.warmup
+    return {key: out[key] for key in CHOSEN if key in out}
+
+
+def settled(train: Any, values: dict[str, Any]) -> Any:
+    """The settings with what was chosen in them; ``values`` of a saved model may hold other keys."""
+    known = {key: values[key] for key in CHOSEN if key in values}
+    return replace(train, **known) if known else train
+
+
+def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
+    """Warn where the settings that were given leave too few steps to learn from."""
+    named = [key for key in ("epochs", "batch_size") if key in given]
+    if steps >= FEW or not named:
+        return
+    said = " and ".join(f"{key} = {given[key]}" for key in named)
+    what = f"{said} make {steps} optimizer {'step' if steps == 1 else 'steps'}, too few to learn from"
+    fix = "raise epochs, lower batch_size, or leave both unset"
+    warnings.warn(f"{what}: {fix}", FewStepsWarning, stacklevel=5)
