@@ -139,7 +139,7 @@ class Work:
 
 
 def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> Work:
-    settings = TextFitConfig(epochs=1, lr=5e-5, batch_size=32, seed=0)
+    settings = TextFitConfig(epochs=1, lr=5e-5, batch_size=32, warmup=0.06, seed=0)
     optimizer = MasterOptimizer(model, settings, dtype)
     objective = Classification(np.arange(len(table)) % 2)
     stream = TextStream(table, BatchSettings(32, 0, settings.length_window), 1, 0, CPU)

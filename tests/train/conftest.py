@@ -61,7 +61,15 @@ def make_rig() -> Callable[..., Rig]:
         **keys: Any,
     ) -> Rig:
         config = TextFitConfig(
-            **{"epochs": 2, "lr": 1e-2, "batch_size": 5, "batch_tokens": 0, "precision": "fp32"} | keys
+            **{
+                "epochs": 2,
+                "lr": 1e-2,
+                "batch_size": 5,
+                "batch_tokens": 0,
+                "precision": "fp32",
+                "warmup": 0.06,
+            }
+            | keys
         )
         torch.manual_seed(config.seed)
         model = Bert(

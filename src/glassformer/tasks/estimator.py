@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -68,8 +69,9 @@ class Fit:
 class Estimator(BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
-    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what unset settings became), ``best_step_``, ``train_seconds_``, ``adapter_`` (the
-    low-rank updates of a fit with ``lora_rank``), and what the task adds.
+    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left unset became),
+    ``best_step_``, ``train_seconds_``, ``adapter_`` (the low-rank updates of a fit with ``lora_rank``), and what the
+    task adds.
     """
 
     RECIPE: ClassVar[type]
@@ -85,7 +87,7 @@ class Estimator(BaseEstimator):
     model_: Any
     history_: list[dict[str, Any]]
     weights_source_: str
-    chosen_: dict[str, Any]
+    chosen_: Mapping[str, Any] = MappingProxyType({})
     best_step_: int
     train_seconds_: float
     threads: int
@@ -144,7 +146,7 @@ class Estimator(BaseEstimator):
         Of a fitted estimator, what its fit has chosen stands there too.
         """
         configs = self.configs()
-        configs |= {"train": settled(configs["train"], getattr(self, "chosen_", {}))} if "train" in configs else {}
+        configs |= {"train": settled(configs["train"], self.chosen_)} if "train" in configs else {}
         return to_toml(self.RECIPE(name=name, **configs))
 
     # --- training --------------------------------------------------------------------------------

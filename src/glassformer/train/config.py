@@ -87,9 +87,7 @@ class ClassifierFitConfig(FitConfig):
     epochs: int | None = setting(None, f"passes over the training examples; {SUITED}")
     lr: float | None = setting(None, f"the highest rate, reached at the end of the warm-up; {SUITED}")
     warmup: float | None = setting(None, f"share of all steps; {SUITED}")
-    batch_size: int | None = setting(
-        None, f"examples (of texts, 0: batch_tokens decides); {SUITED}"
-    )
+    batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
     label_smoothing: float = setting(0.0, "share of the target spread over all classes")
     class_weight: str | dict | None = setting(None, '"balanced" or {label: weight}, as in scikit-learn')
     monitor: Literal["accuracy", "macro_f1", "loss"] = setting(

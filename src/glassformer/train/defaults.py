@@ -85,7 +85,7 @@ def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -
     return {key: out[key] for key in CHOSEN if key in out}
 
 
-def settled(train: Any, values: dict[str, Any]) -> Any:
+def settled(train: Any, values: Mapping[str, Any]) -> Any:
     """The settings with what was chosen in them; ``values`` of a saved model may hold other keys."""
     known = {key: values[key] for key in CHOSEN if key in values}
     return replace(train, **known) if known else train

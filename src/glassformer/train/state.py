@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ class Training:
     total_steps: int
     fingerprint: dict[str, Any] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
-    chosen: dict[str, Any] = field(default_factory=dict)  # of the settings, those that were left unset
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # of the settings, those that were left unset
     step: int = 0  # optimiser steps done
     epoch: int = 0
     cursor: int = 0  # optimiser steps done in this epoch
