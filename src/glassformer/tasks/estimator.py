@@ -69,9 +69,9 @@ class Fit:
 class Estimator(BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
-    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left unset became),
-    ``best_step_``, ``train_seconds_``, ``adapter_`` (the low-rank updates of a fit with ``lora_rank``), and what the
-    task adds.
+    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left unset
+    became), ``best_step_``, ``train_seconds_``, ``adapter_`` (the low-rank updates of a fit with ``lora_rank``), and
+    what the task adds.
     """
 
     RECIPE: ClassVar[type]

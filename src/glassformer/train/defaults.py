@@ -17,9 +17,10 @@ from glassformer.train.config import ClassifierFitConfig
 
 CHOSEN = ("lr", "epochs", "batch_size", "warmup")
 FEW = 36  # steps that teach nothing
-BATCHES = (32, 16, 8, 4)
+HURRY = 300  # steps in which a rate for long trainings gets nowhere
+BATCHES = (32, 16, 8, 4, 2)
 EPOCH_STEPS = 8  # an epoch has at least so many where the batches allow it
-GIVEN_STEPS = 48  # likewise all epochs together, where their number is given
+GIVEN_STEPS = 72  # likewise all epochs together, where their number is given
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Kind:
         least, most: epochs.
         width, power: the rate falls with ``(d_model / width) ** power``: wide layers want smaller steps.
         low, high: the rate's bounds.
+        hurried: factor on the rate where the epochs that are given leave fewer than ``HURRY`` steps.
     """
 
     lr: float
@@ -43,11 +45,13 @@ class Kind:
     power: float = 0.0
     low: float = 0.0
     high: float = 1.0
+    hurried: float = 1.0
 
-    def rate(self, d_model: int) -> float:
+    def rate(self, d_model: int, steps: float = math.inf) -> float:
         """The learning rate for a model of this width, two digits of it."""
         scale = (self.width / d_model) ** self.power if self.width and d_model else 1.0
-        return float(f"{min(max(self.lr * scale, self.low), self.high):.1e}")
+        hurry = self.hurried if steps < HURRY else 1.0
+        return float(f"{hurry * min(max(self.lr * scale, self.low), self.high):.1e}")
 
 
 # Figures: benchmarks/defaults.py, docs/defaults.md.
@@ -56,7 +60,7 @@ KINDS: dict[str, Kind] = {
     "adapter": Kind(5e-4, 700, 3, 20, width=384, power=1.0, low=2e-4, high=2e-3),
     "head": Kind(1e-2, 1500, 10, 60),
     "encoder": Kind(1e-3, 1000, 3, 40, width=128, power=1.0, low=1e-4, high=2e-3),
-    "recurrent": Kind(2e-3, 700, 3, 30),
+    "recurrent": Kind(1e-3, 700, 3, 30, hurried=3.0),
     "convolution": Kind(1e-3, 700, 3, 30),
 }
 
@@ -79,7 +83,8 @@ def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -
         passes = math.ceil(want.steps * min(BATCHES[0], 2 * size) / max(examples, 1))
         out["epochs"] = min(max(passes, want.least), want.most)
     if train.lr is None:
-        out["lr"] = want.rate(d_model)
+        steps = math.inf if epochs is None else epochs * math.ceil(examples / (batch or BATCHES[0]))
+        out["lr"] = want.rate(d_model, steps)
     if train.warmup is None:
         out["warmup"] = want.warmup
     return {key: out[key] for key in CHOSEN if key in out}
@@ -99,4 +104,4 @@ def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
     said = " and ".join(f"{key} = {given[key]}" for key in named)
     what = f"{said} make {steps} optimizer {'step' if steps == 1 else 'steps'}, too few to learn from"
     fix = "raise epochs, lower batch_size, or leave both unset"
-    warnings.warn(f"{what}: {fix}", FewStepsWarning, stacklevel=5)
+    warnings.warn(f"{what}: {fix}", FewStepsWarning, stacklevel=4)

@@ -1,0 +1,172 @@
+"""What a fit does where nothing is said."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedKFold
+
+import glassformer as gf
+from glassformer.errors import FewStepsWarning
+from glassformer.train.callbacks import Callback
+from glassformer.train.config import ClassifierFitConfig
+from glassformer.train.defaults import BATCHES, CHOSEN, FEW, GIVEN_STEPS, KINDS, chosen
+
+PAIRS = [
+    ("a warm and wise film", 1), ("dull and far too long", 0), ("what a joy to see", 1), ("a waste of an evening", 0),
+    ("truly great acting", 1), ("truly awful acting", 0), ("go and see it", 1), ("stay at home", 0),
+]  # fmt: skip
+TEXTS = [f"{text} , number {i}" for i in range(12) for text, _ in PAIRS]
+LABELS = np.array([label for _ in range(12) for _, label in PAIRS])
+SMALL = dict(d_model=14, num_heads=2, d_ff=22, num_layers=1, max_length=13, precision="fp32", threads=1)
+
+
+def steps(values: dict, given: dict, examples: int) -> int:
+    v = given | values
+    return -(-examples // v["batch_size"]) * v["epochs"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("examples", [2, 7, 64, 97, 1009, 10_007, 1_000_003])
+def test_every_number_of_examples_gets_steps_enough_and_not_too_many(kind, examples):
+    out = chosen(ClassifierFitConfig(), kind, 384, examples)
+    assert set(out) == set(CHOSEN)
+    assert ClassifierFitConfig(**out).lr == out["lr"]  # within the ranges of a recipe
+    assert out["batch_size"] in BATCHES
+    if examples >= 37:
+        assert steps(out, {}, examples) >= 2 * FEW
+    assert steps(out, {}, examples) <= max(2 * KINDS[kind].steps, KINDS[kind].least * (examples // 32 + 1))
+
+
+@pytest.mark.parametrize("given", [{"epochs": 3}, {"epochs": 1}, {"epochs": 7, "lr": 1e-3}])
+@pytest.mark.parametrize("examples", [64, 97, 1009])
+def test_batches_make_up_for_few_epochs(given, examples):
+    out = chosen(ClassifierFitConfig(**given), "encoder", 128, examples)
+    assert not set(out) & set(given)
+    smallest = out["batch_size"] == BATCHES[-1]
+    assert steps(out, given, examples) >= GIVEN_STEPS or smallest
+
+
+def test_what_is_given_stays():
+    given = {"epochs": 2, "lr": 3e-4, "batch_size": 5, "warmup": 0.0}
+    assert chosen(ClassifierFitConfig(**given), "pretrained", 384, 97) == {}
+
+
+def test_wider_models_get_lower_rates():
+    for kind in ("pretrained", "encoder", "adapter"):
+        rates = [KINDS[kind].rate(d) for d in (64, 128, 384, 768, 1024)]
+        assert rates == sorted(rates, reverse=True)
+        assert rates[0] > rates[-1]
+    assert 2e-5 <= KINDS["pretrained"].rate(768) <= 5e-5  # Devlin et al. 2019, A.3
+
+
+def test_batches_by_tokens_stay_so():
+    out = chosen(ClassifierFitConfig(batch_size=0), "encoder", 128, 97)
+    assert "batch_size" not in out
+    assert out["epochs"] > 3
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "kind"),
+    [
+        ("encoder-mini", {}, "encoder"),
+        ("lstm", {}, "recurrent"),
+        ("textcnn", {}, "convolution"),
+        ("encoder-mini", {"train_layers": 0}, "head"),
+        ("encoder-mini", {"lora_rank": 2}, "adapter"),
+    ],
+)
+def test_each_kind_of_model_is_known(model, settings, kind):
+    clf = gf.TextClassifier(model, epochs=1, d_model=14, max_length=13, threads=1, **settings)
+    clf.fit(TEXTS[:11], LABELS[:11])
+    assert clf.chosen_["lr"] == KINDS[kind].rate(14, 1)
+
+
+def test_a_saved_encoder_counts_as_pretrained(tmp_path):
+    gf.TextClassifier("encoder-mini", epochs=1, **SMALL).fit(TEXTS[:11], LABELS[:11]).save(tmp_path / "m")
+    again = gf.TextClassifier(str(tmp_path / "m"), epochs=1, max_length=13).fit(TEXTS[:11], LABELS[:11])
+    assert again.chosen_["lr"] == KINDS["pretrained"].rate(14) != KINDS["encoder"].rate(14)
+
+
+def test_what_was_chosen_is_kept_shown_and_chosen_again(tmp_path):
+    clf = gf.TextClassifier("encoder-mini", **SMALL).fit(TEXTS[:37], LABELS[:37])
+    assert set(clf.chosen_) == set(CHOSEN)
+    assert clf.lr is None  # parameters stay as they were given
+    loaded = gf.load(clf.save(tmp_path / "m"))
+    assert loaded.chosen_ == clf.chosen_
+    assert clone(clf).fit(TEXTS[:37], LABELS[:37]).chosen_ == clf.chosen_
+    (tmp_path / "r.toml").write_text(clf.to_recipe("r"))
+    told = gf.TextClassifier.from_recipe(tmp_path / "r.toml")
+    assert {key: getattr(told, key) for key in CHOSEN} == clf.chosen_
+    told.set_params(threads=1).fit(TEXTS[:37], LABELS[:37])
+    assert told.chosen_ == {}
+    assert np.array_equal(
+        told.predict_proba(TEXTS), clf.predict_proba(TEXTS)
+    )  # the same training, bit for bit
+
+
+def test_a_resumed_training_goes_on_with_what_was_chosen(tmp_path):
+    class Stop(Callback):
+        def step(self, training, info):
+            if training.step == 7:
+                raise KeyboardInterrupt
+
+    settings = SMALL | {"checkpoint_every": 3}
+    whole = gf.TextClassifier("encoder-mini", **settings).fit(TEXTS[:37], LABELS[:37])
+    stopped = gf.TextClassifier("encoder-mini", **settings)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.fit(TEXTS[:37], LABELS[:37], checkpoints=tmp_path / "c", callbacks=[Stop()])
+    stopped.fit(TEXTS[:37], LABELS[:37], checkpoints=tmp_path / "c", resume=True)
+    assert stopped.chosen_ == whole.chosen_
+    assert np.array_equal(stopped.predict_proba(TEXTS), whole.predict_proba(TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"epochs": 1, "batch_size": 32}, "epochs = 1 and batch_size = 32 make 2 optimizer steps"),
+        ({"epochs": 1}, "epochs = 1 make"),
+        ({"epochs": 3}, None),
+        ({}, None),
+    ],
+)
+def test_too_few_steps_are_warned_of(given, said):
+    clf = gf.TextClassifier("encoder-mini", **SMALL, **given)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", FewStepsWarning)
+        clf.fit(TEXTS[:61], LABELS[:61])
+    told = [str(w.message) for w in found if w.category is FewStepsWarning]
+    assert len(told) == (said is not None)
+    if said:
+        assert told[0].startswith(said)
+        assert found[0].filename == __file__  # the line that called fit
+
+
+@pytest.mark.parametrize("given", [{}, {"epochs": 3}], ids=["unset", "epochs"])
+@pytest.mark.parametrize("model", ["encoder-small", "lstm", "textcnn"])
+def test_the_defaults_learn_what_a_bag_of_words_learns(model, given):
+    """96 texts of eight sentences, three folds."""
+    right = []
+    for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(TEXTS, LABELS):
+        clf = gf.TextClassifier(model, threads=1, **given).fit([TEXTS[i] for i in train], LABELS[train])
+        right.append(clf.score([TEXTS[i] for i in test], LABELS[test]))
+    assert np.mean(right) >= 0.95
+
+
+def test_hostile_values_of_what_was_chosen(tmp_path):
+    from glassformer.checkpoints.settings import chosen as read
+
+    assert read({}, "x") == {}
+    for wrong in (
+        ["lr"],
+        {"lr": "fast"},
+        {"lr": float("nan")},
+        {"lr": True},
+        {"lr": -1},
+        {str(i): 1 for i in range(99)},
+    ):
+        with pytest.raises(gf.errors.CheckpointError, match="chosen"):
+            read({"chosen": wrong}, "x")
