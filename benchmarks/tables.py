@@ -22,7 +22,7 @@ from tables_speed import RESULTS, read, times
 ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md",
-    "docs/sequences.md", "docs/word-vectors.md",
+    "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md",
 )  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -247,6 +247,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "translations": language.translations,
     "masked": language.masked,
     "starts": language.starts,
+    "defaults": language.defaults,
     "traps": language.traps,
     "cost": speed.cost,
     "texts": speed.texts,

@@ -124,3 +124,32 @@ def quality() -> str:
     )
     told += f"vectors of {setting['dim']} numbers."
     return "\n".join([*lines, "", told])
+
+
+def defaults() -> str:
+    """Accuracy and seconds with every setting unset, one line a kind of model on a data set."""
+    result = read("defaults")
+    if result is None:
+        return "Not measured yet: `make bench-defaults`."
+    rows = result["rows"]
+    sizes = sorted({r["asked"] for r in rows})
+    lines = [
+        "| Data | Model | " + " | ".join(f"{size:,} examples" for size in sizes) + " |",
+        "|---|---|" + "---|" * len(sizes),
+    ]
+    for data, kind in sorted({(r["data"], r["kind"]): None for r in rows}):
+        cells = []
+        for size in sizes:
+            found = [r for r in rows if (r["data"], r["kind"], r["asked"]) == (data, kind, size)]
+            cells.append(_spread(found) if found else "")
+        lines.append(f"| {data} | {kind} | " + " | ".join(cells) + " |")
+    chance = {r["data"]: r["chance"] for r in rows}
+    told = ", ".join(f"{data} {share:.1%}" for data, share in sorted(chance.items()))
+    lines += ["", f"Accuracy, its range over seeds, seconds of training. The most frequent class has: {told}."]
+    return "\n".join([*lines, "Flowers has fewer pictures than the largest number: all of them are taken."])
+
+
+def _spread(found: list[dict[str, Any]]) -> str:
+    scores, seconds = [r["accuracy"] for r in found], sum(r["seconds"] for r in found) / len(found)
+    low_high = f"{min(scores):.1%} to {max(scores):.1%}" if len(found) > 1 else "one seed"
+    return f"{sum(scores) / len(scores):.1%} ({low_high}), {seconds:.0f} s"
