@@ -153,6 +153,25 @@ def test_shards_and_folders_of_ours_come_whole(tmp_path, fake_hub):
     assert read_tensors(found.path).keys() == tensors.keys()
 
 
+def test_the_steps_of_sentence_transformers_are_fetched(tmp_path, fake_hub):
+    files = checkpoint(tmp_path / "src", 2.0)
+    steps = {"1_Pooling/config.json": b"{}", "2_Dense/model.safetensors": files["model.safetensors"]}
+    others = {
+        "modules.json": b"[]",
+        "sentence_bert_config.json": b"{}",
+        "config_sentence_transformers.json": b"{}",
+    }
+    unsafe = dict.fromkeys(["2_Dense/pytorch_model.bin", "1_Pooling/code.py", "11_Pooling/config.json"], b"!")
+    fake_hub.repos["org/tiny"] = {NEW: files | steps | others | unsafe}
+    found = resolve_checkpoint("org/tiny").path
+    names = {file.relative_to(found).as_posix() for file in found.rglob("*") if file.is_file()}
+    assert names == {"config.json", "model.safetensors", "vocab.txt", *steps, *others}
+    fake_hub.repos["org/swapped"] = {NEW: files | steps}
+    fake_hub.sent["1_Pooling/config.json"] = b'{"a": 1}'
+    with pytest.raises(CheckpointError, match="is not the file that the Hub announced"):
+        resolve_checkpoint("org/swapped")
+
+
 def test_what_was_fetched_once_needs_no_connection(tmp_path, fake_hub, monkeypatch):
     fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
     first = resolve_checkpoint("org/tiny", NEW)

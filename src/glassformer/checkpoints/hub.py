@@ -32,7 +32,15 @@ ALLOWED_FILES = [
     "preprocessor_config.json",
     "glassformer.json",
     "manifest.json",
+    "modules.json",
+    "sentence_*_config.json",
+    "config_sentence_transformers.json",
+    "[0-9]_Pooling/config.json",
+    "[0-9]_Normalize/config.json",
+    "[0-9]_Dense/config.json",
+    "[0-9]_Dense/model.safetensors",
 ]
+_STEP = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")  # of modules.json
 MAX_FILE_BYTES = 64 << 30  # of weights
 MAX_SMALL_BYTES = 256 << 20  # of every other file
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -170,7 +178,7 @@ def _check_announced(repo: str, revision: str | None, shown: str) -> None:
     for name, size in _announced(repo, revision):
         if not _wanted(name):
             continue
-        if set(name) & set("/\\:\0"):
+        if set(name) & set("/\\:\0") and not _STEP.fullmatch(name):
             raise CheckpointError(
                 f"names a file {name[:80]!r}, which is none of a model", where=shown, fix="Do not use it"
             )
@@ -220,8 +228,8 @@ def _check_sent(folder: Path, shown: str) -> None:
     Raises:
         CheckpointError: a file that is no plain one, is too large, or has another sum; it leaves the cache.
     """
-    for file in sorted(folder.iterdir()):
-        if not _wanted(file.name):
+    for file in sorted((*folder.iterdir(), *folder.glob("[0-9]_*/*"))):
+        if not _wanted(file.relative_to(folder).as_posix()):
             continue
         blob = file.resolve()
         size = blob.stat().st_size if blob.is_file() else -1

@@ -30,6 +30,7 @@ from glassformer.checkpoints.layout import (
     write,
     write_beside,
 )
+from glassformer.checkpoints.sentences import sentences_of
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
@@ -84,6 +85,12 @@ class Checkpoint:
         Args:
             new_head: pooling and heads may be others; a head of classes is new even where it could be the same.
         """
+        model = self._built(config, new_head)
+        if hasattr(model, "sentences"):
+            model.sentences = sentences_of(self.folder, self.config.encoder.d_model)
+        return model
+
+    def _built(self, config: Any, new_head: bool) -> Any:
         own, where = self.config, str(self.folder)
         if not new_head and config in (None, own):
             return filled(self.family.model, own, dict(self.tensors), where)
