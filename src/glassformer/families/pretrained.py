@@ -36,6 +36,7 @@ from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES, family_of
+from glassformer.families.adapters import add_adapter
 from glassformer.families.family import Family, HubLayout
 from glassformer.types import HeadKind
 
@@ -160,6 +161,7 @@ def load_pretrained(
     num_labels: int | None = None,
     dropout: float | None = None,
     attention_dropout: float | None = None,
+    adapter: str | Path | None = None,
 ) -> Any:
     """The model in a local folder, a known name or a Hub id; in fp32, in evaluation mode.
 
@@ -168,12 +170,28 @@ def load_pretrained(
             the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
         num_labels: of a new classification head; None: what the checkpoint's config says.
         dropout, attention_dropout: instead of the checkpoint's own.
+        adapter: a folder in PEFT's layout, whose updates are added to the weights (``families.adapters``).
 
     Raises:
         CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or wrongly
             shaped tensors (named), pickled weights (with the way to convert them); ``head="classification"``
-            without ``num_labels`` where the checkpoint's head is for another task.
+            without ``num_labels`` where the checkpoint's head is for another task; an adapter that does not fit.
     """
+    model = _load(name, head, revision, num_labels, dropout, attention_dropout)
+    if adapter is not None:
+        add_adapter(model, adapter)
+        model.weights_source += f"; adapter {adapter}"
+    return model
+
+
+def _load(
+    name: str | Path,
+    head: HeadKind | None,
+    revision: str | None,
+    num_labels: int | None,
+    dropout: float | None,
+    attention_dropout: float | None,
+) -> Any:
     checkpoint = read_checkpoint(name, revision)
     if not checkpoint.family.model.has_attention:  # a classifier of ours, as it is
         model = checkpoint.build()
