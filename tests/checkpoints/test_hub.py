@@ -224,6 +224,8 @@ def test_a_local_folder_is_taken_as_it_is(tmp_path, monkeypatch):
         found = resolve_checkpoint(name)
         assert (found.path, found.from_hub) == (Path(name), False)
         assert found.source == f"local folder {name}"
+    of_a_run = resolve_checkpoint("run")
+    assert of_a_run == resolve_checkpoint("run/model")
     with pytest.raises(CheckpointError, match="has no revision 'main'"):
         resolve_checkpoint("run/model", "main")
 
@@ -231,9 +233,7 @@ def test_a_local_folder_is_taken_as_it_is(tmp_path, monkeypatch):
 def test_paths_that_are_no_checkpoint_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(b"")
-    a_run = tmp_path / "run"
-    (a_run / "model").mkdir(parents=True)
-    (a_run / "model" / "config.json").write_text("{}")
+    (tmp_path / "run" / "model").mkdir(parents=True)
     for name, message in [
         (tmp_path / "weights.safetensors", "is a file, not a checkpoint folder"),
         (tmp_path, r"has no config\.json"),
@@ -246,7 +246,7 @@ def test_paths_that_are_no_checkpoint_are_refused(tmp_path, monkeypatch):
             "no such folder. .*if imdb-mlm is a recipe, run 'glassformer train imdb-mlm' first",
         ),
         ("runs", "no such folder. Check the path$"),
-        (a_run, r"has no config\.json. It is a run: name .*model"),
+        (tmp_path / "run", r"has no config\.json. Name the folder of one model, or of a run"),
     ]:
         with pytest.raises(CheckpointError, match=message):
             resolve_checkpoint(name)

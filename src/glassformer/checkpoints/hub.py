@@ -84,7 +84,8 @@ class Resolved(NamedTuple):
 def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) -> Resolved:
     """The folder of a checkpoint, fetched from the Hub if it has to be.
 
-    Order: a catalogue name (``"all-minilm-l6-v2"``), an existing path, a Hub id (``"org/name"``).
+    Order: a catalogue name (``"all-minilm-l6-v2"``), an existing path (of a run, its ``model``), a Hub id
+    (``"org/name"``).
     A catalogue name always means its weights; write ``./name`` for a folder of the same name.
 
     Args:
@@ -108,7 +109,8 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         if revision is not None:
             what = f"is a local path, which has no revision {revision!r}"
             raise CheckpointError(what, where=name, fix="Leave the revision out")
-        return Resolved(_checked_folder(path, name), f"local folder {path}", False)
+        folder = _checked_folder(path, name)
+        return Resolved(folder, f"local folder {folder}", False)
     if path.parts[:1] == ("runs",):  # where training leaves its runs, never an organisation of the Hub
         raise CheckpointError("no such folder", where=name, fix=missing_run(path))
     if _HUB_ID.fullmatch(name):
@@ -157,7 +159,8 @@ def _from_hub(repo: str, revision: str | None) -> Resolved:
             what = f"the Hub sent {folder.name[:60]!r}, which is another commit or nothing"
             raise CheckpointError(what, where=shown, fix="Do not use it")
         _check_sent(folder, shown)
-        _checked_folder(folder, shown)
+        if _checked_folder(folder, shown) != folder:
+            raise CheckpointError("has no config.json", where=shown, fix="Name another")
         if not any(folder.glob("*.safetensors")):
             what = "has no safetensors weights, and pickled ones are not fetched: they could run any code"
             raise CheckpointError(what, where=shown, fix="Look for a revision or a copy that has them")
@@ -271,11 +274,11 @@ def _checked_folder(folder: Path, shown: str) -> Path:
     if not folder.is_dir():
         fix = "Name the folder that holds config.json"
         raise CheckpointError("is a file, not a checkpoint folder", where=shown, fix=fix)
-    if not (folder / "config.json").is_file():
-        run = (folder / "model" / "config.json").is_file()
-        fix = f"It is a run: name {folder / 'model'}" if run else "Name the folder of one model"
-        raise CheckpointError("has no config.json", where=shown, fix=fix)
-    return folder
+    if (folder / "config.json").is_file():
+        return folder
+    if (folder / "model" / "config.json").is_file():  # a run
+        return folder / "model"
+    raise CheckpointError("has no config.json", where=shown, fix="Name the folder of one model, or of a run")
 
 
 def _offline() -> bool:

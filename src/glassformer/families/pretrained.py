@@ -69,13 +69,18 @@ class Checkpoint:
     @property
     def other(self) -> str:
         """What its head gives, in words, where that is no scores of classes; else empty."""
-        is_classifier = self.config.head == "classification"
+        is_classifier = self.head == "classification"
         return other_task(self.settings, self.config.num_labels) if is_classifier else ""
+
+    @property
+    def head(self) -> HeadKind | None:
+        """What stands on it; recurrent and convolutional models are classifiers always."""
+        return self.config.head if self.family.model.has_attention else "classification"
 
     @property
     def weights_source(self) -> str:
         """The source with what was in it."""
-        head = f" and {self.config.head} head" if self.config.head else ""
+        head = f" and {self.head} head" if self.head else ""
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
 
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
@@ -97,7 +102,7 @@ class Checkpoint:
             return filled(self.family.model, own, dict(self.tensors), where)
         compare(outline(self.family.model, own, len(self.tensors), where).state_dict(), self.tensors, where)
         model: Any = blank(self.family.model, config, where)
-        kept = model.shared(own.pooling, self.tensors) if new_head else list(self.tensors)
+        kept = model.shared(getattr(own, "pooling", None), self.tensors) if new_head else list(self.tensors)
         state = model.adapted(own, {name: self.tensors[name].float() for name in kept})
         model.load_state_dict(state, strict=not new_head)
         for name, part in model.named_children():
