@@ -7,7 +7,8 @@ from typing import Literal
 
 from glassformer.config import INF, Section, check_ranges, setting
 from glassformer.errors import ConfigError
-from glassformer.nn.lora import parts_of
+
+LORA_TARGETS = ("q", "v")  # as in the paper
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class FitConfig(Section):
     )
     lora_alpha: float = setting(16.0, "the updates are scaled by lora_alpha / lora_rank")
     lora_targets: str | tuple[str, ...] = setting(
-        ("q", "v"),
+        LORA_TARGETS,
         "which have updates: q, k, v, o (the attention's output), up, down (feed-forward), or all-linear",
     )
     average: float = setting(
@@ -63,7 +64,10 @@ class FitConfig(Section):
     verbose: int = setting(0, "1: a progress bar")
 
     def __post_init__(self) -> None:
-        parts_of(self.lora_targets)
+        if self.lora_targets != LORA_TARGETS:
+            from glassformer.nn.lora import parts_of  # imports torch, which the command's help does without
+
+            parts_of(self.lora_targets)
         if len(self.betas) != 2:
             raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
         if self.strategy == "fsdp" and self.optimizer == "muon":
