@@ -43,7 +43,14 @@ from glassformer.errors import GlassformerError
 from glassformer.process import tune_process
 from glassformer.sklearn_base import go_plain
 
-ASKING = {"serve", "predict", "explain", "translate", "fill", "embed"}  # verbs that do nothing with a model but ask it
+ASKING = {
+    "serve",
+    "predict",
+    "explain",
+    "translate",
+    "fill",
+    "embed",
+}  # verbs that do nothing with a model but ask it
 # How to go on after an interruption, where the verb has not said so itself.
 AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
