@@ -44,6 +44,9 @@ def strategy(hint: object, name: str = "") -> st.SearchStrategy:
     high = None if high == INF else high
     if name == "betas":
         return st.tuples(st.floats(0, 1), st.floats(0, 1))
+    if name == "lora_targets":
+        names = st.sampled_from(["q", "k", "v", "o", "up", "down", "all-linear"])
+        return st.one_of(st.lists(names, min_size=1, max_size=3).map(tuple), names)
     if typing.get_origin(hint) is tuple:
         return st.lists(strategy(typing.get_args(hint)[0]), max_size=3).map(tuple)
     if options := [option for option in typing.get_args(hint) if isinstance(option, type)]:

@@ -153,6 +153,25 @@ def test_shards_and_folders_of_ours_come_whole(tmp_path, fake_hub):
     assert read_tensors(found.path).keys() == tensors.keys()
 
 
+def test_the_steps_of_sentence_transformers_are_fetched(tmp_path, fake_hub):
+    files = checkpoint(tmp_path / "src", 2.0)
+    steps = {"1_Pooling/config.json": b"{}", "2_Dense/model.safetensors": files["model.safetensors"]}
+    others = {
+        "modules.json": b"[]",
+        "sentence_bert_config.json": b"{}",
+        "config_sentence_transformers.json": b"{}",
+    }
+    unsafe = dict.fromkeys(["2_Dense/pytorch_model.bin", "1_Pooling/code.py", "11_Pooling/config.json"], b"!")
+    fake_hub.repos["org/tiny"] = {NEW: files | steps | others | unsafe}
+    found = resolve_checkpoint("org/tiny").path
+    names = {file.relative_to(found).as_posix() for file in found.rglob("*") if file.is_file()}
+    assert names == {"config.json", "model.safetensors", "vocab.txt", *steps, *others}
+    fake_hub.repos["org/swapped"] = {NEW: files | steps}
+    fake_hub.sent["1_Pooling/config.json"] = b'{"a": 1}'
+    with pytest.raises(CheckpointError, match="is not the file that the Hub announced"):
+        resolve_checkpoint("org/swapped")
+
+
 def test_what_was_fetched_once_needs_no_connection(tmp_path, fake_hub, monkeypatch):
     fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
     first = resolve_checkpoint("org/tiny", NEW)
@@ -205,6 +224,8 @@ def test_a_local_folder_is_taken_as_it_is(tmp_path, monkeypatch):
         found = resolve_checkpoint(name)
         assert (found.path, found.from_hub) == (Path(name), False)
         assert found.source == f"local folder {name}"
+    of_a_run = resolve_checkpoint("run")
+    assert of_a_run == resolve_checkpoint("run/model")
     with pytest.raises(CheckpointError, match="has no revision 'main'"):
         resolve_checkpoint("run/model", "main")
 
@@ -212,9 +233,7 @@ def test_a_local_folder_is_taken_as_it_is(tmp_path, monkeypatch):
 def test_paths_that_are_no_checkpoint_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(b"")
-    a_run = tmp_path / "run"
-    (a_run / "model").mkdir(parents=True)
-    (a_run / "model" / "config.json").write_text("{}")
+    (tmp_path / "run" / "model").mkdir(parents=True)
     for name, message in [
         (tmp_path / "weights.safetensors", "is a file, not a checkpoint folder"),
         (tmp_path, r"has no config\.json"),
@@ -227,7 +246,7 @@ def test_paths_that_are_no_checkpoint_are_refused(tmp_path, monkeypatch):
             "no such folder. .*if imdb-mlm is a recipe, run 'glassformer train imdb-mlm' first",
         ),
         ("runs", "no such folder. Check the path$"),
-        (a_run, r"has no config\.json. It is a run: name .*model"),
+        (tmp_path / "run", r"has no config\.json. Name the folder of one model, or of a run"),
     ]:
         with pytest.raises(CheckpointError, match=message):
             resolve_checkpoint(name)

@@ -160,8 +160,9 @@ def updates(layers: int) -> dict[str, torch.Tensor]:
 def test_an_adapter_comes_back_from_pefts_layout(tmp_path, kind, stem, prefix):
     folder = tmp_path / "new" / "adapter"
     save_adapter(folder, {"Bert": BERT, "ViT": VIT}[kind], updates(12), 3, 5.0, with_prefix=prefix)
-    found, rank, alpha = load_adapter(folder, {"Bert": BERT, "ViT": VIT}[kind])
-    assert (rank, alpha) == (3, 5.0)
+    low = load_adapter(folder, {"Bert": BERT, "ViT": VIT}[kind])
+    found = low.updates
+    assert (low.rank, low.alpha, low.scale, low.head) == (3, 5.0, 5 / 3, {})
     assert found.keys() == updates(12).keys()
     assert all(torch.equal(found[name], tensor) for name, tensor in updates(12).items())
     settings = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
@@ -172,7 +173,9 @@ def test_an_adapter_comes_back_from_pefts_layout(tmp_path, kind, stem, prefix):
         0.0,
         "none",
     ]
-    assert settings["target_modules"] == ["query", "value"]
+    newer = {"Bert": [], "ViT": ["q_proj", "v_proj"]}[kind]  # what transformers 5 calls them
+    assert settings["target_modules"] == ["query", "value", *newer]
+    assert settings["modules_to_save"] is None
     assert settings["inference_mode"] is True
     assert settings["fan_in_fan_out"] is False
     start = {"Bert": "bert.", "ViT": "vit."}[kind] if prefix else ""
@@ -188,28 +191,77 @@ def test_other_adapters_are_refused(tmp_path):
         file.write_text(json.dumps(json.loads(file.read_text(encoding="utf-8")) | changes), encoding="utf-8")
         return tmp_path / name
 
-    for i, changes in enumerate(
-        ({"peft_type": "IA3"}, {"target_modules": ["query"]}, {"target_modules": None})
+    for i, (changes, said) in enumerate(
+        (
+            ({"peft_type": "IA3"}, "only plain LORA is read, this says peft_type = 'IA3'"),
+            ({"peft_type": None}, "this says peft_type = None"),
+            ({"use_dora": True}, "this says use_dora = True"),
+            ({"rank_pattern": {"query": 7}}, "this says rank_pattern = {'query': 7}"),
+            ({"bias": "all"}, "this says bias = 'all'"),
+            ({"r": 0}, "r = 0 is no size"),
+            ({"r": "3"}, "r = '3' is no size"),
+            ({"r": 5}, r"updates of 0\.\w+ are \(3, 5\) and \(5, 3\), the rank 5"),
+            ({"lora_alpha": float("nan")}, "lora_alpha = nan is no number"),
+            ({"lora_alpha": float("inf")}, "lora_alpha = inf is no number"),
+            ({"lora_alpha": None}, "lora_alpha = None is no number"),
+        )
     ):
-        with pytest.raises(
-            CheckpointError, match=r"adapter_config.json: only LoRA on query and value is read"
-        ):
+        with pytest.raises(CheckpointError, match=said):
             load_adapter(adapter(f"kind{i}", updates(1), **changes), BERT)
+    assert load_adapter(adapter("root", updates(1), use_rslora=True), BERT).scale == 5 / 3**0.5
+    for name, said in (("nowhere", "no such folder"), ("bare", "adapter_config.json: is missing")):
+        (tmp_path / "bare").mkdir(exist_ok=True)
+        with pytest.raises(CheckpointError, match=said):
+            load_adapter(tmp_path / name, BERT)
     holed = updates(3)
     del holed["1.value.B"]
-    with pytest.raises(
-        CheckpointError, match=r"missing tensor: base_model.model.encoder.layer.1.*value.lora_B.weight"
-    ):
+    with pytest.raises(CheckpointError, match=r"missing tensor: lora_B of 1\.value"):
         load_adapter(adapter("holed", holed), BERT)
-    with pytest.raises(CheckpointError, match="missing tensor"):
+    with pytest.raises(CheckpointError, match=r"unexplained tensors: base_model\.model\.encoder\.layer\.0\."):
         load_adapter(adapter("other", updates(1)), VIT)
-    assert load_adapter(adapter("empty", {}), BERT)[0] == {}
+    assert load_adapter(adapter("empty", {}), BERT).updates == {}
     folder = adapter("more", updates(1))
     write_tensors(
         folder, load_file(folder / "adapter_model.safetensors") | {"poem": draw(3)}, name="adapter_model"
     )
     with pytest.raises(CheckpointError, match="more: unexplained tensors: poem"):
         load_adapter(folder, BERT)
+    root, low = "base_model.model.", "encoder.layer.0.attention.self.query.lora_A.weight"
+    for i, (more, said) in enumerate(
+        (
+            (
+                {f"{root}embeddings.LayerNorm.weight": draw(D)},
+                "whole layers of the encoder: embeddings.norm.weight",
+            ),
+            ({f"{root}poem.weight": draw(3)}, "unexplained tensors: poem.weight"),
+            ({f"{root}{low}".replace(".0.", ".x."): draw(3, D)}, "unexplained tensors"),
+            ({f"{root}{low}".replace("lora_A", "lora_C"): draw(3, D)}, "unexplained tensors"),
+            ({f"{root}{low}": draw(3)}, r"updates of 0.query are \(3,\)"),
+            ({f"{root}{low}": draw(3, D).int()}, "unexplained tensors"),
+            ({f"{root}bert.{low}": draw(3, D) + 7}, r"holds two different updates of 0\.query\.A"),
+            ({f"{root}classifier.weight": draw(3, D)}, ""),
+        )
+    ):
+        folder = adapter(f"more{i}", updates(1))
+        tensors = load_file(folder / "adapter_model.safetensors") | more
+        write_tensors(folder, tensors, name="adapter_model")
+        if said:
+            with pytest.raises(CheckpointError, match=said):
+                load_adapter(folder, BERT)
+        else:
+            assert load_adapter(folder, BERT).head.keys() == {"head.out.weight"}
+
+
+def test_targets_are_named_by_ends_that_mean_nothing_else(tmp_path):
+    def targets(table: NameTable, *parts: str) -> list[str]:
+        sides = {f"{i}.{part}.{side}": draw(3, 3) for i in (0, 1) for part in parts for side in "AB"}
+        save_adapter(tmp_path, table, sides, 3, 5.0)
+        return json.loads((tmp_path / "adapter_config.json").read_text(encoding="utf-8"))["target_modules"]
+
+    assert targets(BERT, "key", "out", "up") == ["key", "attention.output.dense", "intermediate.dense"]
+    assert targets(BERT, "down") == ["encoder.layer.0.output.dense", "encoder.layer.1.output.dense"]
+    assert targets(BERT, "out", "down") == ["output.dense"]  # ends both
+    assert targets(VIT, "up") == ["intermediate.dense", "fc1"]
 
 
 def test_a_table_needs_no_more_than_its_encoder():

@@ -62,8 +62,8 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
     elsewhere = {
         "model", "revision", "strip_accents", "validation_fraction", "early_stopping", "monitor", "keep_best",
         "evaluate_every", "checkpoint_every", "device", "threads", "verbose",
-        "unfreeze_every", "lora_alpha", "long_texts", "window_stride", "vectors", "freeze_vectors", "embedding_dim",
-        "bidirectional", "strategy",
+        "unfreeze_every", "lora_alpha", "lora_targets", "long_texts", "window_stride", "vectors", "freeze_vectors",
+        "embedding_dim", "bidirectional", "strategy",
     }  # fmt: skip
     assert covered | elsewhere == set(TextClassifier.defaults())
 

@@ -33,6 +33,7 @@ VERBS = {
     "predict --data": (["predict", "run", "--data", "table.parquet", "--out", "new.parquet"], "new.parquet"),
     "explain, a page": (["explain", "run", "a splendid film", "--out", "new.html"], "new.html"),
     "explain, figures": (["explain", "run", "a splendid film", "--out", "new.json"], "new.json"),
+    "embed": (["embed", "run", "reviews.csv", "--out", "new.npy"], "new.npy"),
     "export": (["export", "run", "--to", "onnx", "--out", "new", "--check", "3"], "new"),
     "report": (["report", "run"], "report.html"),
     "vectors": (["vectors", "vectors.txt", "--out", "new.bin"], "new.bin"),

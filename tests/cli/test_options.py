@@ -33,6 +33,7 @@ OPTIONS = {
         "[recipe]",
     ],
     "evaluate": ["--data", "--json", "run"],
+    "embed": ["--out", "--prompt-name", "--text-column", "given...", "model"],
     "fill": ["--top", "given...", "run"],
     "translate": ["--align", "--beam", "--out", "--text-column", "given...", "run"],
     "predict": ["--data", "--engine", "--out", "--text-column", "[given...]", "run"],

@@ -17,6 +17,7 @@ FILES = {
     "explain": ["explain", "run", "a film", "--out", "{}.html"],
     "translate": ["translate", "run", "a film", "--out", "{}.csv"],
     "translate --align": ["translate", "run", "a film", "--align", "{}.html"],
+    "embed": ["embed", "run", "a film", "--out", "{}.npy"],
     "vectors": ["vectors", "run", "--out", "{}.txt"],
     "data show": ["data", "show", "digits", "--augment", "light", "--out", "{}.png"],
 }

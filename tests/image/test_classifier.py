@@ -205,8 +205,9 @@ def test_low_rank_updates_learn_and_are_merged(tmp_path):
     start = ImageClassifier(**{**options, "lr": 0.0}).fit(*quarters(16, 3))
     clf = ImageClassifier(**options).fit(*quarters(16, 3))
     clf.save_adapter(tmp_path)
-    updates, rank, alpha = load_adapter(tmp_path, VIT.hub.names)
-    assert (rank, alpha, len(updates)) == (3, 16.0, 8)
+    low = load_adapter(tmp_path, VIT.hub.names)
+    updates, rank, alpha = low.updates, low.rank, low.alpha
+    assert (rank, alpha, len(updates), low.head) == (3, 16.0, 8, {})
     for layer in range(2):
         name = f"encoder.layers.{layer}.attention.qkv.weight"
         before, after = (m.state_dict()[name].chunk(3) for m in (start.model_, clf.model_))
@@ -214,6 +215,9 @@ def test_low_rank_updates_learn_and_are_merged(tmp_path):
             added = alpha / rank * updates[f"{layer}.{part}.B"] @ updates[f"{layer}.{part}.A"]
             torch.testing.assert_close(before[third] + added, after[third], rtol=1e-5, atol=1e-6)
         assert torch.equal(before[1], after[1])  # keys stay
+    start.load_adapter(tmp_path)
+    for name, tensor in start.model_.encoder.state_dict().items():
+        torch.testing.assert_close(tensor, clf.model_.encoder.state_dict()[name])
     with pytest.raises(ConfigError, match="no low-rank updates"):
         ImageClassifier(**{**SETTINGS, "epochs": 1}).fit(*quarters(8, 3)).save_adapter(tmp_path / "none")
 

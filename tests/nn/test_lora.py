@@ -8,7 +8,7 @@ from torch import nn
 
 from glassformer.errors import ConfigError
 from glassformer.nn import Encoder, EncoderConfig
-from glassformer.nn.lora import PARTS, LowRank, adapter, add_lora, merge
+from glassformer.nn.lora import ALL, PARTS, LowRank, adapter, add_lora, merge, part_weights, parts_of
 from glassformer.packing import Packing
 
 D = 14
@@ -68,3 +68,51 @@ def test_the_least_and_the_largest_rank(rank):
     model = whole(1)
     add_lora(model, rank)
     assert adapter(model)["0.value.A"].shape == (rank, D)
+
+
+@pytest.mark.parametrize(
+    ("targets", "parts"),
+    [
+        (("q", "v"), ("query", "value")),
+        ("v, q", ("query", "value")),
+        (["key", "k", "o"], ("key", "out")),
+        (("down",), ("down",)),
+        ("output,up", ("out", "up")),
+        ("all-linear", ALL),
+        (("q", "all-linear"), ALL),
+    ],
+)
+def test_names_of_layers(targets, parts):
+    assert parts_of(targets) == parts
+
+
+def test_names_that_are_none():
+    with pytest.raises(ConfigError, match=r"lora_targets: no linear layer 'valeu'\. Did you mean 'value'"):
+        parts_of(("q", "valeu"))
+    for none in ((), "", ("q", ""), (3,)):
+        with pytest.raises(ConfigError, match="lora_targets"):
+            parts_of(none)
+
+
+@pytest.mark.parametrize("targets", [*ALL, "all-linear", ("k", "o"), ("up", "down", "q")])
+def test_every_linear_layer_can_have_updates(targets):
+    model, parts = whole(2), parts_of(targets)
+    plain = {name: block.clone() for name, block in part_weights(model).items()}
+    torch.manual_seed(4)
+    add_lora(model, 3, 5.0, targets)
+    packing, x = Packing((3, 4)), torch.randn(7, D)
+    start = model["encoder"](x, packing)
+    for name, p in model.named_parameters():
+        if ".up." in name and "parametrizations" in name and "original" not in name:
+            nn.init.normal_(p, std=0.3)
+    found = adapter(model)
+    assert {key.split(".")[1] for key in found} == set(parts)
+    changed = model["encoder"](x, packing)
+    assert (changed - start).abs().max() > 0.01
+    merge(model)
+    torch.testing.assert_close(model["encoder"](x, packing), changed)
+    for name, block in part_weights(model).items():
+        wanted = plain[name]
+        if name.split(".")[1] in parts:
+            wanted = wanted + 5 / 3 * found[f"{name}.B"] @ found[f"{name}.A"]
+        torch.testing.assert_close(block, wanted)

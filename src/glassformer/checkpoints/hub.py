@@ -32,7 +32,15 @@ ALLOWED_FILES = [
     "preprocessor_config.json",
     "glassformer.json",
     "manifest.json",
+    "modules.json",
+    "sentence_*_config.json",
+    "config_sentence_transformers.json",
+    "[0-9]_Pooling/config.json",
+    "[0-9]_Normalize/config.json",
+    "[0-9]_Dense/config.json",
+    "[0-9]_Dense/model.safetensors",
 ]
+_STEP = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")  # of modules.json
 MAX_FILE_BYTES = 64 << 30  # of weights
 MAX_SMALL_BYTES = 256 << 20  # of every other file
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -76,7 +84,8 @@ class Resolved(NamedTuple):
 def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) -> Resolved:
     """The folder of a checkpoint, fetched from the Hub if it has to be.
 
-    Order: a catalogue name (``"all-minilm-l6-v2"``), an existing path, a Hub id (``"org/name"``).
+    Order: a catalogue name (``"all-minilm-l6-v2"``), an existing path (of a run, its ``model``), a Hub id
+    (``"org/name"``).
     A catalogue name always means its weights; write ``./name`` for a folder of the same name.
 
     Args:
@@ -100,7 +109,8 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         if revision is not None:
             what = f"is a local path, which has no revision {revision!r}"
             raise CheckpointError(what, where=name, fix="Leave the revision out")
-        return Resolved(_checked_folder(path, name), f"local folder {path}", False)
+        folder = _checked_folder(path, name)
+        return Resolved(folder, f"local folder {folder}", False)
     if path.parts[:1] == ("runs",):  # where training leaves its runs, never an organisation of the Hub
         raise CheckpointError("no such folder", where=name, fix=missing_run(path))
     if _HUB_ID.fullmatch(name):
@@ -149,7 +159,8 @@ def _from_hub(repo: str, revision: str | None) -> Resolved:
             what = f"the Hub sent {folder.name[:60]!r}, which is another commit or nothing"
             raise CheckpointError(what, where=shown, fix="Do not use it")
         _check_sent(folder, shown)
-        _checked_folder(folder, shown)
+        if _checked_folder(folder, shown) != folder:
+            raise CheckpointError("has no config.json", where=shown, fix="Name another")
         if not any(folder.glob("*.safetensors")):
             what = "has no safetensors weights, and pickled ones are not fetched: they could run any code"
             raise CheckpointError(what, where=shown, fix="Look for a revision or a copy that has them")
@@ -170,7 +181,7 @@ def _check_announced(repo: str, revision: str | None, shown: str) -> None:
     for name, size in _announced(repo, revision):
         if not _wanted(name):
             continue
-        if set(name) & set("/\\:\0"):
+        if set(name) & set("/\\:\0") and not _STEP.fullmatch(name):
             raise CheckpointError(
                 f"names a file {name[:80]!r}, which is none of a model", where=shown, fix="Do not use it"
             )
@@ -220,8 +231,8 @@ def _check_sent(folder: Path, shown: str) -> None:
     Raises:
         CheckpointError: a file that is no plain one, is too large, or has another sum; it leaves the cache.
     """
-    for file in sorted(folder.iterdir()):
-        if not _wanted(file.name):
+    for file in sorted((*folder.iterdir(), *folder.glob("[0-9]_*/*"))):
+        if not _wanted(file.relative_to(folder).as_posix()):
             continue
         blob = file.resolve()
         size = blob.stat().st_size if blob.is_file() else -1
@@ -263,11 +274,11 @@ def _checked_folder(folder: Path, shown: str) -> Path:
     if not folder.is_dir():
         fix = "Name the folder that holds config.json"
         raise CheckpointError("is a file, not a checkpoint folder", where=shown, fix=fix)
-    if not (folder / "config.json").is_file():
-        run = (folder / "model" / "config.json").is_file()
-        fix = f"It is a run: name {folder / 'model'}" if run else "Name the folder of one model"
-        raise CheckpointError("has no config.json", where=shown, fix=fix)
-    return folder
+    if (folder / "config.json").is_file():
+        return folder
+    if (folder / "model" / "config.json").is_file():  # a run
+        return folder / "model"
+    raise CheckpointError("has no config.json", where=shown, fix="Name the folder of one model, or of a run")
 
 
 def _offline() -> bool:

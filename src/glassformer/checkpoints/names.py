@@ -30,6 +30,8 @@ class NameTable:
         whole: full names of tensors without an ending, ours -> the Hub's.
         dropped: the Hub's full names that are left out, and why.
         own_heads: the stems of ``whole`` that belong to heads, and so carry no prefix.
+        newer: ours -> how later releases of ``transformers`` call the module in memory, where that is no longer the
+            name in files; of what an adapter may change.
     """
 
     prefix: str
@@ -39,6 +41,7 @@ class NameTable:
     whole: Mapping[str, str] = field(default_factory=dict)
     dropped: Mapping[str, str] = field(default_factory=dict)
     own_heads: tuple[str, ...] = ()
+    newer: Mapping[str, str | tuple[str, str, str]] = field(default_factory=dict)
 
     def plain(self, tensors: Mapping[str, Tensor]) -> dict[str, str]:
         """The Hub's keys without the prefix -> as they are."""

@@ -1,83 +1,188 @@
 """A LoRA adapter in PEFT's file layout: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
-The names are those of the Hub's checkpoints. ``peft`` opens the folder on a model whose modules bear these names: BERT,
-and ViT in transformers 4; ViT in transformers 5 calls its own modules otherwise.
+The names are those of the Hub's checkpoints. Where a later release of ``transformers`` calls its modules otherwise
+(``NameTable.newer``), tensors stand under both names, so that ``peft`` opens the folder on either.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.names import NameTable, listing
+from glassformer.checkpoints.settings import number, real, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
 
+CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
 QKV = "encoder.layers.{i}.attention.qkv"
-PLACES = {"query": 0, "value": 2}
+# Part of an encoder layer, as ``nn.lora`` calls it -> our name of its linear layer.
+OURS = {
+    "out": "encoder.layers.{i}.attention.out",
+    "up": "encoder.layers.{i}.feed_forward.up",
+    "down": "encoder.layers.{i}.feed_forward.down",
+}
+# Settings of other kinds of update: with one of them the tensors mean something else.
+OTHER = (
+    "use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern",
+    "target_parameters", "layer_replication", "trainable_token_indices", "alora_invocation_tokens",
+)  # fmt: skip
+MOST_BYTES = 1 << 20
 
 
-def _stem(table: NameTable, part: str, layer: str, prefix: bool) -> str:
-    name = table.fused[QKV][PLACES[part]].format(i=layer)
-    return f"base_model.model.{table.prefix if prefix else ''}{name}"
+@dataclass(frozen=True)
+class Adapter:
+    """What an adapter holds.
+
+    Args:
+        updates: as ``nn.lora.adapter`` gives them.
+        rank, alpha: as its settings say.
+        scale: of the products, alpha / rank unless it says otherwise.
+        head: the whole layers that were learned beside them, pooling and head alone, under our names.
+    """
+
+    updates: dict[str, Tensor]
+    rank: int
+    alpha: float
+    scale: float
+    head: dict[str, Tensor] = field(default_factory=dict)
 
 
 def save_adapter(
     folder: Path,
     table: NameTable,
-    updates: dict[str, Tensor],
+    updates: Mapping[str, Tensor],
     rank: int,
     alpha: float,
     *,
     with_prefix: bool = False,
+    head: Mapping[str, Tensor] | None = None,
 ) -> None:
     """Write an adapter.
 
     Args:
         table: the names of the family that the encoder is of.
         updates: as ``nn.lora.adapter`` gives them.
-        with_prefix: the base is a Hub model with a head, whose encoder's keys begin with ``bert.`` or ``vit.``.
+        with_prefix: the base is a Hub model with a head, whose encoder's keys begin with the family's prefix.
+        head: layers to save whole, under the Hub's names.
     """
-    tensors = {}
+    tensors, parts, layers = {}, [], 0
+    sets = _names(table)
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")
-        tensors[f"{_stem(table, part, layer, with_prefix)}.lora_{matrix}.weight"] = tensor
+        layers = max(layers, int(layer) + 1)
+        parts += [part] if part not in parts else []
+        for names in sets:
+            stem = f"{table.prefix if with_prefix else ''}{names[part].format(i=layer)}"
+            tensors[f"{ROOT}{stem}.lora_{matrix}.weight"] = tensor
+    whole = {name.rpartition(".")[0] for name in head or {}}
     settings = {
         "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "lora_dropout": 0.0, "bias": "none",
-        "target_modules": ["query", "value"], "task_type": None, "inference_mode": True,
+        "target_modules": _targets(table, parts, layers), "task_type": None, "inference_mode": True,
         "fan_in_fan_out": False, "base_model_name_or_path": None,
+        "modules_to_save": sorted(stem.removeprefix(table.prefix) for stem in whole) or None,
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(settings, indent=2) + "\n"
-    (folder / "adapter_config.json").write_text(text, encoding="utf-8")
-    write_tensors(folder, tensors, name="adapter_model")
+    (folder / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    tensors |= {f"{ROOT}{name}": tensor for name, tensor in (head or {}).items()}
+    write_tensors(folder, tensors, name=WEIGHTS)
 
 
-def load_adapter(folder: Path, table: NameTable) -> tuple[dict[str, Tensor], int, float]:
-    """The updates of an adapter on queries and values, its rank and its alpha.
+def _names(table: NameTable) -> list[dict[str, str]]:
+    """Part -> the name of its layer: on the Hub, and in later releases of ``transformers`` where they differ."""
+
+    def of(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
+        thirds = dict(zip(("query", "key", "value"), fused.get(QKV, ()), strict=False))
+        return thirds | {part: single[ours] for part, ours in OURS.items() if ours in single}
+
+    later = {ours: name for ours, name in table.newer.items() if isinstance(name, str)}
+    threes = {ours: names for ours, names in table.newer.items() if not isinstance(names, str)}
+    return [names for names in (of(table.fused, table.encoder), of(threes, later)) if names]
+
+
+def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
+    """``target_modules``: the ends of names that mean these parts and nothing else, or else every name in full."""
+    out: list[str] = []
+    for names in _names(table):
+        taken = [names[part] for part in parts]
+        own = list(names.values())
+        others = {*own, *table.encoder.values(), *table.heads.values()} - {*taken}
+        for name in taken:
+            words = name.partition("{i}.")[2].split(".")
+            ends = (".".join(words[-n:]) for n in range(1, len(words) + 1))
+            alone = [end for end in ends if not any(f".{other}".endswith(f".{end}") for other in others)]
+            out += alone[:1] or [name.format(i=layer) for layer in range(layers)]
+    return list(dict.fromkeys(out))
+
+
+def load_adapter(folder: Path, table: NameTable) -> Adapter:
+    """The updates of an adapter, and the head that was learned with them where it has one.
 
     Raises:
-        CheckpointError: another kind of adapter, or tensors that are not explained.
+        CheckpointError: another kind of adapter, settings that cannot be, or tensors that are missing, of no matrix's
+            shape or not explained.
     """
-    settings = read_json(folder / "adapter_config.json")
-    modules = set(settings.get("target_modules") or ())
-    if settings.get("peft_type") != "LORA" or modules != {"query", "value"}:
-        raise CheckpointError(
-            "only LoRA on query and value is read", where=str(folder / "adapter_config.json")
-        )
-    tensors, out = read_tensors(folder, "adapter_model"), {}
-    layers = 1 + max((int(p) for key in tensors for p in key.split(".") if p.isdigit()), default=-1)
-    for layer in range(layers):
-        for part in PLACES:
-            for matrix in "AB":
-                names = [f"{_stem(table, part, str(layer), p)}.lora_{matrix}.weight" for p in (False, True)]
-                found = [name for name in names if name in tensors]
-                if not found:
-                    raise CheckpointError(f"missing tensor: {names[0]}", where=str(folder))
-                out[f"{layer}.{part}.{matrix}"] = tensors.pop(found[0])
-    if tensors:
-        raise CheckpointError(f"unexplained tensors: {', '.join(sorted(tensors)[:3])}", where=str(folder))
-    return out, int(settings["r"]), float(settings["lora_alpha"])
+    where = str(folder / CONFIG)
+    if not folder.is_dir():
+        raise CheckpointError("no such folder", where=str(folder), fix=f"Name the folder with {CONFIG}")
+    settings = read_json(folder / CONFIG, MOST_BYTES)
+    kind = settings.get("peft_type")
+    odd = [key for key in OTHER if settings.get(key)]
+    if kind != "LORA" or odd or settings.get("bias", "none") not in (None, "none"):
+        what = f"{odd[0]} = {shown(settings[odd[0]])}" if odd else f"bias = {shown(settings.get('bias'))}"
+        what = what if kind == "LORA" else f"peft_type = {shown(kind)}"
+        raise CheckpointError(f"only plain LORA is read, this says {what}", where=where)
+    rank, alpha = number(settings, "r", where), real(settings, "lora_alpha", where, 8.0)
+    scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+    found, rest = _sorted_out(read_tensors(folder, WEIGHTS), table, str(folder))
+    for slot in {key[:-2] for key in found}:
+        sides = [found.get(f"{slot}.{side}") for side in "AB"]
+        if sides[0] is None or sides[1] is None:
+            side = "A" if sides[0] is None else "B"
+            raise CheckpointError(f"missing tensor: lora_{side} of {slot}", where=str(folder))
+        if any(t is None or t.ndim != 2 for t in sides) or (sides[0].shape[0], sides[1].shape[1]) != (
+            rank,
+            rank,
+        ):
+            shapes = f"{tuple(sides[0].shape)} and {tuple(sides[1].shape)}"
+            raise CheckpointError(f"the updates of {slot} are {shapes}, the rank {rank}", where=str(folder))
+    return Adapter(found, rank, alpha, scale, rest)
+
+
+def _sorted_out(
+    tensors: dict[str, Tensor], table: NameTable, where: str
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The updates, and whole layers under our names."""
+    slots = {name: part for names in _names(table) for part, name in names.items()}
+    found: dict[str, Tensor] = {}
+    whole: dict[str, Tensor] = {}
+    unexplained = []
+    for key, tensor in tensors.items():
+        stem, _, side = key.removesuffix(".weight").rpartition(".lora_")
+        words = stem.removeprefix(ROOT).removeprefix(table.prefix).split(".")
+        layer = next((word for word in words if word.isascii() and word.isdigit() and len(word) < 7), "")
+        name = ".".join("{i}" if word == layer else word for word in words)
+        if not key.startswith(ROOT) or not tensor.is_floating_point():
+            unexplained.append(key)
+        elif stem and side in ("A", "B") and name in slots:
+            slot = f"{int(layer)}.{slots[name]}.{side}"
+            if slot in found and not found[slot].equal(tensor):
+                raise CheckpointError(f"holds two different updates of {slot}", where=where)
+            found[slot] = tensor.float()
+        elif stem:
+            unexplained.append(key)
+        else:
+            whole[key.removeprefix(ROOT)] = tensor.float()
+    if unexplained:
+        raise CheckpointError(listing("unexplained tensors", unexplained), where=where)
+    rest: dict[str, Any] = table.from_hub(whole, where) if whole else {}
+    if deep := [name for name in rest if not name.startswith(("head.", "pooling."))]:
+        raise CheckpointError(listing("whole layers of the encoder", deep), where=where)
+    return found, rest

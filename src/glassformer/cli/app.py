@@ -23,6 +23,7 @@ from glassformer.cli import (
     data,
     demo,
     doctor,
+    embed,
     evaluate,
     explain,
     export,
@@ -42,7 +43,14 @@ from glassformer.errors import GlassformerError
 from glassformer.process import tune_process
 from glassformer.sklearn_base import go_plain
 
-ASKING = {"serve", "predict", "explain", "translate", "fill"}  # verbs that do nothing with a model but ask it
+ASKING = {
+    "serve",
+    "predict",
+    "explain",
+    "translate",
+    "fill",
+    "embed",
+}  # verbs that do nothing with a model but ask it
 # How to go on after an interruption, where the verb has not said so itself.
 AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
@@ -66,6 +74,7 @@ app.command("report")(report.report_command)
 app.command("reproduce")(reproduce.reproduce_command)
 app.command("vectors")(vectors.vectors_command)
 app.command("translate")(translate.translate_command)
+app.command("embed")(embed.embed_command)
 app.command("fill")(fill.fill_command)
 app.command("explain")(explain.explain_command)
 app.command("export")(export.export_command)

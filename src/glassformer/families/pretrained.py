@@ -30,11 +30,13 @@ from glassformer.checkpoints.layout import (
     write,
     write_beside,
 )
+from glassformer.checkpoints.sentences import sentences_of
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES, family_of
+from glassformer.families.adapters import add_adapter
 from glassformer.families.family import Family, HubLayout
 from glassformer.types import HeadKind
 
@@ -67,13 +69,18 @@ class Checkpoint:
     @property
     def other(self) -> str:
         """What its head gives, in words, where that is no scores of classes; else empty."""
-        is_classifier = self.config.head == "classification"
+        is_classifier = self.head == "classification"
         return other_task(self.settings, self.config.num_labels) if is_classifier else ""
+
+    @property
+    def head(self) -> HeadKind | None:
+        """What stands on it; recurrent and convolutional models are classifiers always."""
+        return self.config.head if self.family.model.has_attention else "classification"
 
     @property
     def weights_source(self) -> str:
         """The source with what was in it."""
-        head = f" and {self.config.head} head" if self.config.head else ""
+        head = f" and {self.head} head" if self.head else ""
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
 
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
@@ -84,12 +91,18 @@ class Checkpoint:
         Args:
             new_head: pooling and heads may be others; a head of classes is new even where it could be the same.
         """
+        model = self._built(config, new_head)
+        if hasattr(model, "sentences"):
+            model.sentences = sentences_of(self.folder, self.config.encoder.d_model)
+        return model
+
+    def _built(self, config: Any, new_head: bool) -> Any:
         own, where = self.config, str(self.folder)
         if not new_head and config in (None, own):
             return filled(self.family.model, own, dict(self.tensors), where)
         compare(outline(self.family.model, own, len(self.tensors), where).state_dict(), self.tensors, where)
         model: Any = blank(self.family.model, config, where)
-        kept = model.shared(own.pooling, self.tensors) if new_head else list(self.tensors)
+        kept = model.shared(getattr(own, "pooling", None), self.tensors) if new_head else list(self.tensors)
         state = model.adapted(own, {name: self.tensors[name].float() for name in kept})
         model.load_state_dict(state, strict=not new_head)
         for name, part in model.named_children():
@@ -153,6 +166,7 @@ def load_pretrained(
     num_labels: int | None = None,
     dropout: float | None = None,
     attention_dropout: float | None = None,
+    adapter: str | Path | None = None,
 ) -> Any:
     """The model in a local folder, a known name or a Hub id; in fp32, in evaluation mode.
 
@@ -161,12 +175,28 @@ def load_pretrained(
             the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
         num_labels: of a new classification head; None: what the checkpoint's config says.
         dropout, attention_dropout: instead of the checkpoint's own.
+        adapter: a folder in PEFT's layout, whose updates are added to the weights (``families.adapters``).
 
     Raises:
         CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or wrongly
             shaped tensors (named), pickled weights (with the way to convert them); ``head="classification"``
-            without ``num_labels`` where the checkpoint's head is for another task.
+            without ``num_labels`` where the checkpoint's head is for another task; an adapter that does not fit.
     """
+    model = _load(name, head, revision, num_labels, dropout, attention_dropout)
+    if adapter is not None:
+        add_adapter(model, adapter)
+        model.weights_source += f"; adapter {adapter}"
+    return model
+
+
+def _load(
+    name: str | Path,
+    head: HeadKind | None,
+    revision: str | None,
+    num_labels: int | None,
+    dropout: float | None,
+    attention_dropout: float | None,
+) -> Any:
     checkpoint = read_checkpoint(name, revision)
     if not checkpoint.family.model.has_attention:  # a classifier of ours, as it is
         model = checkpoint.build()

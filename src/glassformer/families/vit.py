@@ -42,6 +42,16 @@ NAMES = NameTable(
         "embeddings.positions": "embeddings.position_embeddings",
     },
     dropped={"embeddings.mask_token": "stands for hidden patches in masked pre-training only"},
+    newer={
+        "encoder.layers.{i}.attention.qkv": (
+            "layers.{i}.attention.q_proj",
+            "layers.{i}.attention.k_proj",
+            "layers.{i}.attention.v_proj",
+        ),
+        "encoder.layers.{i}.attention.out": "layers.{i}.attention.o_proj",
+        "encoder.layers.{i}.feed_forward.up": "layers.{i}.mlp.fc1",
+        "encoder.layers.{i}.feed_forward.down": "layers.{i}.mlp.fc2",
+    },
 )
 PATCHES = "embeddings.projection.weight"
 

@@ -200,6 +200,8 @@ class Backbone(nn.Module):
         kept = other.shared(self.config.pooling, state)
         other.load_state_dict({key: state[key] for key in kept}, strict=False)
         other.weights_source = self.weights_source
+        if hasattr(self, "sentences"):
+            other.sentences = self.sentences
         return other
 
     def adapted(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
-from glassformer.models.backbone import TextDoors
+from glassformer.models.backbone import BELOW, TextDoors
 from glassformer.models.output import ModelOutput
 from glassformer.nn.embed import TextEmbedding
 from glassformer.nn.heads import ClassificationHead
@@ -62,6 +63,23 @@ class PackedClassifier(TextDoors):
             )
         states, pooled = self.encode(self.embeddings(ids, packing), packing)
         return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
+
+    # --- a change of head, as ``Backbone`` has it ---------------------------------------------------
+
+    def shared(self, pooling: str | None, names: Iterable[str]) -> list[str]:
+        """Which tensors of a model with that pooling mean the same in this one; those of the head do not."""
+        same = pooling == getattr(self.config, "pooling", None)
+        return [name for name in names if name.startswith((*BELOW, "pooling.") if same else BELOW)]
+
+    def adapted(self, config: Any, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Tensors of a model of that config in the shapes that this one has."""
+        return dict(state)
+
+    def draw(self, part: nn.Module) -> None:
+        """Give a part above the encoder its first weights, as torch has them."""
+        for module in part.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
 
     def set_compute_dtype(self, dtype: torch.dtype):
         """Compute the encoder in ``dtype``; tables, pooling and head stay in fp32."""

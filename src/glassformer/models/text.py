@@ -6,13 +6,17 @@ and values come from one product.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, InputError
 from glassformer.models.backbone import Backbone, TextDoors
 from glassformer.models.output import ModelOutput
+from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead, MaskedLMHead
@@ -53,9 +57,13 @@ class TextEncoderConfig:
 
 
 class TextEncoder(TextDoors, Backbone):
-    """A text encoder with an optional pooling and head."""
+    """A text encoder with an optional pooling and head.
+
+    ``sentences`` says how it makes one vector of a text, where its folder says so (or why that cannot be read).
+    """
 
     reads = "texts"
+    sentences: Sentences | InputError | None = None
 
     def __init__(self, config: TextEncoderConfig):
         super().__init__()
@@ -77,3 +85,40 @@ class TextEncoder(TextDoors, Backbone):
         every_row: bool = False,
     ) -> ModelOutput:  # fmt: skip
         return self.run_rows(self.embeddings(ids, packing, segments), packing, trace, every_row=every_row)
+
+    def embed(  # type: ignore[override]  # texts give vectors, ids the rows that enter the encoder
+        self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None, **options: Any
+    ) -> Any:
+        """Texts -> one vector each, as their folder's ``modules.json`` says; or packed ids, as ``Backbone.embed``.
+
+        Args:
+            inputs: a list of texts, or ids ``[N]`` with their packing.
+            options: of texts: ``prompt_name`` (of the folder's prompts) or ``prompt`` (as it is), put before each text;
+                ``batch_tokens`` computed at once (8192); ``tokenizer``, None: the folder's.
+
+        Returns:
+            ``[n, E]`` fp32 of numpy, in the order given; what ``SentenceTransformer(folder).encode`` gives.
+
+        Raises:
+            ConfigError: the model is of a folder without ``modules.json``; no prompt of that name.
+            CheckpointError: that file has a step of an unknown kind, or settings that cannot be read.
+            DataError: something that is no list of texts.
+        """
+        if isinstance(inputs, Tensor):
+            return super().embed(inputs, packing, segments)
+        return self.embed_texts(inputs, **options)
+
+    def embed_texts(self, texts: Iterable[str], **options: Any) -> np.ndarray:
+        """Texts -> one vector each; see ``embed``."""
+        if isinstance(self.sentences, InputError):
+            raise self.sentences
+        if self.sentences is None:
+            raise ConfigError(
+                "its folder has no modules.json, which says how a text becomes one vector", where="embed",
+                fix="Load a folder of sentence-transformers, or fit a TextClassifier, which embeds texts for its head",
+            )  # fmt: skip
+        was_training = self.training
+        try:
+            return self.sentences.embed(self.eval(), texts, **options)
+        finally:
+            self.train(was_training)

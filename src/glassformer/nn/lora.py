@@ -2,75 +2,146 @@
 
     W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0: at first nothing changes
 
-Queries and values get one pair each, as in the paper; they lie in one fused matrix here. The sum is made once a
-forward pass (D x D numbers), not once a token, and ``merge`` leaves a plain model.
+Every linear layer of the encoder can have such a pair; queries and values have one unless more is asked for, as in the
+paper. Queries, keys and values lie in one fused matrix here. The sum is made once a forward pass (D x D numbers), not
+once a token, and ``merge`` leaves a plain model.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
-PARTS = {"query": 0, "value": 2}  # thirds of the fused product that learn
+# The linear layers of an encoder layer, and which parts of their weights can have updates, in the order of the rows.
+LAYERS = {
+    "attention.qkv": ("query", "key", "value"),
+    "attention.out": ("out",),
+    "feed_forward.up": ("up",),
+    "feed_forward.down": ("down",),
+}
+ALL = tuple(part for parts in LAYERS.values() for part in parts)
+PARTS = ("query", "value")  # that learn unless others are asked for
+SHORT = {"q": "query", "k": "key", "v": "value", "o": "out", "output": "out"}
+EVERY = "all-linear"
+
+
+def parts_of(targets: str | Sequence[str]) -> tuple[str, ...]:
+    """The parts that these names mean, each once, in the order of ``ALL``.
+
+    Args:
+        targets: q, k, v, o (the attention's output), up and down (of the feed-forward network), the longer names of
+            ``ALL``, or all-linear; a list, or one text with commas.
+
+    Raises:
+        ConfigError: no name, or one that is none of these (with the nearest).
+    """
+    names = [name.strip() for name in targets.split(",")] if isinstance(targets, str) else list(targets)
+    known = [*SHORT, *ALL, EVERY]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"no linear layer {name!r}", where="lora_targets", fix=nearest(str(name), known)
+            )
+    if not names:
+        raise ConfigError("names no linear layer", where="lora_targets", fix=f"Known: {', '.join(known)}")
+    asked = {SHORT.get(name, name) for name in names}
+    return tuple(part for part in ALL if part in asked or EVERY in asked)
 
 
 class LowRank(nn.Module):
-    """Adds low-rank updates to a fused weight ``[3 D, D]``."""
+    """Adds low-rank updates to parts of a weight, each ``[rows, D_in]``.
 
-    def __init__(self, d_model: int, rank: int, alpha: float):
+    Args:
+        d_in: columns of the weight.
+        places: part -> which of the blocks of ``rows`` rows it is.
+        rows: of a part; None: ``d_in``.
+    """
+
+    def __init__(
+        self,
+        d_in: int,
+        rank: int,
+        alpha: float,
+        places: Mapping[str, int] | None = None,
+        rows: int | None = None,
+    ):
         super().__init__()
-        self.d_model, self.scale = d_model, alpha / rank
-        self.down = nn.ParameterDict({part: nn.Parameter(torch.empty(rank, d_model)) for part in PARTS})
-        self.up = nn.ParameterDict({part: nn.Parameter(torch.zeros(d_model, rank)) for part in PARTS})
+        self.rows, self.scale = rows or d_in, alpha / rank
+        self.places = dict(places) if places is not None else {"query": 0, "value": 2}
+        self.down = nn.ParameterDict({part: nn.Parameter(torch.empty(rank, d_in)) for part in self.places})
+        self.up = nn.ParameterDict({part: nn.Parameter(torch.zeros(self.rows, rank)) for part in self.places})
         for matrix in self.down.values():
             nn.init.kaiming_uniform_(matrix, a=math.sqrt(5))
 
     def forward(self, weight: Tensor) -> Tensor:
-        query, key, value = weight.chunk(3)
-        added = {part: self.scale * (self.up[part] @ self.down[part]) for part in PARTS}
-        return torch.cat(
-            [query + added["query"].to(weight.dtype), key, value + added["value"].to(weight.dtype)]
-        )
+        blocks = list(weight.split(self.rows))
+        for part, place in self.places.items():
+            added = self.scale * (self.up[part] @ self.down[part])
+            blocks[place] = blocks[place] + added.to(weight.dtype)
+        return torch.cat(blocks)
 
 
-def add_lora(model: nn.Module, rank: int, alpha: float = 16.0) -> None:
-    """Freeze the encoder and what stands before it, and let low-rank updates of queries and values learn.
+def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Sequence[str] = PARTS) -> None:
+    """Freeze the encoder and what stands before it, and let low-rank updates of the ``targets`` learn.
 
     Raises:
-        ConfigError: a rank below 1, or above the width.
+        ConfigError: a rank below 1, or above the width of the encoder or of a target; no such target (``parts_of``).
     """
-    layers = model.get_submodule("encoder").layers
-    d_model = layers[0].attention.qkv.in_features  # type: ignore[index,union-attr]
-    if not 1 <= rank <= d_model:
-        raise ConfigError(
-            f"lora_rank = {rank} for a width of {d_model}", where="lora_rank", fix="Use 4 to 64"
-        )
+    layers: Any = model.get_submodule("encoder").layers
+    wanted = parts_of(targets)
+    found = [(linear, parts) for _, linear, parts in _linears(model) if set(parts) & set(wanted)]
+    width = min(min(linear.in_features, linear.out_features) for linear, _ in found)
+    width = min(width, layers[0].attention.qkv.in_features)
+    if not 1 <= rank <= width:
+        raise ConfigError(f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64")
     for name, p in model.named_parameters():
         if name.startswith(("embeddings.", "encoder.")):
             p.requires_grad_(False)
-    for layer in layers:  # type: ignore[union-attr]
-        parametrize.register_parametrization(layer.attention.qkv, "weight", LowRank(d_model, rank, alpha))
+    for linear, parts in found:
+        places = {part: place for place, part in enumerate(parts) if part in wanted}
+        rows = linear.out_features // len(parts)
+        update = LowRank(linear.in_features, rank, alpha, places, rows)
+        parametrize.register_parametrization(linear, "weight", update)
+
+
+def _linears(model: nn.Module) -> Iterator[tuple[int, nn.Linear, tuple[str, ...]]]:
+    """Layer number, linear layer and its parts, of a model whose encoder has layers."""
+    for number, layer in enumerate(getattr(model.get_submodule("encoder"), "layers", ())):
+        for path, parts in LAYERS.items():
+            yield number, layer.get_submodule(path), parts
 
 
 def merge(model: nn.Module) -> None:
     """Put the updates into the weights; the model is plain again."""
-    for layer in getattr(model.get_submodule("encoder"), "layers", ()):
-        if parametrize.is_parametrized(layer.attention.qkv, "weight"):
-            parametrize.remove_parametrizations(layer.attention.qkv, "weight", leave_parametrized=True)
+    for _, linear, _ in _linears(model):
+        if parametrize.is_parametrized(linear, "weight"):
+            parametrize.remove_parametrizations(linear, "weight", leave_parametrized=True)
 
 
 def adapter(model: nn.Module) -> dict[str, Tensor]:
-    """The updates by layer and part: ``{i}.query.A`` ``[r, D]`` and ``{i}.query.B`` ``[D, r]``, fp32."""
+    """The updates by layer and part: ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``, fp32."""
     out = {}
-    for number, layer in enumerate(getattr(model.get_submodule("encoder"), "layers", ())):
-        if parametrize.is_parametrized(layer.attention.qkv, "weight"):
-            low: LowRank = layer.attention.qkv.parametrizations.weight[0]
-            for part in PARTS:
+    for number, linear, _ in _linears(model):
+        if parametrize.is_parametrized(linear, "weight"):
+            low: Any = linear.parametrizations.weight[0]  # type: ignore[union-attr,index]
+            for part in low.places:
                 out[f"{number}.{part}.A"] = low.down[part].detach().float().clone()
                 out[f"{number}.{part}.B"] = low.up[part].detach().float().clone()
     return out
+
+
+def part_weights(model: nn.Module) -> dict[str, Tensor]:
+    """``{i}.query`` and so on -> that part of the weights ``[D_out, D_in]``, as a view: to look at, or to change."""
+    return {
+        f"{number}.{part}": block
+        for number, linear, parts in _linears(model)
+        for part, block in zip(parts, linear.weight.detach().chunk(len(parts)), strict=True)
+    }

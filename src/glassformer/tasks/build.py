@@ -17,7 +17,8 @@ from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
-from glassformer.families.pretrained import read_checkpoint, with_dropout
+from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
+from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 
@@ -48,6 +49,8 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
     check_name(model.model)
     kinds = {"word": word_tokenizer, "wordpiece": wordpiece_tokenizer}
     scratch = is_from_scratch(model.model)
+    if not scratch:
+        check_start(model.model, "texts")
     kind = ("word" if scratch else "checkpoint") if text.tokenizer == "auto" else text.tokenizer
     if kind == "checkpoint":
         return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
@@ -113,8 +116,11 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
     """A checkpoint's encoder, built once with its final settings, under a new classification head."""
     checkpoint = read_checkpoint(model.model, model.revision)
     base = checkpoint.config
-    if not checkpoint.family.model.has_attention or checkpoint.family.model.reads != "texts":
-        raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Name another")
+    if checkpoint.family.model.reads != "texts":
+        raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Use ImageClassifier")
+    check_table(tokenizer, base, model.model)
+    if checkpoint.family.configure is not None:
+        return _tuned_baseline(checkpoint, model, num_labels)
     limit = base.embedding.max_positions
     if text.max_length > limit:
         raise ConfigError(
@@ -122,7 +128,6 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
             where="max_length",
             fix=f"Use {limit} or less",
         )
-    check_table(tokenizer, base, model.model)
     has_pooler = base.pooling == "pooler"
     pooling = model.pooling if model.pooling != "auto" else ("pooler" if has_pooler else "mean")
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
@@ -140,6 +145,28 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
         ),
         new_head=True,
     )
+    built.weights_source = (
+        f"{checkpoint.weights_source}; new (random): {', '.join([*new, 'classification head'])}"
+    )
+    return built
+
+
+def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:
+    """A recurrent or convolutional classifier's body under a new head; unset settings stay the checkpoint's own.
+
+    Raises:
+        ConfigError: a key that this kind of model does not have.
+    """
+    base, configure = checkpoint.config, checkpoint.family.configure
+    assert configure is not None  # of families that are no Transformers
+    if model.freeze_vectors and not base.embedding.frozen:
+        what = f"the word vectors of {model.model!r} were trained with it"
+        raise ConfigError(what, where="freeze_vectors", fix="Leave it out")
+    config = configure(base, model, num_labels)
+    config = replace(config, embedding=replace(config.embedding, frozen=base.embedding.frozen))
+    built = checkpoint.build(config, new_head=True)
+    pooling = getattr(config, "pooling", None)
+    new = [f"{pooling} pooling"] if pooling == "attention" != base.pooling else []
     built.weights_source = (
         f"{checkpoint.weights_source}; new (random): {', '.join([*new, 'classification head'])}"
     )

@@ -22,6 +22,7 @@ from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import ahead, softmax
 from glassformer.explain.asked import Explains
 from glassformer.families import names_of
+from glassformer.families.adapters import add_adapter, head_in_hub
 from glassformer.families.pretrained import save_pretrained
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.estimator import Estimator, Fit
@@ -263,11 +264,14 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         if hasattr(self.model_.config.embedding, "vocab_size") != (self.NOUN == "texts"):
             raise CheckpointError(f"holds a model that does not read {self.NOUN}", where=str(folder))
 
-    def save_adapter(self, path: str | Path) -> Path:
+    def save_adapter(self, path: str | Path, *, head: bool = False) -> Path:
         """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
 
+        Args:
+            head: pooling and head too, for a base of the Hub's class with a head; otherwise the base is the encoder.
+
         Raises:
-            ConfigError: the fit had none.
+            ConfigError: the fit had none, or the Hub's layout has no such head.
         """
         check_is_fitted(self, "model_")
         updates = getattr(self, "adapter_", None)
@@ -276,8 +280,27 @@ class Classifier(Explains, ClassifierMixin, Estimator):
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
         config = self.configs()["train"]
-        save_adapter(Path(path), names_of(self.model_.config), updates, config.lora_rank, config.lora_alpha)
+        whole = head_in_hub(self.model_) if head else None
+        save_adapter(
+            Path(path), names_of(self.model_.config), updates, config.lora_rank, config.lora_alpha,
+            with_prefix=head, head=whole,
+        )  # fmt: skip
         return Path(path)
+
+    def load_adapter(self, path: str | Path) -> Self:
+        """Add an adapter in PEFT's file layout to the weights: its low-rank updates, and the head that it may hold.
+
+        The model becomes what ``PeftModel.from_pretrained(base, path)`` followed by ``merge_and_unload()`` gives; save
+        it as ever. Whose base this is, nothing says: load it into the model that it was trained on.
+
+        Raises:
+            CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
+        """
+        check_is_fitted(self, "model_")
+        add_adapter(self.model_, path)
+        self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
+        self._compute_model = None
+        return self
 
     # --- what each kind of example does in its own way ---------------------------------------------
 

@@ -8,6 +8,8 @@ from typing import Literal
 from glassformer.config import INF, Section, check_ranges, setting
 from glassformer.errors import ConfigError
 
+LORA_TARGETS = ("q", "v")  # as in the paper
+
 
 @dataclass(frozen=True)
 class FitConfig(Section):
@@ -34,9 +36,13 @@ class FitConfig(Section):
         0, "epochs after which one more layer from the top begins to learn; 0: all from the start"
     )
     lora_rank: int = setting(
-        0, "of low-rank updates of queries and values, the encoder staying as it is; 0: none"
+        0, "of low-rank updates of the lora_targets, the encoder staying as it is; 0: none"
     )
     lora_alpha: float = setting(16.0, "the updates are scaled by lora_alpha / lora_rank")
+    lora_targets: str | tuple[str, ...] = setting(
+        LORA_TARGETS,
+        "which have updates: q, k, v, o (the attention's output), up, down (feed-forward), or all-linear",
+    )
     average: float = setting(
         0.0, "decay of the running mean of the weights (EMA), at most 1 - 3 / steps; 0: none"
     )
@@ -58,6 +64,10 @@ class FitConfig(Section):
     verbose: int = setting(0, "1: a progress bar")
 
     def __post_init__(self) -> None:
+        if self.lora_targets != LORA_TARGETS:
+            from glassformer.nn.lora import parts_of  # imports torch, which the command's help does without
+
+            parts_of(self.lora_targets)
         if len(self.betas) != 2:
             raise ConfigError(f"betas are two numbers, got {self.betas}", where="betas")
         if self.strategy == "fsdp" and self.optimizer == "muon":

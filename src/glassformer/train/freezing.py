@@ -40,7 +40,7 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
     if n is not None and n > count:
         raise ConfigError(f"train_layers = {n}, the encoder has {count}", where="train_layers")
     if config.lora_rank:
-        add_lora(model, config.lora_rank, config.lora_alpha)
+        add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
     elif n is not None and not config.unfreeze_every:
         _open(model, n)
 

@@ -15,6 +15,7 @@ from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import read_checkpoint, with_dropout
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.tasks.start import check_start
 
 TRANSFORM_FILE = "preprocessor_config.json"
 SHAPE_KEYS = ("patch_size", "stem", "d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions",
@@ -41,6 +42,7 @@ def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransfo
         size = IMAGE_ARCHITECTURES[name]().embedding.image_size
         base = ImageTransform(size, mean=(0.5,) * channels, std=(0.5,) * channels, channels=channels)
     else:
+        check_start(name, "pictures")
         if image.channels is not None:
             raise ConfigError("channels belong to from-scratch models", where="channels")
         base = load_transform(resolve_checkpoint(name, model.revision).path)
@@ -82,7 +84,8 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     notes = []
     if base.embedding.image_size != transform.size:
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
-    pooling = "first" if model.pooling == "auto" else model.pooling
+    own = base.pooling if base.pooling and not base.embedding.class_token else "first"
+    pooling = own if model.pooling == "auto" else model.pooling
     has_pooler = base.pooling == "pooler"
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(base, model.dropout or 0.0, model.attention_dropout or 0.0)

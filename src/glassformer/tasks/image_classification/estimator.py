@@ -105,6 +105,7 @@ class ImageClassifier(Classifier):
         unfreeze_every: int = 0,
         lora_rank: int = 0,
         lora_alpha: float = 16.0,
+        lora_targets: str | tuple[str, ...] = ("q", "v"),
         average: float = 0.0,
         validation_fraction: float = 0.0,
         early_stopping: int = 0,

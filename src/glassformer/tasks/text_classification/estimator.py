@@ -14,15 +14,17 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_texts
 from glassformer.data.long_texts import Windows, encode_windows
-from glassformer.data.text import TokenTable, encode
+from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
+from glassformer.models.sentences import Sentences
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import build_model, build_tokenizer, check_table, is_from_scratch, save_tokenizer
 from glassformer.tasks.classifier import Classifier
@@ -108,6 +110,7 @@ class TextClassifier(Classifier):
         unfreeze_every: int = 0,
         lora_rank: int = 0,
         lora_alpha: float = 16.0,
+        lora_targets: str | tuple[str, ...] = ("q", "v"),
         average: float = 0.0,
         validation_fraction: float = 0.0,
         early_stopping: int = 0,
@@ -222,12 +225,47 @@ class TextClassifier(Classifier):
             progress=progress,
         )
 
+    def embed(
+        self,
+        X: Sequence[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        head: bool = False,
+    ) -> np.ndarray:
+        """One vector a text, ``[n, D]``, fp32.
+
+        Of a model that comes from a folder of sentence-transformers (``modules.json``), its sentence embeddings by
+        the weights as they are now: that folder's pooling, length, normalization and prompts count, and of the
+        settings here ``clean``. Of any other model, what the head reads.
+
+        Args:
+            prompt_name, prompt: one of the folder's prompts, or a text, to put before each text.
+            head: what the head reads, in every case.
+
+        Raises:
+            ConfigError: no prompt of that name, or a prompt where ``modules.json`` is not what decides.
+            CheckpointError: that file has a step of an unknown kind.
+        """
+        model = self.predictor()
+        if head or getattr(model, "sentences", None) is None:
+            if prompt_name is not None or prompt is not None:
+                what = "prompts belong to models from folders with a modules.json"
+                raise ConfigError(what, where="embed", fix="Put the words before the texts yourself")
+            return super().embed(X)
+        if not isinstance(X, str | bytes):
+            X = [clean_text(text, self.clean) if isinstance(text, str) else text for text in X]  # type: ignore[arg-type]
+        options = {"prompt_name": prompt_name, "prompt": prompt, "batch_tokens": self.token_budget()}
+        return model.embed_texts(X, tokenizer=self.tokenizer_, **options)
+
     def _table_arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:
         table = table.table if isinstance(table, Windows) else table
         return [table.ids, table.starts]
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         save_tokenizer(self.tokenizer_, folder, self.max_length)
+        if isinstance(sentences := getattr(self.model_, "sentences", None), Sentences):
+            write_sentences(sentences, folder, self.model_.config)
         return {"truncated": self.truncated_}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:

@@ -98,6 +98,7 @@ class Translator(Estimator):
         unfreeze_every: int = 0,
         lora_rank: int = 0,
         lora_alpha: float = 16.0,
+        lora_targets: str | tuple[str, ...] = ("q", "v"),
         word_dropout: float = 0.0,
         average: float = 0.0,
         validation_fraction: float = 0.0,

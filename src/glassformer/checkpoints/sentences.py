@@ -1,0 +1,259 @@
+"""The folders of sentence-transformers: ``modules.json`` and what it names, read as ``models.sentences.Sentences``.
+
+modules.json                         the steps, in order: Transformer, Pooling, then Dense and Normalize
+1_Pooling/config.json                which pooling, and whether a prompt counts
+2_Dense/config.json, model.safetensors
+sentence_bert_config.json            max_seq_length, do_lower_case
+config_sentence_transformers.json    prompts
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.names import listing
+from glassformer.checkpoints.settings import number, shown, text
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.errors import CheckpointError
+from glassformer.models.sentences import ACTIVATIONS, POOLS, Dense, Normalize, Pool, Sentences, token_limit
+from glassformer.reading import read_regular, unique_keys
+
+MODULES, SETTINGS, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+PACKAGE = "sentence_transformers."  # a step of another package would be code
+KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
+MAX_BYTES = 1 << 20  # of each of these JSON files
+MAX_STEPS, MAX_WIDTH = 16, 65_536
+MAX_PROMPTS, MAX_PROMPT = 256, 10_000  # how many, and of how many characters
+# A boolean each in older folders, one list in newer ones; the keys that the rest of a pooling has.
+OLD_MODES = {
+    "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}  # fmt: skip
+_USE_ENCODER = "Its encoder can be fine-tuned all the same: TextClassifier(folder)"
+
+
+def sentences_of(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
+    """``read_sentences``, or why it cannot: weights alone can be used all the same. None without a ``modules.json``."""
+    if not (folder / MODULES).exists():
+        return None
+    try:
+        return read_sentences(folder, d_model)
+    except CheckpointError as error:
+        return error
+
+
+def read_sentences(folder: Path, d_model: int) -> Sentences:
+    """The sentence embeddings of a folder, over an encoder of that width.
+
+    Raises:
+        CheckpointError: a file that is damaged or too large; a step of a kind that is not known (file and kind are
+            named), or settings and weights that do not fit.
+    """
+    where, steps = str(folder / MODULES), _read_steps(folder / MODULES)
+    kinds = [kind for kind, _ in steps]
+    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) & {"Transformer", "Pooling"} or steps[0][1]:
+        given = ", ".join(kinds) or "none"
+        what = f"the steps are {given}; wanted: Transformer (in this folder), Pooling, and then others"
+        raise CheckpointError(what, where=where, fix=_USE_ENCODER)
+    pool = _read_pooling(folder / steps[1][1], d_model)
+    after: list[Dense | Normalize] = []
+    width = d_model * len(pool.modes)
+    for kind, path in steps[2:]:
+        if kind == "Dense":
+            step = _read_dense(folder / path, width)
+            width = len(step.weight)
+            after.append(step)
+        else:
+            after.append(_read_normalize(folder / path))
+    length, lowercase = _read_lengths(folder)
+    prompts, default = _read_prompts(folder / PROMPTS)
+    return Sentences(pool, tuple(after), length, lowercase, prompts, default, folder)
+
+
+def _read_steps(file: Path) -> list[tuple[str, str]]:
+    """(kind, sub-folder) of each step."""
+    try:
+        steps = json.loads(read_regular(file, MAX_BYTES).decode("utf-8"), object_pairs_hook=unique_keys)
+    except OSError as error:
+        raise CheckpointError(error.strerror or "cannot be read", where=str(file)) from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"is not valid JSON: {error}", where=str(file)) from None
+    if not isinstance(steps, list) or len(steps) > MAX_STEPS or not all(isinstance(s, dict) for s in steps):
+        raise CheckpointError(f"holds no list of at most {MAX_STEPS} steps", where=str(file))
+    found = []
+    for step in steps:
+        kind, path = text(step, "type", str(file), ""), text(step, "path", str(file), "")
+        name = kind.rpartition(".")[2]
+        if not kind.startswith(PACKAGE) or name not in KINDS:
+            fix = f"Known: {', '.join(KINDS)}. {_USE_ENCODER}"
+            raise CheckpointError(
+                f"a step of the kind {shown(kind)} is not supported", where=str(file), fix=fix
+            )
+        if set(path) & set("/\\:\0") or path in (".", ".."):
+            raise CheckpointError(
+                f"{shown(path)} is no folder of a step", where=str(file), fix="Do not use it"
+            )
+        if name in ("Pooling", "Dense") and not path:
+            raise CheckpointError(f"the step {name} has no folder", where=str(file))
+        found.append((name, path))
+    return found
+
+
+def _flag(settings: Mapping[str, Any], key: str, where: str, default: bool) -> bool:
+    value = settings.get(key, default)
+    if not isinstance(value, bool):
+        raise CheckpointError(f"{key} = {shown(value)} is no truth value", where=where)
+    return value
+
+
+def _read_pooling(folder: Path, d_model: int) -> Pool:
+    where = str(folder / "config.json")
+    settings = read_json(where, MAX_BYTES)
+    for key in ("embedding_dimension", "word_embedding_dimension"):
+        if key in settings and number(settings, key, where) != d_model:
+            raise CheckpointError(f"{key} = {settings[key]}, the encoder is {d_model} wide", where=where)
+    modes = settings.get("pooling_mode")
+    if modes is None:
+        modes = [mode for key, mode in OLD_MODES.items() if _flag(settings, key, where, False)] or ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes
+    if not isinstance(modes, list) or not modes or len(modes) > len(POOLS) or not all(
+        isinstance(mode, str) and mode in POOLS for mode in modes
+    ):  # fmt: skip
+        raise CheckpointError(f"pooling_mode = {shown(modes)}", where=where, fix=f"Known: {', '.join(POOLS)}")
+    return Pool(tuple(modes), _flag(settings, "include_prompt", where, True))
+
+
+def _of_sentence(settings: Mapping[str, Any], where: str) -> None:
+    """Raises CheckpointError for a step that reads or writes something else than the sentence's vector."""
+    for key in ("module_input_name", "module_output_name"):
+        if settings.get(key) not in (None, "sentence_embedding"):
+            raise CheckpointError(f"{key} = {shown(settings[key])} is not supported", where=where)
+
+
+def _read_normalize(folder: Path) -> Normalize:
+    if (folder / "config.json").exists():
+        _of_sentence(read_json(folder / "config.json", MAX_BYTES), str(folder / "config.json"))
+    return Normalize()
+
+
+def _read_dense(folder: Path, width: int) -> Dense:
+    where = str(folder / "config.json")
+    settings = read_json(where, MAX_BYTES)
+    _of_sentence(settings, where)
+    inner, outer = number(settings, "in_features", where), number(settings, "out_features", where)
+    if inner != width or outer > MAX_WIDTH:
+        what = f"a dense layer from {inner:,} to {outer:,} features, after {width:,} ({MAX_WIDTH:,} at most)"
+        raise CheckpointError(what, where=where)
+    activation = text(settings, "activation_function", where, "torch.nn.modules.activation.Tanh")
+    name = activation.rpartition(".")[2]
+    if not activation.startswith("torch.nn.") or name not in ACTIVATIONS:
+        fix = f"Known: {', '.join(ACTIVATIONS)}"
+        raise CheckpointError(f"activation_function = {shown(activation)}", where=where, fix=fix)
+    bias, residual = _flag(settings, "bias", where, True), _flag(settings, "use_residual", where, False)
+    shapes: dict[str, tuple[int, ...]] = {"linear.weight": (outer, inner)}
+    if bias:
+        shapes["linear.bias"] = (outer,)
+    if residual and inner != outer:
+        shapes["residual.weight"] = (outer, inner)
+    tensors = read_tensors(folder)
+    if odd := sorted(shapes.keys() ^ tensors.keys()):
+        raise CheckpointError(listing("missing or unexplained tensors", odd), where=str(folder))
+    for key, tensor in tensors.items():
+        if tuple(tensor.shape) != shapes[key] or not tensor.is_floating_point():
+            what = f"{key} is {tuple(tensor.shape)} of {tensor.dtype}, config.json says {shapes[key]}"
+            raise CheckpointError(what, where=str(folder))
+    kept: dict[str, Tensor] = {key: tensor.float() for key, tensor in tensors.items()}
+    return Dense(kept["linear.weight"], kept.get("linear.bias"), name, residual, kept.get("residual.weight"))
+
+
+def _read_lengths(folder: Path) -> tuple[int | None, bool]:
+    """max_seq_length (None: not said) and do_lower_case."""
+    files = [folder / SETTINGS, *sorted(folder.glob("sentence_*_config.json"))]
+    file = next((file for file in files if file.exists()), None)
+    settings = {} if file is None else read_json(file, MAX_BYTES)
+    where = str(file)
+    if settings.get("transformer_task") not in (None, "feature-extraction"):
+        raise CheckpointError(f"transformer_task = {shown(settings['transformer_task'])}", where=where)
+    lowercase = _flag(settings, "do_lower_case", where, False)
+    length = settings.get("max_seq_length")
+    if length is None and (folder / "tokenizer_config.json").exists():
+        length = read_json(folder / "tokenizer_config.json", MAX_BYTES * 16).get("model_max_length")
+        if not isinstance(length, int) or isinstance(length, bool) or length > 10_000_000:
+            return None, lowercase  # "no limit" is written as a number of thirty digits
+        where = str(folder / "tokenizer_config.json")
+    if length is None:
+        return None, lowercase
+    return number({"max_seq_length": length}, "max_seq_length", where), lowercase
+
+
+def _read_prompts(file: Path) -> tuple[dict[str, str], str | None]:
+    settings = read_json(file, MAX_BYTES) if file.exists() else {}
+    prompts = settings.get("prompts") or {}
+    if not isinstance(prompts, dict) or len(prompts) > MAX_PROMPTS:
+        raise CheckpointError(f"'prompts' is no table of at most {MAX_PROMPTS}", where=str(file))
+    found = {name: "" if prompt is None else prompt for name, prompt in prompts.items()}
+    for name, prompt in found.items():
+        if not isinstance(prompt, str) or len(prompt) > MAX_PROMPT:
+            what = f"the prompt {shown(name)} is no text of at most {MAX_PROMPT:,} characters"
+            raise CheckpointError(what, where=str(file))
+    default = settings.get("default_prompt_name")
+    if default is not None and (not isinstance(default, str) or default not in {"query", "document", *found}):
+        raise CheckpointError(f"default_prompt_name = {shown(default)} is no prompt", where=str(file))
+    return found, default
+
+
+def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
+    """Write the same files into a folder that has encoder and tokenizer: sentence-transformers opens it.
+
+    Args:
+        config: of the model.
+    """
+
+    def put(name: str, value: Any) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+    kinds = ["Transformer", "Pooling", *(type(step).__name__ for step in sentences.after)]
+    paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
+    put(MODULES, [
+        {"idx": i, "name": str(i), "path": path, "type": f"{PACKAGE}models.{kind}"}
+        for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+    ])  # fmt: skip
+    pool = sentences.pool
+    modes = {key: mode in pool.modes for key, mode in OLD_MODES.items()}
+    if tuple(mode for mode in POOLS if mode in pool.modes) != pool.modes:  # an order that booleans cannot say
+        modes = {"pooling_mode": list(pool.modes)}
+    put(
+        f"{paths[1]}/config.json",
+        {"word_embedding_dimension": config.encoder.d_model, **modes, "include_prompt": pool.include_prompt},
+    )
+    for path, step in zip(paths[2:], sentences.after, strict=True):
+        if isinstance(step, Dense):
+            _write_dense(step, folder / path)
+    length = token_limit(config.embedding, sentences.max_length)
+    put(SETTINGS, {"max_seq_length": length, "do_lower_case": sentences.lowercase})
+    put(PROMPTS, {"prompts": dict(sentences.prompts), "default_prompt_name": sentences.default_prompt})
+
+
+def _write_dense(step: Dense, folder: Path) -> None:
+    outer, inner = step.weight.shape
+    kind = "linear" if step.activation == "Identity" else "activation"
+    settings: dict[str, Any] = {
+        "in_features": inner, "out_features": outer, "bias": step.bias is not None,
+        "activation_function": f"torch.nn.modules.{kind}.{step.activation}",
+    }  # fmt: skip
+    if step.residual:
+        settings["use_residual"] = True
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    tensors = {
+        "linear.weight": step.weight, "linear.bias": step.bias, "residual.weight": step.residual_weight,
+    }  # fmt: skip
+    write_tensors(folder, {key: tensor for key, tensor in tensors.items() if tensor is not None})

@@ -1,0 +1,93 @@
+"""``glassformer embed``: one vector for each text or picture, as an array of numpy in a file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.output import say
+from glassformer.cli.predict import gather, pictures, refuse_other
+from glassformer.errors import ConfigError
+from glassformer.outputs import check_new_file, written_whole
+
+SUFFIX = ".npy"
+
+
+def embed(
+    model: str, given: Sequence[str], text_column: str | None = None, prompt_name: str | None = None
+) -> Any:
+    """Vectors of texts and of the texts in files, or of pictures.
+
+    Args:
+        model: a run or saved classifier, or a checkpoint (folder, name, Hub id) of sentence-transformers.
+        given, text_column: as ``predict`` takes them.
+        prompt_name: of the checkpoint's prompts.
+
+    Returns:
+        ``[n, D]`` fp32.
+
+    Raises:
+        InputError: no such model, one that gives no vectors, or a file that cannot be read.
+    """
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.families.pretrained import load_pretrained
+    from glassformer.tasks.load import load
+    from glassformer.tasks.run_folder import trained_column
+
+    folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
+    if not any((at / ABOUT).is_file() for at in (folder, folder / "model")):
+        found = load_pretrained(model)
+        if found.reads != "texts" or not found.has_attention:
+            raise ConfigError(
+                "gives no vectors of texts", where=model, fix="Name an encoder of texts, or a run"
+            )
+        return found.embed(gather(given, text_column).texts, **options)
+    refuse_other(folder)
+    clf = load(folder)
+    if clf.NOUN == "pictures":
+        if options:
+            raise ConfigError("pictures have no prompts", where="--prompt-name", fix="Leave it out")
+        return clf.embed(pictures(given).texts)
+    return clf.embed(gather(given, text_column, [trained_column(folder)]).texts, **options)
+
+
+def embed_command(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A run, a saved classifier, or a checkpoint of sentence-transformers (folder, name, Hub id).",
+        ),
+    ],
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TEXT|FILE...",
+            help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of them.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE.npy", help="Write the vectors there, one row a text.")],
+    text_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
+    ] = None,
+    prompt_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The checkpoint's prompt to put before each text.")
+    ] = None,
+) -> None:
+    """Write one vector for each text or picture, in their order, as numpy's .npy."""
+    check_new_file(out)
+    if out.suffix.lower() != SUFFIX:
+        fix = f"Give --out a name that ends in {SUFFIX}"
+        raise ConfigError("vectors are written as an array of numpy", where=str(out), fix=fix)
+    import numpy as np
+
+    vectors = embed(model, given, text_column, prompt_name)
+    content = io.BytesIO()  # into a file numpy writes past Python, and says nothing of a disk that is full
+    np.save(content, vectors, allow_pickle=False)
+    with written_whole(out) as draft:
+        draft.write_bytes(content.getbuffer())
+    say(f"{len(vectors):,} vectors of {vectors.shape[1]:,} numbers: {out}")

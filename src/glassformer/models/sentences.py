@@ -1,0 +1,269 @@
+"""Sentence embeddings (Reimers and Gurevych, 2019): what stands on an encoder so that one vector means a whole text.
+
+    texts --prompt, tokenizer--> packed ids --encoder--> states [N, D] --pooling--> [B, D] --dense, normalize--> [B, E]
+
+``checkpoints/sentences.py`` reads these settings from a folder. Nothing is padded: texts are computed in batches of
+nearly one length, and come back in the order given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer, normalizers
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.config import nearest
+from glassformer.data.batching import evaluation_batches, pack_texts
+from glassformer.data.text import TokenTable, encode
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.errors import ConfigError, DataError
+from glassformer.packing import Packing
+
+# What a dense layer may be followed by, under the names of torch's modules.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "Identity": lambda x: x, "Tanh": torch.tanh, "ReLU": F.relu, "GELU": F.gelu, "Sigmoid": torch.sigmoid,
+    "SiLU": F.silu,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The rows of each text become one vector; several modes stand one behind the other.
+
+    Args:
+        modes: of ``POOLS``.
+        include_prompt: whether the tokens of a prompt ([CLS] before it too) count.
+    """
+
+    modes: tuple[str, ...]
+    include_prompt: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Dense:
+    """``f(W x + b)``, plus ``x`` or a product with it where the layer has a residual connection."""
+
+    weight: Tensor  # [E, D]
+    bias: Tensor | None  # [E]
+    activation: str  # of ``ACTIVATIONS``
+    residual: bool = False
+    residual_weight: Tensor | None = None  # [E, D]; None: x as it is
+
+    def __call__(self, x: Tensor) -> Tensor:  # [B, D] -> [B, E]
+        weight, bias, beside = (
+            None if t is None else t.to(x) for t in (self.weight, self.bias, self.residual_weight)
+        )
+        out = ACTIVATIONS[self.activation](F.linear(x, weight, bias))  # type: ignore[arg-type]  # there is a weight
+        if self.residual:
+            out = out + (x if beside is None else F.linear(x, beside))
+        return out
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """To length 1."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.normalize(x, dim=-1)
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """How a model makes one vector of a text.
+
+    Args:
+        max_length: tokens at most, special ones included; None: as many as the model has positions for.
+        lowercase: letters become small before the tokenizer's own steps.
+        prompts: name -> what is put before each text; ``default_prompt`` is the name of the one that is used unless
+            another is asked for (None: no prompt).
+        folder: where the tokenizer lies; it is read when it is first needed.
+    """
+
+    pool: Pool
+    after: tuple[Dense | Normalize, ...] = ()
+    max_length: int | None = None
+    lowercase: bool = False
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt: str | None = None
+    folder: Path | None = None
+
+    def width(self, d_model: int) -> int:
+        """Of the embeddings, over an encoder of that width."""
+        sizes = [len(step.weight) for step in self.after if isinstance(step, Dense)]
+        return sizes[-1] if sizes else d_model * len(self.pool.modes)
+
+    def prompt(self, name: str | None, text: str | None) -> str:
+        """The prompt that these two ask for; ``text`` goes before ``name``.
+
+        Raises:
+            ConfigError: no prompt of that name.
+        """
+        if text is not None:
+            return text
+        name = self.default_prompt if name is None else name
+        known = {"query": "", "document": "", **self.prompts}  # the first two may be asked of every model
+        if name is not None and name not in known:
+            raise ConfigError(f"no prompt {name!r}", where="prompt_name", fix=nearest(name, list(known)))
+        return "" if name is None else known[name]
+
+    def embed(
+        self,
+        model: Any,
+        texts: Iterable[str],
+        *,
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_tokens: int = 8192,
+        tokenizer: Tokenizer | None = None,
+    ) -> np.ndarray:
+        """One vector a text, ``[n, E]`` fp32; an empty text is its special tokens alone.
+
+        Args:
+            model: a text encoder, in evaluation mode.
+            batch_tokens: tokens computed at once.
+            tokenizer: of the model; None: the one in ``folder``.
+
+        Raises:
+            ConfigError: no prompt of that name.
+            DataError: something that is no list of texts.
+            CheckpointError: the folder has no tokenizer that can be read.
+        """
+        before, given = self.prompt(prompt_name, prompt), _checked(texts)
+        if not given:
+            return np.zeros((0, self.width(model.config.encoder.d_model)), np.float32)
+        tokenizer = tokenizer or _tokenizer_in(self.folder)
+        if self.lowercase:
+            tokenizer = _lowercased(tokenizer)
+        limit = token_limit(model.config.embedding, self.max_length)
+        table = encode(tokenizer, [before + text for text in given], max_length=limit)
+        skip = 0
+        if before and not self.pool.include_prompt:
+            skip = _prompt_tokens(encode(tokenizer, [before], max_length=limit), tokenizer)
+        out = np.empty((len(given), self.width(model.config.encoder.d_model)), np.float32)
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            for index in evaluation_batches(table.lengths, batch_tokens):
+                batch = pack_texts(table, index, device)
+                out[index] = self.of_states(*self._states(model, batch, skip), skip).cpu().numpy()
+        return out
+
+    def _states(self, model: Any, batch: Any, skip: int) -> tuple[Tensor, Packing]:
+        """The states that the pooling reads: of first rows alone the last layer computes no others."""
+        packing = batch.packing
+        if self.pool.modes == ("cls",) and not skip:
+            rows = packing.first_rows
+            return model.encode(batch.ids, packing, segments=batch.segments, rows=rows), packing.one_row_each
+        return model.encode(batch.ids, packing, segments=batch.segments), packing
+
+    def of_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
+        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32; the first ``skip`` rows of each text do not count."""
+        x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
+        for step in self.after:
+            x = step(x)
+        return x
+
+
+# --- pooling: states [N, D] in fp32, their packing, rows of each text to leave out -> [B, D] ---------
+#
+# Of a text that has no other rows nothing is left: zeros, and of "cls" its first row.
+
+
+def _first(x: Tensor, packing: Packing, skip: int) -> Tensor:
+    rows = packing.first_rows
+    return x[rows + torch.where(packing.length_tensor > skip, skip, 0)]
+
+
+def _last(x: Tensor, packing: Packing, skip: int) -> Tensor:
+    last = x[packing.first_rows + packing.length_tensor - 1]
+    return last * (packing.length_tensor > skip)[:, None]
+
+
+def _sum(x: Tensor, packing: Packing, weights: Tensor) -> Tensor:
+    out = x.new_zeros(packing.count, x.shape[1])
+    return out.index_add(0, packing.sequence_ids, x * weights[:, None])
+
+
+def _divided(x: Tensor, packing: Packing, weights: Tensor, power: float = 1.0) -> Tensor:
+    total = x.new_zeros(packing.count).index_add(0, packing.sequence_ids, weights)
+    return _sum(x, packing, weights) / total.clamp(min=1e-9)[:, None] ** power
+
+
+def _kept(x: Tensor, packing: Packing, skip: int) -> Tensor:  # [N], 1 at rows that count
+    return (packing.positions >= skip).to(x.dtype)
+
+
+def _mean(x: Tensor, packing: Packing, skip: int) -> Tensor:
+    return _divided(x, packing, _kept(x, packing, skip))
+
+
+def _mean_of_root(x: Tensor, packing: Packing, skip: int) -> Tensor:
+    return _divided(x, packing, _kept(x, packing, skip), 0.5)
+
+
+def _weighted(x: Tensor, packing: Packing, skip: int) -> Tensor:
+    return _divided(x, packing, _kept(x, packing, skip) * (packing.positions + 1))
+
+
+def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
+    kept = packing.positions >= skip
+    rows, owners = x[kept], packing.sequence_ids[kept, None].expand(-1, x.shape[1])
+    out = x.new_full((packing.count, x.shape[1]), -torch.inf).scatter_reduce(0, owners, rows, "amax")
+    return torch.where(packing.length_tensor[:, None] > skip, out, 0.0)
+
+
+# By the names of sentence-transformers, in the order in which several stand behind each other.
+POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
+    "cls": _first, "max": _max, "mean": _mean, "mean_sqrt_len_tokens": _mean_of_root, "weightedmean": _weighted,
+    "lasttoken": _last,
+}  # fmt: skip
+
+
+# --- texts ------------------------------------------------------------------------------------------
+
+
+def _checked(texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+        raise DataError("one value where a list of texts is wanted", where="embed", fix="Put it into a list")
+    given = list(texts)
+    for number, text in enumerate(given):
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise DataError(f"the text is not a string but {kind}", where=f"embed, text {number + 1}")
+    return given
+
+
+def token_limit(embedding: Any, max_length: int | None) -> int:
+    """The tokens that a model reads of a text: no more than it has learned positions for."""
+    positions = embedding.max_positions if embedding.positions == "learned" else max_length or 10**6
+    return min(max_length or positions, positions)
+
+
+def _tokenizer_in(folder: Path | None) -> Tokenizer:
+    if folder is None:
+        raise ConfigError("no tokenizer", where="embed", fix="Give tokenizer=")
+    return load_tokenizer(folder)
+
+
+def _lowercased(tokenizer: Tokenizer) -> Tokenizer:
+    """The same one that makes letters small first, unless it does so by itself."""
+    definition = tokenizer.to_str()
+    if '"type":"Lowercase"' in definition or '"lowercase":true' in definition:
+        return tokenizer
+    own = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
+    tokenizer = Tokenizer.from_str(definition)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])  # type: ignore[assignment]
+    return tokenizer
+
+
+def _prompt_tokens(table: TokenTable, tokenizer: Tokenizer) -> int:
+    """Tokens of a prompt that stands alone, but for a special one behind it."""
+    ids = table[0]
+    special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    return len(ids) - (len(ids) > 0 and int(ids[-1]) in special)

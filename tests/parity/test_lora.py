@@ -1,0 +1,218 @@
+"""Low-rank updates beside PEFT's, on every linear layer of every family that the Hub can express."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.checkpoints.names_lora import ROOT, load_adapter, save_adapter
+from glassformer.checkpoints.tensors import write_tensors
+from glassformer.errors import CheckpointError, ConfigError
+from glassformer.families import FAMILIES, names_of
+from glassformer.families.adapters import add_adapter, head_in_hub
+from glassformer.families.pretrained import save_pretrained
+from glassformer.nn.lora import ALL, LowRank, adapter, add_lora, merge, parts_of
+
+transformers = pytest.importorskip("transformers")
+peft = pytest.importorskip("peft")
+transformers.logging.set_verbosity_error()
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")
+
+OF_THE_HUB = [name for name, family in FAMILIES.items() if family.hub is not None]
+TARGETS = [*ALL, ("q", "v"), ("k", "o", "down"), "all-linear"]
+RANK, ALPHA = 2, 5.0
+
+
+@pytest.fixture(scope="module", params=OF_THE_HUB)
+def base(request, tmp_path_factory):
+    """A tiny classifier of the family in the Hub's layout."""
+    family, folder = FAMILIES[request.param], tmp_path_factory.mktemp(request.param)
+    torch.manual_seed(11)
+    model = family.model(family.tiny())
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    save_pretrained(model, folder)
+    return folder
+
+
+def theirs(folder):
+    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return getattr(transformers, settings["architectures"][0]).from_pretrained(folder).eval()
+
+
+def given(model):
+    """Inputs for ours and for theirs."""
+    g = torch.Generator().manual_seed(5)
+    if model.reads == "pictures":
+        pixels = torch.rand(3, 3, 8, 8, generator=g)
+        return (pixels,), {"pixel_values": pixels}
+    ids = torch.randint(5, 31, (3, 7), generator=g)
+    mask = (torch.arange(7) < torch.tensor([[7], [3], [5]])).long()
+    return (ids, mask), {"input_ids": ids, "attention_mask": mask}
+
+
+def drawn(model) -> None:
+    """The second matrices begin at 0, which would hide the first."""
+    g = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if (".up." in name and "parametrizations" in name and "original" not in name) or "lora_B" in name:
+                p.normal_(std=0.3, generator=g)
+
+
+@pytest.mark.parametrize("targets", TARGETS, ids=str)
+def test_values_and_gradients_are_pefts(base, tmp_path, targets):
+    ours = gf.load_pretrained(base)
+    table = names_of(ours.config)
+    add_lora(ours, RANK, ALPHA, targets)
+    drawn(ours)
+    save_adapter(tmp_path, table, adapter(ours), RANK, ALPHA, with_prefix=True)
+    peer = peft.PeftModel.from_pretrained(theirs(base), tmp_path, is_trainable=True).eval()
+    mine, other = given(ours)
+    before = gf.load_pretrained(base)(*mine).logits
+    found, wanted = ours(*mine).logits, peer(**other).logits
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert (found - before).abs().max() > 0.01
+    weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(7))
+    (found * weights).sum().backward()
+    (wanted * weights).sum().backward()
+    learning = {n: p for n, p in peer.named_parameters() if p.requires_grad}
+    parts, layers = parts_of(targets), len(ours.encoder.layers)
+    assert len(learning) == 2 * layers * len(parts)  # the same layers, and no others
+    with torch.no_grad():
+        for module in ours.encoder.modules():
+            if isinstance(module, LowRank):
+                for p in module.parameters():
+                    p.copy_(p.grad)
+    grads = adapter(ours)
+    saved = tmp_path / "gradients"  # the names of theirs, sorted out as an adapter's
+    named = {n.removeprefix(ROOT).replace(".default", ""): p.grad for n, p in learning.items()}
+    saved.mkdir()
+    (saved / "adapter_config.json").write_text((tmp_path / "adapter_config.json").read_text())
+    write_tensors(saved, {ROOT + n: g for n, g in named.items()}, name="adapter_model")
+    peers = load_adapter(saved, table).updates
+    assert peers.keys() == grads.keys()
+    for slot, gradient in grads.items():
+        torch.testing.assert_close(gradient, peers[slot], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("targets", TARGETS, ids=str)
+def test_what_peft_saves_becomes_part_of_our_weights(base, tmp_path, targets):
+    ours = gf.load_pretrained(base)
+    add_lora(ours, RANK, ALPHA, targets)
+    save_adapter(tmp_path / "names", names_of(ours.config), adapter(ours), RANK, ALPHA, with_prefix=True)
+    settings = json.loads((tmp_path / "names" / "adapter_config.json").read_text(encoding="utf-8"))
+    merge(ours)
+    whole = {name.rpartition(".")[0] for name in head_in_hub(ours)}
+    config = peft.LoraConfig(
+        r=RANK, lora_alpha=ALPHA, target_modules=settings["target_modules"], use_rslora="o" in targets,
+        modules_to_save=sorted(name.removeprefix(names_of(ours.config).prefix) for name in whole),
+    )  # fmt: skip
+    peer = peft.get_peft_model(theirs(base), config)
+    drawn(peer)
+    with torch.no_grad():
+        for name, p in peer.named_parameters():
+            if "modules_to_save" in name:
+                p.add_(0.5)
+    peer.save_pretrained(tmp_path / "peft")
+    tuned = gf.load_pretrained(base, adapter=tmp_path / "peft")
+    assert "adapter" in tuned.weights_source
+    mine, other = given(ours)
+    with torch.no_grad():
+        wanted = peer.eval()(**other).logits
+        torch.testing.assert_close(tuned(*mine).logits, wanted, rtol=1e-5, atol=1e-5)
+        assert (gf.load_pretrained(base)(*mine).logits - wanted).abs().max() > 0.01
+
+
+def test_an_adapter_of_another_model_changes_nothing(base, tmp_path):
+    ours = gf.load_pretrained(base)
+    table, before = names_of(ours.config), {n: t.clone() for n, t in ours.state_dict().items()}
+    d = ours.config.encoder.d_model
+    good = {"0.query.A": torch.ones(2, d), "0.query.B": torch.ones(d, 2)}
+    for name, updates, head, said in (
+        ("wide", {**good, "1.key.A": torch.ones(2, d + 1), "1.key.B": torch.ones(d, 2)}, {}, "the update of 1.key is"),
+        ("deep", {**good, "7.key.A": torch.ones(2, d), "7.key.B": torch.ones(d, 2)}, {}, "but the model has 2 layers"),
+        ("none", {}, {}, "holds no updates"),
+        ("classes", good, {"classifier.weight": torch.ones(5, d)}, r"head.out.weight is \(5, "),
+    ):  # fmt: skip
+        save_adapter(tmp_path / name, table, updates, 2, 4.0, head=head)
+        with pytest.raises(CheckpointError, match=said):
+            add_adapter(ours, tmp_path / name)
+    assert all(before[name].equal(tensor) for name, tensor in ours.state_dict().items())
+
+
+TEXTS = ["a warm film", "dull film", "funny and warm", "endless and dull", "warm , wise", "a dull story"] * 3
+LABELS = ["good", "bad", "good", "bad", "good", "bad"] * 3
+
+
+def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
+    options = {
+        "model": "encoder-mini", "max_length": 11, "min_count": 1, "epochs": 3, "lr": 0.02, "precision": "fp32",
+        "d_model": 12, "num_heads": 3, "d_ff": 17,
+    }  # fmt: skip
+    gf.TextClassifier(**{**options, "norm": "post"}).fit(TEXTS, LABELS).save(tmp_path / "base")
+    tuned = {
+        "model": str(tmp_path / "base"),
+        "max_length": 11,
+        "lora_rank": 2,
+        "lora_targets": "all-linear",
+        "lr": 0.05,
+    }
+    tuned |= {"epochs": 3, "precision": "fp32", "pooling": "first"}
+    start = gf.TextClassifier(**{**tuned, "lr": 0.0}).fit(TEXTS, LABELS)
+    clf = gf.TextClassifier(**tuned).fit(TEXTS, LABELS)
+    assert len(clf.adapter_) == 2 * len(ALL)
+    clf.save_adapter(tmp_path / "updates")
+    start.save(tmp_path / "start")
+    again = gf.load(tmp_path / "start").load_adapter(tmp_path / "updates")
+    for name, tensor in again.model_.state_dict().items():
+        if name.startswith("encoder."):
+            torch.testing.assert_close(tensor, clf.model_.state_dict()[name])
+    assert "adapter" in again.weights_source_
+    again.save(tmp_path / "again")
+    np.testing.assert_allclose(
+        gf.load(tmp_path / "again").predict_proba(TEXTS), again.predict_proba(TEXTS), atol=1e-6
+    )
+    with pytest.raises(ConfigError, match="head: the Hub's layout has no such pooling and head"):
+        clf.save_adapter(tmp_path / "whole", head=True)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        again.load_adapter(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match="no layers with low-rank updates"):
+        gf.TextClassifier("lstm", epochs=1, min_count=1).fit(TEXTS, LABELS).load_adapter(tmp_path / "updates")
+
+
+def test_a_classifier_of_the_hub_and_peft_exchange_adapters_with_heads(tmp_path):
+    settings = {
+        "min_count": 1,
+        "tokenizer": "word",
+        "max_length": 11,
+        "d_model": 12,
+        "num_layers": 2,
+        "num_heads": 3,
+    }
+    gf.MaskedLM(**settings, d_ff=17, max_positions=11, epochs=1).fit(TEXTS).save(tmp_path / "body")
+    options = {
+        "model": str(tmp_path / "body"),
+        "max_length": 11,
+        "pooling": "pooler",
+        "precision": "fp32",
+        "seed": 3,
+    }
+    options |= {"lora_rank": 2, "lora_targets": ("q", "down"), "epochs": 3}
+    start = gf.TextClassifier(**options, lr=0.0).fit(TEXTS, LABELS)
+    start.save(tmp_path / "start")
+    clf = gf.TextClassifier(**options, lr=0.05).fit(TEXTS, LABELS)
+    clf.save_adapter(tmp_path / "whole", head=True)
+    again = gf.load(tmp_path / "start").load_adapter(tmp_path / "whole")
+    np.testing.assert_allclose(again.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=1e-5)
+    assert np.abs(start.predict_proba(TEXTS) - clf.predict_proba(TEXTS)).max() > 0.01
+    peer = peft.PeftModel.from_pretrained(theirs(tmp_path / "start"), tmp_path / "whole").eval()
+    ids = [clf.tokenizer_.encode(text).ids for text in TEXTS[:3]]
+    with torch.no_grad():
+        logits = torch.cat([peer(input_ids=torch.tensor([row])).logits for row in ids])
+    np.testing.assert_allclose(logits.numpy(), clf.logits(TEXTS[:3]), atol=1e-5)
