@@ -165,7 +165,6 @@ MODULES = {
             "study.review",
             "study.calibration",
             "scale.scoring",
-            "study.published",
         ],
     ),
     "reports": (
@@ -175,6 +174,7 @@ MODULES = {
             "report.run",
             "report.study",
             "report.review",
+            "report.published",
             "report.sequences",
             "report.vectors",
             "export.hf_folder",

@@ -41,7 +41,7 @@ class TextSplit:
         labels, rows = self.labels, self.rows
         return TextSplit(
             [self.texts[i] for i in indices],
-            None if labels is None else [labels[i] for i in indices],  # type: ignore[arg-type]
+            None if labels is None else [labels[i] for i in indices],  # type: ignore[arg-type]  # of one kind
             self.origin,
             None if rows is None else [rows[i] for i in indices],
         )
@@ -58,6 +58,11 @@ class TextDataset:
     licence: str = ""
     notes: tuple[str, ...] = ()
     rejected: tuple[Any, ...] = ()  # rows left out (``RejectedRow``), where that was asked for
+
+    @property
+    def license(self) -> str:
+        """The terms of the data: ``licence`` under its American name."""
+        return self.licence
 
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:

@@ -48,6 +48,7 @@ class MaskedLM(Estimator):
     """
 
     RECIPE = PretrainRecipe
+    TASK = PretrainRecipe.task
     SECTIONS = {"text": MaskTextConfig, "model": PretrainModelConfig, "train": PretrainFitConfig}  # noqa: RUF012
 
     max_length: int
@@ -194,7 +195,7 @@ class MaskedLM(Estimator):
 
     # --- use -------------------------------------------------------------------------------------
 
-    def fill(self, text: str, top: int = 5) -> list:
+    def fill(self, text: str, top: int = 5) -> list[Any]:
         """The most probable words for each [MASK] of a text.
 
         Returns:

@@ -130,7 +130,7 @@ class Word2Vec(Estimator):
         config: VectorsConfig = self.configs()["vectors"]
         corpus = sentences
         if not isinstance(corpus, Corpus):
-            corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)  # type: ignore[arg-type]
+            corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)
         if np.diff(corpus.starts).max(initial=0) < 2:
             fix = "Give sentences of several words"
             if corpus.raw_words > len(corpus.ids):  # else no setting has left a word out
@@ -280,7 +280,7 @@ class Word2Vec(Estimator):
 
     def judge(
         self, tests: Sequence[str] = ("wordsim353", "simlex999", "google"), folder: str | Path | None = None
-    ):
+    ) -> dict[str, Any]:
         """Figures of the tests named; see ``evaluate.vectors.judge_vectors``."""
         self._check_fitted()
         tests = [tests] if isinstance(tests, str) else tests
