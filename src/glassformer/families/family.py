@@ -24,6 +24,7 @@ class HubLayout:
         to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
         classes: kind of head (None: none) -> the class of ``transformers`` that holds the whole model.
         pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
+        head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
     """
 
     read: Callable[[dict[str, Any], str], Any]
@@ -34,6 +35,14 @@ class HubLayout:
     to_hub: Callable[[dict[str, Tensor], bool, Any], dict[str, Tensor]]
     classes: Mapping[str | None, str]
     pooling: str = "pooler"
+    head_type: str = "linear"
+
+    def is_own_head(self, config: Any) -> bool:
+        """Whether what stands on the states is what one of ``classes`` has."""
+        if config.head == "classification":
+            wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
+            return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide
+        return config.pooling is None or (config.pooling == "pooler" and "pooling.dense" in self.names.encoder)
 
 
 @dataclass(frozen=True)

@@ -137,12 +137,13 @@ def _head(hub: HubLayout, tensors: Mapping[str, Tensor], where: str) -> dict[str
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
         return {"head": head, "pooling": pooling}
-    if hub.pooling == "pooler" and pooling is None:
-        raise CheckpointError(
-            "a classifier of tokens (a head without a pooler) is not supported", where=where
-        )
+    below = {"pooler": "a pooler", "mlp": "a hidden layer"}
+    for kind, name in (("pooler", "pooling.dense.weight"), ("mlp", "head.hidden.weight")):
+        if kind in (hub.pooling, hub.head_type) and name not in tensors:
+            what = f"a classifier of tokens (a head without {below[kind]}) is not supported"
+            raise CheckpointError(what, where=where)
     labels = outputs(tensors["head.out.weight"], where)
-    return {"head": head, "pooling": hub.pooling, "num_labels": labels}
+    return {"head": head, "pooling": hub.pooling, "num_labels": labels, "head_type": hub.head_type}
 
 
 def load_pretrained(
@@ -246,8 +247,7 @@ def save_pretrained(
         return
     settings = family.hub.write(config)
     label_maps(settings, label_names)
-    own_head = (config.pooling, config.head_type) == (family.hub.pooling, "linear")
-    whole = own_head if head == "classification" else config.pooling in ("pooler", None)
+    whole = family.hub.is_own_head(config)
     settings["architectures"] = [family.hub.classes[head if whole else None]]
     if whole:
         write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)

@@ -235,8 +235,7 @@ class TextClassifier(Classifier):
         super().check_parts(folder)
         check_table(self.tokenizer_, self.model_.config, str(folder))
         config = self.model_.config
-        table = config.embedding
-        is_encoder = hasattr(config, "encoder")  # others have no positions
-        if is_encoder and table.positions == "learned" and self.max_length > table.max_positions:
-            what = f"max_length = {self.max_length} is more than the model's {table.max_positions} positions"
+        longest = config.embedding.longest if hasattr(config, "encoder") else None  # others have no positions
+        if longest is not None and self.max_length > longest:
+            what = f"max_length = {self.max_length} is more than the model's {longest} positions"
             raise CheckpointError(what, where=str(folder / ABOUT))
