@@ -39,7 +39,11 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     """Random prime sizes in the words of a kind's config.json, so that no axis can be taken for another."""
     rng = random.Random(f"{kind} {draw}")
     heads = rng.choice(PRIMES[:6])
-    width, layers, d_ff = heads * rng.choice((3, 5, 7)), rng.choice((1, 2, 3, 5)), rng.choice((23, 29, 31, 37))
+    width, layers, d_ff = (
+        heads * rng.choice((3, 5, 7)),
+        rng.choice((1, 2, 3, 5)),
+        rng.choice((23, 29, 31, 37)),
+    )
     activation = rng.choice(("gelu", "relu", "gelu_new") if kind != "distilbert" else ("gelu", "relu"))
     shared = {"vocab_size": rng.choice((101, 103, 107)), "initializer_range": 0.2}
     if kind == "distilbert":
@@ -131,7 +135,9 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
     (ours * weights).sum().backward()
     (theirs * weights).sum().backward()
     table = peer.get_input_embeddings().weight.grad
-    size = max(1.0, float(table.abs().max()))  # gradients are of any size, and the rounding of fp32 grows with it
+    size = max(
+        1.0, float(table.abs().max())
+    )  # gradients are of any size, and the rounding of fp32 grows with it
     close(model.embeddings.tokens.weight.grad / size, table / size)
 
     gf.save_pretrained(model, tmp_path / "ours")
@@ -186,7 +192,9 @@ def test_the_encoder_alone_opens_there(kind, draw, tmp_path):
 def test_a_head_of_ours_stands_beside_an_encoder_that_opens_there(kind, draw, tmp_path):
     peer = peer_of(kind, draw)
     peer.save_pretrained(tmp_path / "theirs")
-    model = gf.load_pretrained(tmp_path / "theirs").with_head(head="classification", pooling="mean", num_labels=3)
+    model = gf.load_pretrained(tmp_path / "theirs").with_head(
+        head="classification", pooling="mean", num_labels=3
+    )
     gf.save_pretrained(model.eval(), tmp_path / "ours")
     again, asked = transformers.AutoModel.from_pretrained(tmp_path / "ours").eval(), Asked.of(peer.config)
     with torch.no_grad():
@@ -215,9 +223,12 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
     peer = peer_of(kind, 1, "mlm")
     peer.save_pretrained(tmp_path)
     tensors = read_tensors(tmp_path)
-    (weight, _), (bias, twin) = FAMILIES[kind].hub.names.tied.items()
+    weight, *others = FAMILIES[kind].hub.names.tied
     table = peer.get_input_embeddings().weight.detach()
-    write_tensors(tmp_path, tensors | {weight: table, bias: tensors[twin]})
+    write_tensors(
+        tmp_path,
+        tensors | {weight: table} | {key: tensors[FAMILIES[kind].hub.names.tied[key]] for key in others},
+    )
     gf.load_pretrained(tmp_path)
     write_tensors(tmp_path, tensors | {weight: table + 1.0})
     with pytest.raises(CheckpointError, match=f"{weight} differs from .*untied heads are not supported"):
@@ -255,3 +266,22 @@ def test_dropout_falls_where_theirs_does(tmp_path):
     model.train().pooling.dense.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     model.pooling(torch.ones(41, model.config.encoder.d_model), gf.Packing.uniform(41, 1))
     assert 0.1 < float((seen[0] == 0).float().mean()) < 0.4
+
+
+def test_sines_and_cosines_that_are_none_are_refused(tmp_path):
+    peer_of("distilbert", 0).save_pretrained(tmp_path)
+    name, tensors = "embeddings.position_embeddings.weight", read_tensors(tmp_path)
+    model = gf.load_pretrained(tmp_path)
+    assert model.config.embedding.positions == "sinusoidal"
+    assert not [key for key in model.state_dict() if "position" in key]
+    write_tensors(tmp_path, tensors | {name: tensors[name].half()})
+    gf.load_pretrained(tmp_path)
+    for wrong in (tensors[name] + 0.01, tensors[name][:-1], tensors[name] * float("nan")):
+        write_tensors(tmp_path, tensors | {name: wrong})
+        with pytest.raises(CheckpointError, match=r"are no sines and cosines.*Set it to false"):
+            gf.load_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    settings = json.loads(file.read_text())
+    file.write_text(json.dumps(settings | {"sinusoidal_pos_embds": 1}))
+    with pytest.raises(CheckpointError, match="sinusoidal_pos_embds = 1 is no truth value"):
+        gf.load_pretrained(tmp_path)

@@ -57,7 +57,9 @@ NAMES = NameTable(
 )
 
 
-def from_hub(tensors: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
+) -> dict[str, Tensor]:
     """The Hub's tensors under our names.
 
     Raises:

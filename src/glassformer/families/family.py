@@ -20,7 +20,7 @@ class HubLayout:
         write: our config -> ``config.json`` (``model_type``, sizes), without labels and class.
         expresses: whether embeddings and encoder of a config can be written so.
         names: the two-way table of names.
-        from_hub: the Hub's tensors and their place -> ours; raises CheckpointError.
+        from_hub: the Hub's tensors, their place, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
         classes: kind of head (None: none) -> the class of ``transformers`` that holds the whole model.
         pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
@@ -31,7 +31,7 @@ class HubLayout:
     write: Callable[[Any], dict[str, Any]]
     expresses: Callable[[Any], bool]
     names: NameTable
-    from_hub: Callable[[dict[str, Tensor], str], dict[str, Tensor]]
+    from_hub: Callable[[dict[str, Tensor], str, Any], dict[str, Tensor]]
     to_hub: Callable[[dict[str, Tensor], bool, Any], dict[str, Tensor]]
     classes: Mapping[str | None, str]
     pooling: str = "pooler"
@@ -42,7 +42,9 @@ class HubLayout:
         if config.head == "classification":
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
             return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide
-        return config.pooling is None or (config.pooling == "pooler" and "pooling.dense" in self.names.encoder)
+        return config.pooling is None or (
+            config.pooling == "pooler" and "pooling.dense" in self.names.encoder
+        )
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES, family_of
 from glassformer.families.family import Family, HubLayout
+from glassformer.families.unsaid import unsaid, with_unsaid
 from glassformer.types import HeadKind
 
 # The tensor that says of a checkpoint which head it has.
@@ -117,8 +118,8 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     if family.hub is None:
         config = build(family.config, section(settings, "architecture", at), at)
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
-    tensors = family.hub.from_hub(read_tensors(folder), where)
-    config = family.hub.read(settings, at)
+    config = with_unsaid(family.hub.read(settings, at), settings, at)
+    tensors = family.hub.from_hub(read_tensors(folder), where, config)
     if "glassformer" in settings:  # pooling and head of ours beside an encoder in the Hub's layout
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
         tensors |= read_tensors(folder, "head")
@@ -246,6 +247,7 @@ def save_pretrained(
         write(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
+    settings |= unsaid(config, family.hub.read(settings, "config.json"))
     label_maps(settings, label_names)
     whole = family.hub.is_own_head(config)
     settings["architectures"] = [family.hub.classes[head if whole else None]]

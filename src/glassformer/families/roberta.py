@@ -1,7 +1,7 @@
-"""RoBERTa (Liu et al., 2019) and what is built like it: XLM-RoBERTa (Conneau et al., 2020), CamemBERT (Martin et al., 2020).
+"""RoBERTa (Liu et al., 2019), XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020).
 
-BERT's encoder and keys of ``config.json``. Positions begin behind the padding token's row; the head of classes is dense,
-tanh, out; the head of masked words has names of its own.
+BERT's encoder and keys of ``config.json``. Positions begin behind the padding token's row; the head of classes is
+dense, tanh, out; the head of masked words has names of its own.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ NAMES = NameTable(
         "qa_outputs": "a head that marks a span of the text",
     },
 )
-# The pooler of its classifier: RobertaForSequenceClassification has no other, and files that hold both never use the other.
+# The classifier has a pooler of its own; where a file holds the encoder's too, nothing reads that.
 OWN_POOLER, POOLER = "classifier.dense.", "pooler.dense."
 
 
-def from_hub(tensors: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
+) -> dict[str, Tensor]:
     """The Hub's tensors under our names.
 
     Raises:
@@ -94,9 +96,7 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
 def expresses(config: TextEncoderConfig, model_type: str | None = None) -> bool:
     """Whether the Hub's layout can express this encoder under that ``model_type``."""
     places = config.embedding.positions
-    as_bert = replace(
-        config, embedding=replace(config.embedding, positions="learned"), words_activation=None
-    )
+    as_bert = replace(config, embedding=replace(config.embedding, positions="learned"), words_activation=None)
     return (
         config.model_type == model_type and isinstance(places, Learned) and places.offset > 0
         and (config.words_activation or config.encoder.activation) == "gelu" and bert.expresses(as_bert)

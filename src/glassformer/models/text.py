@@ -38,7 +38,9 @@ class TextEncoderConfig:
     words_activation: Activation | None = None  # of the masked-word head; None: the encoder's
     init_std: float = 0.02  # of linear weights and, unless given below, of the tables
     embedding_std: float | None = None
-    model_type: str | None = None  # of the folder, where several write the same layout; None: the first of them
+    model_type: str | None = (
+        None  # of the folder, where several write the same layout; None: the first of them
+    )
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
