@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
@@ -39,6 +40,7 @@ from glassformer.families.family import Family, HubLayout
 from glassformer.families.unsaid import unsaid, with_unsaid
 from glassformer.types import HeadKind
 
+NEVER = -1e4  # a logit so low that its probability is 0 in every precision
 # The tensor that says of a checkpoint which head it has.
 HEADS: dict[str, HeadKind] = {
     "head.out.weight": "classification",
@@ -76,6 +78,18 @@ class Checkpoint:
         """The source with what was in it."""
         head = f" and {self.config.head} head" if self.config.head else ""
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
+
+    def grown(self, rows: int, like: int) -> Checkpoint:
+        """With a token table of that many rows: the new ones are read as that token is, and never answered."""
+        name, bias = "embeddings.tokens.weight", "mlm.bias"
+        tensors = dict(self.tensors)
+        table = tensors[name]
+        tensors[name] = torch.cat([table, table[like].expand(rows - len(table), -1)])
+        if bias in tensors:
+            unsaid = tensors[bias].new_full((rows - len(table),), NEVER)
+            tensors[bias] = torch.cat([tensors[bias], unsaid])
+        embedding = replace(self.config.embedding, vocab_size=rows)
+        return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
         """A model of this config (None: the checkpoint's own) in fp32; only what is new in it is drawn at random.
@@ -148,7 +162,7 @@ def _head(hub: HubLayout, tensors: Mapping[str, Tensor], where: str) -> dict[str
 
 
 def load_pretrained(
-    name: str | Path,
+    name: str | Path | Checkpoint,
     head: HeadKind | None = None,
     *,
     revision: str | None = None,
@@ -156,7 +170,7 @@ def load_pretrained(
     dropout: float | None = None,
     attention_dropout: float | None = None,
 ) -> Any:
-    """The model in a local folder, a known name or a Hub id; in fp32, in evaluation mode.
+    """The model in a local folder, a known name or a Hub id, or of a checkpoint; in fp32, in evaluation mode.
 
     Args:
         head: None: as the checkpoint has it, for regression or several labels at once too. Otherwise that head:
@@ -169,7 +183,7 @@ def load_pretrained(
             shaped tensors (named), pickled weights (with the way to convert them); ``head="classification"``
             without ``num_labels`` where the checkpoint's head is for another task.
     """
-    checkpoint = read_checkpoint(name, revision)
+    checkpoint = name if isinstance(name, Checkpoint) else read_checkpoint(name, revision)
     if not checkpoint.family.model.has_attention:  # a classifier of ours, as it is
         model = checkpoint.build()
         model.weights_source = checkpoint.source

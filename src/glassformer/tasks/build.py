@@ -17,7 +17,7 @@ from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
-from glassformer.families.pretrained import read_checkpoint, with_dropout
+from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 
@@ -112,9 +112,10 @@ def build_model(
 def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int) -> Any:
     """A checkpoint's encoder, built once with its final settings, under a new classification head."""
     checkpoint = read_checkpoint(model.model, model.revision)
-    base = checkpoint.config
     if not checkpoint.family.model.has_attention or checkpoint.family.model.reads != "texts":
         raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Name another")
+    checkpoint = fitting(checkpoint, tokenizer, model.model)
+    base = checkpoint.config
     limit = base.embedding.max_positions
     if text.max_length > limit:
         raise ConfigError(
@@ -122,7 +123,6 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
             where="max_length",
             fix=f"Use {limit} or less",
         )
-    check_table(tokenizer, base, model.model)
     has_pooler = base.pooling == "pooler"
     pooling = model.pooling if model.pooling != "auto" else ("pooler" if has_pooler else "mean")
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
@@ -144,6 +144,21 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
         f"{checkpoint.weights_source}; new (random): {', '.join([*new, 'classification head'])}"
     )
     return built
+
+
+def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
+    """The checkpoint with a row for every id of its tokenizer.
+
+    Pieces that only stand on the way to others have ids behind the table (``Vocabulary.steps``), and are unknown to it.
+
+    Raises:
+        CheckpointError: the tokenizer has other ids beyond the table.
+    """
+    rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
+    if id_count(tokenizer) > rows == known.steps(tokenizer) and known.unk is not None:
+        return checkpoint.grown(id_count(tokenizer), known.unk)
+    check_table(tokenizer, checkpoint.config, where)
+    return checkpoint
 
 
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
@@ -186,14 +201,23 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_tokenizer(
-    tokenizer: Tokenizer, folder: Path, max_length: int, clean_up: dict[str, Any] | None = None
+    tokenizer: Tokenizer,
+    folder: Path,
+    max_length: int,
+    clean_up: dict[str, Any] | None = None,
+    segments: int = 2,
 ) -> None:
-    """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it."""
+    """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it.
+
+    Args:
+        segments: kinds of them that the model tells apart; with one or none it is given no ``token_type_ids``.
+    """
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": int(max_length),  # a number of numpy from a grid is none of JSON's
         **{f"{kind}_token": token for kind, token in Vocabulary.of(tokenizer).tokens.items()},
+        **({} if segments > 1 else {"model_input_names": ["input_ids", "attention_mask"]}),
         **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

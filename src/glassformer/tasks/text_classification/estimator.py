@@ -224,7 +224,9 @@ class TextClassifier(Classifier):
         return [table.ids, table.starts]
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        save_tokenizer(self.tokenizer_, folder, self.max_length)
+        save_tokenizer(
+            self.tokenizer_, folder, self.max_length, segments=self.model_.config.embedding.segments
+        )
         return {"truncated": self.truncated_}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
