@@ -69,7 +69,7 @@ def fast(vocab: str, codes: str, file: Path, config: Mapping[str, Any]) -> dict[
             what = f"line {n} is no piece with its count: {line[:60]!r}"
             raise CheckpointError(what, where=str(file), fix=FIX)
         name = word.removesuffix(GOES_ON) if word.endswith(GOES_ON) and word != GOES_ON else word + WORD_END
-        if pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
+        if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
             raise CheckpointError(f"line {n} repeats {word[:60]!r}", where=str(file), fix=FIX)
     pieces.setdefault(special["mask"], len(pieces))
     where = file.with_name(FAST[1])
@@ -133,13 +133,13 @@ def _added(
     special: Mapping[str, str], pieces: Mapping[str, Any], file: Path, *, lstrip: bool
 ) -> list[dict[str, Any]]:
     """The special tokens that there are; a mask may take the blank before it in."""
-    found = {pieces[token]: token for token in special.values() if token in pieces}
-    if not all(isinstance(number, int) for number in found):
+    there = [(pieces[token], token) for token in dict.fromkeys(special.values()) if token in pieces]
+    if not all(isinstance(number, int) for number, _ in there):
         raise CheckpointError("the id of a special token is no number", where=str(file), fix=FIX)
     return [
         {
             "id": number, "content": token, "single_word": False, "lstrip": lstrip and token == special["mask"],
             "rstrip": False, "normalized": False, "special": True,
         }
-        for number, token in sorted(found.items())
+        for number, token in sorted(there)
     ]  # fmt: skip
