@@ -151,6 +151,8 @@ def test_byte_level_bpe_as_transformers(spaced, tmp_path):
         assert ours.encode(text, "a film").ids == theirs(text, "a film")["input_ids"]
     assert load_tokenizer(tmp_path / "merges.txt").to_str() == ours.to_str()
     assert load_tokenizer(tmp_path / "vocab.json").to_str() == ours.to_str()
+    if spaced:  # a blank stands before every part, then
+        return
     blank, film = (
         ours.encode(" ", add_special_tokens=False).ids,
         ours.encode(" film", add_special_tokens=False).ids,

@@ -115,7 +115,7 @@ def spelled(tokenizer: Tokenizer, index: int) -> str:
     name = str(tokenizer.id_to_token(index))
     if type(tokenizer.model).__name__ not in ("BPE", "Unigram"):
         return name
-    text = tokenizer.decode([index], skip_special_tokens=False).strip()
+    text = tokenizer.decode([index], skip_special_tokens=False).strip().lstrip("".join(SPACES))
     return text if text and "\ufffd" not in text else name
 
 
