@@ -220,6 +220,7 @@ def test_served(name, tmp_path):
     from fastapi.testclient import TestClient
 
     from glassformer.serve.app import create_app
+    from glassformer.serve.guard import PREDICT
     from glassformer.serve.limits import Limits
     from glassformer.serve.loading import load_models
 
@@ -229,7 +230,7 @@ def test_served(name, tmp_path):
     with TestClient(
         create_app(load_models([tmp_path / "saved"], limits, precision="fp32"), limits)
     ) as client:
-        answer = client.post("/predict", json={"texts": TEXTS[:3]}).json()
+        answer = client.post(PREDICT, json={"texts": TEXTS[:3]}).json()
     assert [one["label"] for one in answer["predictions"]] == clf.predict(TEXTS[:3]).tolist()
 
 
