@@ -202,4 +202,9 @@ BERT = Family(
         },
     ),
     pretraining={"bert": bert},
+    examples=(
+        "google-bert/bert-base-uncased",
+        "google-bert/bert-base-multilingual-cased",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    ),
 )

@@ -102,7 +102,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
         EncoderConfig(
             d, number(settings, "n_layers", where), number(settings, "n_heads", where),
             number(settings, "hidden_dim", where), "post",
-            activation({"hidden_act": settings.get("activation", "gelu")}, where), EPS, dropout,  # type: ignore[arg-type]
+            activation(settings, where, "activation"), EPS, dropout,  # type: ignore[arg-type]
             attention_dropout=real(settings, "attention_dropout", where, 0.1, 1),
         ),
         pooling=None,
@@ -191,5 +191,9 @@ DISTILBERT = Family(
         },
         pooling="first",
         head_type="mlp",
+    ),
+    examples=(
+        "distilbert/distilbert-base-uncased",
+        "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
     ),
 )

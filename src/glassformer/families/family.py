@@ -59,6 +59,7 @@ class Family:
         presets: names that ``model=`` takes for random weights -> a plain function with every number in sight, of the
             size of the vocabulary (text) or of ``image_size`` and ``patch_size`` (pictures).
         pretraining: names that a masked-word model may begin from, likewise -> the function.
+        examples: well-known checkpoints of it, as the Hub calls them.
         configure: a preset's config, a recipe's model section, labels -> the config with the section laid over it;
             None: as every Transformer's.
     """
@@ -71,3 +72,4 @@ class Family:
     presets: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     pretraining: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     configure: Callable[[Any, Any, int], Any] | None = None
+    examples: tuple[str, ...] = ()

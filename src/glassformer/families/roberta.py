@@ -45,7 +45,7 @@ NAMES = NameTable(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     refused={
-        "classifier": "a classifier of tokens, or of several choices",
+        "classifier": "a classifier of tokens",
         "qa_outputs": "a head that marks a span of the text",
     },
 )
@@ -140,7 +140,7 @@ def roberta(
     )
 
 
-def _family(model_type: str, classes: str, shared: str | None) -> Family:
+def _family(model_type: str, classes: str, shared: str | None, *examples: str) -> Family:
     """One of those that write the same layout: under ``shared`` in ``TextEncoderConfig.model_type``."""
     tiny: Callable[[], TextEncoderConfig] = partial(
         roberta, 31, 12, 2, 3, 17, 19, head="classification", num_labels=3, model_type=shared
@@ -163,9 +163,13 @@ def _family(model_type: str, classes: str, shared: str | None) -> Family:
                 "mlm": f"{classes}ForMaskedLM",
             },
         ),
+        examples=examples,
     )
 
 
-ROBERTA = _family("roberta", "Roberta", None)
-XLM_ROBERTA = _family("xlm-roberta", "XLMRoberta", "xlm-roberta")
-CAMEMBERT = _family("camembert", "Camembert", "camembert")
+ROBERTA = _family(
+    "roberta", "Roberta", None, "FacebookAI/roberta-base", "FacebookAI/roberta-large",
+    "distilbert/distilroberta-base", "sentence-transformers/all-distilroberta-v1", "vinai/phobert-base",
+)  # fmt: skip
+XLM_ROBERTA = _family("xlm-roberta", "XLMRoberta", "xlm-roberta", "FacebookAI/xlm-roberta-base")
+CAMEMBERT = _family("camembert", "Camembert", "camembert", "almanach/camembert-base")

@@ -244,4 +244,5 @@ VIT = Family(
         "vit-large": vit_large,
         "vit-one": vit_one,
     },
+    examples=("google/vit-base-patch16-224", "google/vit-base-patch16-224-in21k"),
 )
