@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.config import build, to_dict
-from glassformer.errors import ShapeError
+from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import EmbeddingConfig, LearnedPositions, SinusoidalPositions, TextEmbedding, sinusoidal
 from glassformer.nn.positions import Learned, shift_matrix
 from glassformer.packing import Packing
@@ -115,3 +115,16 @@ def test_positions_may_begin_further_down_their_table():
     torch.testing.assert_close(padded[0], module(ids[0], Packing((11,))))
     assert build(EmbeddingConfig, to_dict(config)) == config
     assert EmbeddingConfig(13, 6, "learned", 11).places == Learned(11)
+
+
+def test_positions_that_cannot_be():
+    for wrong in ((0, 0), (7, -1)):
+        with pytest.raises(ConfigError, match="positions for"):
+            Learned(*wrong)
+
+
+def test_how_long_a_text_may_be():
+    assert EmbeddingConfig(13, 6, Learned(11, offset=2)).longest == 11
+    assert EmbeddingConfig(13, 6, "learned", 17).longest == 17
+    assert EmbeddingConfig(13, 6, "sinusoidal", 17).longest is None
+    assert EmbeddingConfig(13, 6, "none", 17).longest is None

@@ -17,7 +17,7 @@ import glassformer as gf
 from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.methods import METHODS
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
@@ -232,6 +232,29 @@ def test_served(name, tmp_path):
     ) as client:
         answer = client.post(PREDICT, json={"texts": TEXTS[:3]}).json()
     assert [one["label"] for one in answer["predictions"]] == clf.predict(TEXTS[:3]).tolist()
+
+
+@pytest.mark.parametrize("name", ["roberta", "distilbert"])
+def test_longer_texts_than_there_are_positions(name, tmp_path):
+    folder = put(name, tmp_path / "hub")
+    with pytest.raises(ConfigError, match="max_length 30 is more than the model's 29 positions"):
+        gf.TextClassifier(str(folder), max_length=30).fit(TEXTS, LABELS)
+    clf = gf.TextClassifier(str(folder), **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
+    clf.set_params(max_length=31).save(tmp_path / "saved")
+    with pytest.raises(CheckpointError, match="max_length = 31 is more than the model's 29 positions"):
+        gf.load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("name", ["roberta", "distilbert"])
+def test_a_head_that_the_hub_has_no_class_for_is_kept_in_our_layout(name, tmp_path):
+    model = gf.load_pretrained(put(name, tmp_path / "hub"), "pretraining")
+    assert "next-sentence head" in model.weights_source
+    save_pretrained(model, tmp_path / "ours")
+    assert json.loads((tmp_path / "ours" / "config.json").read_text())["model_type"] == "glassformer-text"
+    again = gf.load_pretrained(tmp_path / "ours")
+    ids = torch.tensor([[5, 7, 11]])
+    with torch.no_grad():
+        assert torch.equal(again(ids).seq_relationship_logits, model(ids).seq_relationship_logits)
 
 
 def test_ids_beyond_the_table_that_are_no_steps_are_refused(tmp_path):
