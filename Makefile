@@ -79,8 +79,9 @@ fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up request
 mutants: $(VENV)/.installed-test ## put faults into the package and count how many the tests notice (hours; ARGS='nn --count 40' for a part)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/mutants.py $(ARGS)
 
-map: $(VENV)/.installed ## bring the list of files in docs/architecture.md up to date
+map: $(VENV)/.installed ## bring the list of files in docs/architecture.md and the page of models up to date
 	$(BIN)/python docs/map.py
+	$(BIN)/python docs/models.py
 
 docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build

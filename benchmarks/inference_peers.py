@@ -122,8 +122,11 @@ def hf_sorted(folder: Path, rounds: Rounds, threads: int) -> Contender:
     model = AutoModelForSequenceClassification.from_pretrained(folder / "labels", dtype=torch.bfloat16).eval()
 
     def forward(batch: dict[str, np.ndarray]) -> np.ndarray:
+        read = {
+            k: torch.from_numpy(batch[k]) for k in ("input_ids", "attention_mask")
+        }  # segments are 0 in any case
         with torch.inference_mode():
-            return model(**{k: torch.from_numpy(v) for k, v in batch.items()}).logits.float().numpy()
+            return model(**read).logits.float().numpy()
 
     answer = sorted_batches(folder, forward)
     attention = choose_attention(model, lambda: answer(rounds.texts[-1][: 4 * BATCH]))

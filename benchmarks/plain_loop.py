@@ -25,7 +25,7 @@ class PlainLoop(Loop):
             "precision": "bf16 autocast",
             "batch_size": self.batch,
             "padding": "to the longest of a batch of similar length",
-            "dropout": self.model.config.hidden_dropout_prob,
+            "dropout": max(m.p for m in self.model.modules() if isinstance(m, torch.nn.Dropout)),
             "attention": self.attention,
             "optimiser": "AdamW, fused",
         }

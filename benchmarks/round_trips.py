@@ -17,11 +17,19 @@ import transformers
 from kill_tests import scratch
 
 import glassformer as gf
+from glassformer.families import FAMILIES
 
 TOLERANCE = 1e-5  # of the largest answer, where that is above 1: the rounding of fp32 grows with it
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 BERTS = ("BertModel", "BertForSequenceClassification", "BertForMaskedLM", "BertForPreTraining")
-KINDS = (*BERTS, "ViTModel", "ViTForImageClassification")
+# Of every other text family: class of transformers -> model_type.
+OTHERS = {
+    name: kind
+    for kind, family in FAMILIES.items()
+    if family.hub and family.model.reads == "texts" and family.hub.classes[None] != BERTS[0]
+    for name in family.hub.classes.values()
+}
+KINDS = (*BERTS, "ViTModel", "ViTForImageClassification", *OTHERS)
 ANSWERS = ("logits", "prediction_logits", "seq_relationship_logits", "last_hidden_state", "pooler_output")
 
 
@@ -34,11 +42,24 @@ def random_model(kind: str, rng: random.Random) -> Any:
         "initializer_range": 0.2, "layer_norm_eps": rng.choice((1e-12, 1e-6)),
         "hidden_act": rng.choice(("gelu", "relu", "gelu_new")), "num_labels": rng.choice((2, 3, 5)),
     }  # fmt: skip
-    options = {"add_pooling_layer": rng.random() < 0.5} if kind.endswith("Model") else {}
+    fixed = OTHERS.get(kind) == "distilbert"  # which has no pooler, and names its sizes otherwise
+    options = {"add_pooling_layer": rng.random() < 0.5} if kind.endswith("Model") and not fixed else {}
     if kind in BERTS:
         config = transformers.BertConfig(
             vocab_size=rng.choice((101, 103, 107)), max_position_embeddings=rng.choice((17, 19, 23)),
             type_vocab_size=rng.choice((2, 3)), **sizes,
+        )  # fmt: skip
+    elif fixed:
+        config = transformers.DistilBertConfig(
+            vocab_size=rng.choice((101, 103, 107)), max_position_embeddings=rng.choice((17, 19, 23)),
+            sinusoidal_pos_embds=rng.random() < 0.3, dim=sizes["hidden_size"], n_heads=heads,
+            n_layers=sizes["num_hidden_layers"], hidden_dim=sizes["intermediate_size"], initializer_range=0.2,
+            activation=rng.choice(("gelu", "relu")), num_labels=sizes["num_labels"],
+        )  # fmt: skip
+    elif kind in OTHERS:
+        config = transformers.CONFIG_MAPPING[OTHERS[kind]](
+            vocab_size=rng.choice((101, 103, 107)), max_position_embeddings=rng.choice((19, 23)),
+            type_vocab_size=rng.choice((1, 2)), pad_token_id=rng.randrange(4), **sizes,
         )  # fmt: skip
     else:
         high, wide = rng.choice((3, 5)), rng.choice((2, 7))
@@ -48,8 +69,9 @@ def random_model(kind: str, rng: random.Random) -> Any:
         )  # fmt: skip
     made = getattr(transformers, kind)(config, **options)
     with torch.no_grad():
-        for weight in made.parameters():
-            weight.add_(0.1 * torch.randn_like(weight))
+        for name, weight in made.named_parameters():
+            if not (getattr(config, "sinusoidal_pos_embds", False) and "position_embeddings" in name):
+                weight.add_(0.1 * torch.randn_like(weight))
     return made.eval()
 
 
@@ -57,10 +79,13 @@ def questions(config: Any, rng: random.Random) -> tuple[dict[str, torch.Tensor],
     """Random input, for texts with padding, and the mask of its real tokens."""
     if config.model_type == "vit":
         return {"pixel_values": torch.randn(3, config.num_channels, *config.image_size)}, None
-    ids = torch.randint(1, config.vocab_size, (5, 13))
+    ids = torch.randint(0, config.vocab_size - 1, (5, 13))
+    ids += ids >= config.pad_token_id  # which a text does not hold
     mask = (torch.arange(13) < torch.tensor([13, 1, 7, 11, rng.randint(2, 12)])[:, None]).long()
-    segments = torch.randint(0, config.type_vocab_size, (5, 13))
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}, mask.bool()
+    given = {"input_ids": torch.where(mask.bool(), ids, config.pad_token_id), "attention_mask": mask}
+    if (kinds := getattr(config, "type_vocab_size", 0)) > 0:
+        given["token_type_ids"] = torch.randint(0, kinds, (5, 13))
+    return given, mask.bool()
 
 
 def difference(ours: Any, theirs: Any, mask: torch.Tensor | None) -> tuple[float, float]:

@@ -121,8 +121,12 @@ def tokenize(path: Path, rounds: Rounds) -> list[TokenTable]:
 # --- glassformer ----------------------------------------------------------------------------------
 
 
-def run_glassformer(path: Path, texts: list[str], labels: list[int], seed: int) -> Window:
-    """One epoch of ``TextClassifier.fit``, timed by the steps' own clock in its history."""
+def run_glassformer(path: Path, texts: list[str], labels: list[int], seed: int, **options: str) -> Window:
+    """One epoch of ``TextClassifier.fit``, timed by the steps' own clock in its history.
+
+    Args:
+        options: further parameters, such as the head's.
+    """
     from glassformer.tasks.text_classification.estimator import TextClassifier
 
     classifier = TextClassifier(
@@ -137,6 +141,7 @@ def run_glassformer(path: Path, texts: list[str], labels: list[int], seed: int) 
         dropout=0.0,
         attention_dropout=0.0,
         seed=seed,
+        **options,  # type: ignore[arg-type]
     ).fit(texts, labels)
     steps = [record for record in classifier.history_ if record["kind"] == "step"]
     loss = sum(step["loss"] for step in steps) / len(steps)

@@ -144,6 +144,14 @@ def test_pages_made_from_the_code(tmp_path):
     assert all(importlib.util.find_spec(f"glassformer.{m}") for m in modules)
 
 
+def test_the_page_of_models_is_as_the_families_are():
+    made = runpy.run_path(str(DOCS / "models.py"))
+    assert (DOCS / "models.md").read_text(encoding="utf-8") == made["page"](), "run: python docs/models.py"
+    for name, family in made["FAMILIES"].items():
+        assert f"`{name}`" in made["page"]()
+        assert not family.hub or family.examples, f"{name} names no checkpoint"
+
+
 PACKAGES = (
     "nn",
     "data",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from glassformer.config import build, to_dict
-from glassformer.errors import ShapeError
+from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import EmbeddingConfig, LearnedPositions, SinusoidalPositions, TextEmbedding, sinusoidal
 from glassformer.nn.positions import Learned, shift_matrix
 from glassformer.packing import Packing
@@ -121,3 +121,16 @@ def test_learned_positions_take_what_their_table_does():
     module = LearnedPositions(7, 5, 2, device="meta", dtype=torch.float64, offset=1)
     assert (module.padding_idx, module.offset) == (2, 1)
     assert (module.weight.device.type, module.weight.dtype) == ("meta", torch.float64)
+
+
+def test_positions_that_cannot_be():
+    for wrong in ((0, 0), (7, -1)):
+        with pytest.raises(ConfigError, match="positions for"):
+            Learned(*wrong)
+
+
+def test_how_long_a_text_may_be():
+    assert EmbeddingConfig(13, 6, Learned(11, offset=2)).longest == 11
+    assert EmbeddingConfig(13, 6, "learned", 17).longest == 17
+    assert EmbeddingConfig(13, 6, "sinusoidal", 17).longest is None
+    assert EmbeddingConfig(13, 6, "none", 17).longest is None

@@ -147,15 +147,15 @@ def outputs(weight: Tensor, where: str) -> int:
     return len(weight)
 
 
-def activation(settings: dict[str, Any], where: str) -> str:
-    """Our name of ``hidden_act``.
+def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") -> str:
+    """Our name of the activation under that key.
 
     Raises:
         CheckpointError: one that we do not have.
     """
-    name = settings.get("hidden_act", "gelu")
+    name = settings.get(key, "gelu")
     if not isinstance(name, str) or name not in ACTIVATION_NAMES:
-        raise CheckpointError(f"hidden_act = {shown(name)} is not supported", where=where)
+        raise CheckpointError(f"{key} = {shown(name)} is not supported", where=where)
     return ACTIVATION_NAMES[name]
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from glassformer.errors import CheckpointError
 
 OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # of layer norms in the first checkpoints
-_THEIR_LAYER, _OUR_LAYER = re.compile(r"(?<=encoder\.layer\.)\d+"), re.compile(r"(?<=encoder\.layers\.)\d+")
+_THEIR_LAYER, _OUR_LAYER = re.compile(r"(?<=\.layer\.)\d+"), re.compile(r"(?<=encoder\.layers\.)\d+")
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class NameTable:
         own_heads: the stems of ``whole`` that belong to heads, and so carry no prefix.
         newer: ours -> how later releases of ``transformers`` call the module in memory, where that is no longer the
             name in files; of what an adapter may change.
+        tied: the Hub's full names -> the tensor that each must equal, where both are there; no prefix.
+        refused: the Hub's stems of heads that are not read, and what each is.
     """
 
     prefix: str
@@ -42,6 +44,8 @@ class NameTable:
     dropped: Mapping[str, str] = field(default_factory=dict)
     own_heads: tuple[str, ...] = ()
     newer: Mapping[str, str | tuple[str, str, str]] = field(default_factory=dict)
+    tied: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self, tensors: Mapping[str, Tensor]) -> dict[str, str]:
         """The Hub's keys without the prefix -> as they are."""
@@ -51,8 +55,10 @@ class NameTable:
         """The Hub's tensors under our names.
 
         Raises:
-            CheckpointError: keys that the table does not explain, or a missing third of q, k, v.
+            CheckpointError: keys that the table does not explain, a missing third of q, k, v, or a tensor that is not
+                the one that it is tied to.
         """
+        self._check_tied(tensors, where)
         to_ours = {theirs: ours for ours, theirs in (*self.encoder.items(), *self.heads.items())}
         to_whole = {theirs: ours for ours, theirs in self.whole.items()}
         parts = {name: (ours, n) for ours, names in self.fused.items() for n, name in enumerate(names)}
@@ -79,6 +85,9 @@ class NameTable:
                 thirds.setdefault(f"{ours.format(i=number)}.{ending}", {})[n] = tensors[full]
             else:
                 unexplained.append(full)
+        stems = {key.removeprefix(self.prefix).rpartition(".")[0] for key in unexplained}
+        if what := next((what for stem, what in self.refused.items() if stem in stems), ""):
+            raise CheckpointError(f"{what} is not supported", where=where)
         if unexplained:
             raise CheckpointError(listing("unexplained tensors", unexplained), where=where)
         for name, three in thirds.items():
@@ -91,6 +100,13 @@ class NameTable:
                 what = f"query, key and value of {name} do not fit together"
                 raise CheckpointError(what, where=where) from None
         return out
+
+    def _check_tied(self, tensors: Mapping[str, Tensor], where: str) -> None:
+        plain = self.plain(tensors)
+        for key, twin in self.tied.items():
+            if key in plain and twin in plain and not torch.equal(tensors[plain[key]], tensors[plain[twin]]):
+                what = f"{plain[key]} differs from {plain[twin]}: untied heads are not supported"
+                raise CheckpointError(what, where=where)
 
     def to_hub(self, tensors: Mapping[str, Tensor], with_prefix: bool) -> dict[str, Tensor]:
         """Our tensors under the Hub's names."""

@@ -38,6 +38,7 @@ class MaskSettings:
     continues: np.ndarray  # bool [V]: a piece that goes on with the word before it
     share: float = 0.15
     whole_words: bool = False
+    continued: np.ndarray | None = None  # bool [V]: a piece that the next one goes on with
 
     @staticmethod
     def of(tokenizer: Tokenizer, share: float = 0.15, whole_words: bool = False) -> MaskSettings:
@@ -52,7 +53,8 @@ class MaskSettings:
                 f"the vocabulary lacks {MASK}", where="tokenizer", fix="Use BERT's, or train one here"
             )
         special, continues = vocabulary.special(tokenizer), vocabulary.continues(tokenizer)
-        return MaskSettings(vocabulary.mask, special, continues, share, whole_words)
+        continued = vocabulary.continued(tokenizer)
+        return MaskSettings(vocabulary.mask, special, continues, share, whole_words, continued)
 
 
 def mask_tokens(
@@ -68,7 +70,10 @@ def mask_tokens(
     """
     eligible = ~settings.special[ids]
     if settings.whole_words:
-        heads = eligible & ~(settings.continues[ids] & np.concatenate([[False], eligible[:-1]]))
+        joined = settings.continues[ids]
+        if settings.continued is not None:
+            joined = joined | np.concatenate([[False], settings.continued[ids[:-1]]])
+        heads = eligible & ~(joined & np.concatenate([[False], eligible[:-1]]))
         word = np.cumsum(heads) - 1  # the number of the word that each eligible token is in
         drawn = rng.random(int(heads.sum())) < settings.share
         chosen = eligible & (drawn[word] if len(drawn) else False)

@@ -35,6 +35,7 @@ KNOWN = frozenset(
         " ?[^(\\s|[.,!?…。，、।۔،])]+",  # BLOOM
         r"\w+(?:['’]\w+)*|[^\w\s]",  # whole words and pieces of words, as trained here
         r"\w+|[^\w\s]",
+        r"\S+\n?",  # PhoBERT
     }
 )
 

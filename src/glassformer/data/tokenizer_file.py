@@ -1,4 +1,4 @@
-"""A tokenizer from a file: ``tokenizer.json`` or BERT's ``vocab.txt``, checked before and tried after it is built."""
+"""A tokenizer from its files, checked before and tried after it is built: ``tokenizer.json``, or lists of pieces."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from glassformer.data.compiled import failure
 from glassformer.data.text import frame_texts
+from glassformer.data.tokenizer_lists import BYTE_LEVEL, FAST, byte_level, fast
 from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
 from glassformer.data.vocabulary import NAMES, PREFIX, UNK, id_count
 from glassformer.errors import CheckpointError, InputError
@@ -19,34 +20,83 @@ from glassformer.reading import read_regular, unique_keys
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a hundred bytes
 MAX_HOLES = 4096  # ids that stand for no token
-WANTED = f"Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, {UNK} among them)"
+WANTED = (
+    "Wanted: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, or BERT's vocab.txt "
+    f"(a piece a line, {UNK} among them)"
+)
+SENTENCE_PIECES = (
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "sentencepiece.model",
+    "spm.model",
+    "tokenizer.model",
+)
+CONVERT = (
+    'Convert it once: python -c "from transformers import AutoTokenizer; '
+    "AutoTokenizer.from_pretrained('OLD').save_pretrained('NEW')\" and take NEW's tokenizer.json"
+)
 TRIED = (
     "a", "", " ", "A b.", "0", "hello, world 123", "e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d", "\n\t",
     "x" * 50, "\ufdfa\u0130", "\ufffd",
 )  # fmt: skip
 TRIED_IDS = 200
+SETTINGS = "tokenizer_config.json"
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer in a ``tokenizer.json`` or BERT's ``vocab.txt``, or in a folder that holds one.
+    """The tokenizer in a file, or in a folder that holds one: the first that there is of ``tokenizer.json``,
+    ``vocab.json`` with ``merges.txt``, ``vocab.txt`` with ``bpe.codes``, BERT's ``vocab.txt``.
 
     Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
 
     Raises:
-        CheckpointError: there is none; it is damaged; it has a stage of an unknown kind, or one that could take a text
-            without end, in time or in length; it has no token for what is unknown, or ids beyond any table.
+        CheckpointError: there is none, or SentencePiece's alone; it is damaged; it has a stage of an unknown kind, or
+            one that could take a text without end, in time or in length; it has no token for what is unknown, or ids
+            beyond any table.
     """
-    path = Path(path)
-    names = ("tokenizer.json", "vocab.txt")
-    file = next((path / n for n in names if (path / n).exists()), None) if path.is_dir() else path
-    if file is None or not file.exists():
-        raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
-    text = _read_bounded(file)
-    tokenizer = _from_vocabulary(file, text) if file.suffix == ".txt" else _from_json(file, text)
+    file = _found(Path(path))
+    text, lists = _read_bounded(file), {names[0]: names for names in (BYTE_LEVEL, FAST)}
+    if file.name in lists and file.with_name(lists[file.name][1]).exists():
+        tokenizer = _from_lists(file, text)
+    else:
+        tokenizer = _from_vocabulary(file, text) if file.suffix == ".txt" else _from_json(file, text)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     _try(tokenizer, str(file))
     return tokenizer
+
+
+def _found(path: Path) -> Path:
+    """The file to begin with.
+
+    Raises:
+        CheckpointError: there is none that is read.
+    """
+    if path.suffix == ".model":
+        raise CheckpointError(
+            "is SentencePiece's own format, which is not read", where=str(path), fix=CONVERT
+        )
+    if not path.is_dir():
+        if not path.exists():
+            raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
+        return path.with_name(BYTE_LEVEL[0]) if path.name == BYTE_LEVEL[1] else path
+    for names in (("tokenizer.json",), BYTE_LEVEL, FAST[:1]):
+        if all((path / name).exists() for name in names):
+            return path / names[0]
+    if found := next((path / name for name in SENTENCE_PIECES if (path / name).exists()), None):
+        what = "is all that there is of a tokenizer, and SentencePiece's own format is not read"
+        raise CheckpointError(what, where=str(found), fix=CONVERT)
+    raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
+
+
+def _from_lists(file: Path, text: str) -> Tokenizer:
+    """Of two lists, ``vocab.json`` or ``vocab.txt`` and the one of merges beside it."""
+    read, (_, beside) = (byte_level, BYTE_LEVEL) if file.name == BYTE_LEVEL[0] else (fast, FAST)
+    if sum(map(text.count, "[{,")) > MAX_VALUES:
+        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix="Fetch it anew")
+    definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file))
+    made = json.dumps(checked(definition, f"{file} with {beside}"))
+    return _built(lambda: Tokenizer.from_str(made), str(file), "Fetch it anew")
 
 
 def _from_json(file: Path, text: str) -> Tokenizer:
@@ -97,19 +147,25 @@ def _try(tokenizer: Tokenizer, where: str) -> None:
         raise CheckpointError(what, where=where, fix="Fetch it anew, or do not use it") from None
 
 
+def _settings(file: Path) -> dict[str, Any]:
+    """``tokenizer_config.json`` beside a file; empty where there is none."""
+    config_file = file.with_name(SETTINGS)
+    if not config_file.is_file():
+        return {}
+    try:
+        config = json.loads(_read_bounded(config_file))
+    except (ValueError, RecursionError) as error:
+        what = f"not JSON ({error})"
+        raise CheckpointError(what, where=str(config_file), fix="Fetch it anew") from None
+    if not isinstance(config, dict):
+        raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
+    return config
+
+
 def _from_vocabulary(file: Path, text: str) -> Tokenizer:
     """BERT's slow format: a piece a line, the settings in tokenizer_config.json beside it."""
     vocab = {line.rstrip("\r"): index for index, line in enumerate(text.removesuffix("\n").split("\n"))}
-    config_file = file.with_name("tokenizer_config.json")
-    config: Any = {}
-    if config_file.is_file():
-        try:
-            config = json.loads(_read_bounded(config_file))
-        except (ValueError, RecursionError) as error:
-            what = f"not JSON ({error})"
-            raise CheckpointError(what, where=str(config_file), fix="Fetch it anew") from None
-    if not isinstance(config, dict):
-        raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
+    config_file, config = file.with_name(SETTINGS), _settings(file)
 
     def named(key: str, default: str) -> str:
         value = config.get(key, default)

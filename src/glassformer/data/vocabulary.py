@@ -25,6 +25,7 @@ NAMES = {
 }
 PREFIX = "##"  # of a piece of WordPiece that goes on with a word
 SPACES = ("Ġ", "▁")  # a blank before the word, in byte-level BPE and in SentencePiece
+WORD_END = "</w>"  # behind the last piece of a word, in BPE of words
 
 
 def id_count(tokenizer: Tokenizer) -> int:
@@ -71,22 +72,55 @@ class Vocabulary:
             )
         return found
 
+    def steps(self, tokenizer: Tokenizer) -> int | None:
+        """The first id of pieces that only stand on the way to others and of which a table has no rows; None: none.
+
+        Lists of merges in fastBPE's form have such, behind the mask (``data/tokenizer_lists.py``).
+        """
+        if self.mask is None or not _marks_ends(tokenizer) or self.mask == id_count(tokenizer) - 1:
+            return None
+        return self.mask + 1
+
     def special(self, tokenizer: Tokenizer) -> np.ndarray:
         """Which ids mean no piece of a text, bool ``[V]``."""
         out = np.zeros(id_count(tokenizer), bool)
         names = (*SPECIAL_TOKENS, *self.tokens.values())
         out[[i for i in map(tokenizer.token_to_id, names) if i is not None]] = True
+        if (first := self.steps(tokenizer)) is not None:
+            out[first:] = True
         return out
 
     def continues(self, tokenizer: Tokenizer) -> np.ndarray:
         """Which ids go on with the word before them, bool ``[V]``, as far as a piece alone tells."""
         out = np.zeros(id_count(tokenizer), bool)
-        spaced = type(tokenizer.model).__name__ in ("BPE", "Unigram")  # a blank's mark begins a word
+        # A blank's mark begins a word, unless it is the word's end that is marked.
+        spaced = type(tokenizer.model).__name__ in ("BPE", "Unigram") and not _marks_ends(tokenizer)
         for name, index in tokenizer.get_vocab().items():
             out[index] = name.startswith(PREFIX) or (
                 spaced and not name.startswith(SPACES) and name[:1].isalnum()
             )
         return out & ~self.special(tokenizer)
+
+    def continued(self, tokenizer: Tokenizer) -> np.ndarray:
+        """Which ids the next piece goes on with, bool ``[V]``: those that lack the mark of a word's end."""
+        out = np.zeros(id_count(tokenizer), bool)
+        if _marks_ends(tokenizer):
+            for name, index in tokenizer.get_vocab().items():
+                out[index] = not name.endswith(WORD_END)
+        return out & ~self.special(tokenizer)
+
+
+def spelled(tokenizer: Tokenizer, index: int) -> str:
+    """A piece as it stands in a text, without the marks of words that BPE and Unigram put at it."""
+    name = str(tokenizer.id_to_token(index))
+    if type(tokenizer.model).__name__ not in ("BPE", "Unigram"):
+        return name
+    text = tokenizer.decode([index], skip_special_tokens=False).strip().lstrip("".join(SPACES))
+    return text if text and "\ufffd" not in text else name
+
+
+def _marks_ends(tokenizer: Tokenizer) -> bool:
+    return getattr(tokenizer.model, "end_of_word_suffix", None) == WORD_END
 
 
 def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:

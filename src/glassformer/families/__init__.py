@@ -8,12 +8,18 @@ from typing import Any
 from glassformer.checkpoints.names import NameTable
 from glassformer.families.baselines import RNN, TEXTCNN
 from glassformer.families.bert import BERT
+from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.family import Family
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
+from glassformer.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from glassformer.families.vit import VIT
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": XLM_ROBERTA,
+    "camembert": CAMEMBERT,
+    "distilbert": DISTILBERT,
     "vit": VIT,
     "glassformer-text": OWN_TEXT,
     "glassformer-image": OWN_IMAGE,
@@ -43,4 +49,6 @@ def names_of(config: Any) -> NameTable:
 def family_of(config: Any) -> Family:
     """The family that writes a model of this config down: the Hub's where one can express it, else ours."""
     able = [family for family in FAMILIES.values() if family.config is type(config)]
-    return next(f for f in able if f.hub is None or f.hub.expresses(config))
+    return next(
+        f for f in able if f.hub is None or (config.head in f.hub.classes and f.hub.expresses(config))
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
@@ -50,26 +49,23 @@ NAMES = NameTable(
         "cls.predictions.decoder.weight": "tied to the token table",
         "cls.predictions.decoder.bias": "the same as cls.predictions.bias",
     },
+    tied={
+        "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    },
+    refused={"qa_outputs": "a head that marks a span of the text"},
 )
 
 
-def from_hub(tensors: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
+) -> dict[str, Tensor]:
     """The Hub's tensors under our names.
 
     Raises:
         CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
     """
-    out = NAMES.from_hub(tensors, where)
-    plain = NAMES.plain(tensors)
-    for key, twin in (
-        ("cls.predictions.decoder.weight", "embeddings.word_embeddings.weight"),
-        ("cls.predictions.decoder.bias", "cls.predictions.bias"),
-    ):
-        if key in plain and twin in plain and not torch.equal(tensors[plain[key]], tensors[plain[twin]]):
-            raise CheckpointError(
-                f"{plain[key]} differs from {plain[twin]}: untied heads are not supported", where=where
-            )
-    return out
+    return NAMES.from_hub(tensors, where)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
@@ -124,7 +120,7 @@ def expresses(config: TextEncoderConfig) -> bool:
     return (
         e.positions == "learned" and e.segments > 0 and e.norm and e.eps == c.eps
         and c.norm == "post" and not c.final_norm and e.token_width is None and not e.frozen
-        and not e.damp_repeats and e.scale == 1
+        and not e.damp_repeats and e.scale == 1 and config.words_activation in (None, c.activation)
     )  # fmt: skip
 
 
@@ -206,4 +202,9 @@ BERT = Family(
         },
     ),
     pretraining={"bert": bert},
+    examples=(
+        "google-bert/bert-base-uncased",
+        "google-bert/bert-base-multilingual-cased",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    ),
 )

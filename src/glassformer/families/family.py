@@ -20,20 +20,31 @@ class HubLayout:
         write: our config -> ``config.json`` (``model_type``, sizes), without labels and class.
         expresses: whether embeddings and encoder of a config can be written so.
         names: the two-way table of names.
-        from_hub: the Hub's tensors and their place -> ours; raises CheckpointError.
+        from_hub: the Hub's tensors, their place, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
         classes: kind of head (None: none) -> the class of ``transformers`` that holds the whole model.
         pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
+        head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
     """
 
     read: Callable[[dict[str, Any], str], Any]
     write: Callable[[Any], dict[str, Any]]
     expresses: Callable[[Any], bool]
     names: NameTable
-    from_hub: Callable[[dict[str, Tensor], str], dict[str, Tensor]]
+    from_hub: Callable[[dict[str, Tensor], str, Any], dict[str, Tensor]]
     to_hub: Callable[[dict[str, Tensor], bool, Any], dict[str, Tensor]]
     classes: Mapping[str | None, str]
     pooling: str = "pooler"
+    head_type: str = "linear"
+
+    def is_own_head(self, config: Any) -> bool:
+        """Whether what stands on the states is what one of ``classes`` has."""
+        if config.head == "classification":
+            wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
+            return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide
+        return config.pooling is None or (
+            config.pooling == "pooler" and "pooling.dense" in self.names.encoder
+        )
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,7 @@ class Family:
         presets: names that ``model=`` takes for random weights -> a plain function with every number in sight, of the
             size of the vocabulary (text) or of ``image_size`` and ``patch_size`` (pictures).
         pretraining: names that a masked-word model may begin from, likewise -> the function.
+        examples: well-known checkpoints of it, as the Hub calls them.
         configure: a preset's config, a recipe's model section, labels -> the config with the section laid over it;
             None: as every Transformer's.
     """
@@ -60,3 +72,4 @@ class Family:
     presets: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     pretraining: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     configure: Callable[[Any, Any, int], Any] | None = None
+    examples: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
@@ -38,8 +39,10 @@ from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES, family_of
 from glassformer.families.adapters import add_adapter
 from glassformer.families.family import Family, HubLayout
+from glassformer.families.unsaid import unsaid, with_unsaid
 from glassformer.types import HeadKind
 
+NEVER = -1e4  # a logit so low that its probability is 0 in every precision
 # The tensor that says of a checkpoint which head it has.
 HEADS: dict[str, HeadKind] = {
     "head.out.weight": "classification",
@@ -82,6 +85,18 @@ class Checkpoint:
         """The source with what was in it."""
         head = f" and {self.head} head" if self.head else ""
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
+
+    def grown(self, rows: int, like: int) -> Checkpoint:
+        """With a token table of that many rows: the new ones are read as that token is, and never answered."""
+        name, bias = "embeddings.tokens.weight", "mlm.bias"
+        tensors = dict(self.tensors)
+        table = tensors[name]
+        tensors[name] = torch.cat([table, table[like].expand(rows - len(table), -1)])
+        if bias in tensors:
+            unsaid = tensors[bias].new_full((rows - len(table),), NEVER)
+            tensors[bias] = torch.cat([tensors[bias], unsaid])
+        embedding = replace(self.config.embedding, vocab_size=rows)
+        return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
         """A model of this config (None: the checkpoint's own) in fp32; only what is new in it is drawn at random.
@@ -130,8 +145,8 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     if family.hub is None:
         config = build(family.config, section(settings, "architecture", at), at)
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
-    tensors = family.hub.from_hub(read_tensors(folder), where)
-    config = family.hub.read(settings, at)
+    config = with_unsaid(family.hub.read(settings, at), settings, at)
+    tensors = family.hub.from_hub(read_tensors(folder), where, config)
     if "glassformer" in settings:  # pooling and head of ours beside an encoder in the Hub's layout
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
         tensors |= read_tensors(folder, "head")
@@ -150,16 +165,17 @@ def _head(hub: HubLayout, tensors: Mapping[str, Tensor], where: str) -> dict[str
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
         return {"head": head, "pooling": pooling}
-    if hub.pooling == "pooler" and pooling is None:
-        raise CheckpointError(
-            "a classifier of tokens (a head without a pooler) is not supported", where=where
-        )
+    below = {"pooler": "a pooler", "mlp": "a hidden layer"}
+    for kind, name in (("pooler", "pooling.dense.weight"), ("mlp", "head.hidden.weight")):
+        if kind in (hub.pooling, hub.head_type) and name not in tensors:
+            what = f"a classifier of tokens (a head without {below[kind]}) is not supported"
+            raise CheckpointError(what, where=where)
     labels = outputs(tensors["head.out.weight"], where)
-    return {"head": head, "pooling": hub.pooling, "num_labels": labels}
+    return {"head": head, "pooling": hub.pooling, "num_labels": labels, "head_type": hub.head_type}
 
 
 def load_pretrained(
-    name: str | Path,
+    name: str | Path | Checkpoint,
     head: HeadKind | None = None,
     *,
     revision: str | None = None,
@@ -168,7 +184,7 @@ def load_pretrained(
     attention_dropout: float | None = None,
     adapter: str | Path | None = None,
 ) -> Any:
-    """The model in a local folder, a known name or a Hub id; in fp32, in evaluation mode.
+    """The model in a local folder, a known name or a Hub id, or of a checkpoint; in fp32, in evaluation mode.
 
     Args:
         head: None: as the checkpoint has it, for regression or several labels at once too. Otherwise that head:
@@ -190,14 +206,14 @@ def load_pretrained(
 
 
 def _load(
-    name: str | Path,
+    name: str | Path | Checkpoint,
     head: HeadKind | None,
     revision: str | None,
     num_labels: int | None,
     dropout: float | None,
     attention_dropout: float | None,
 ) -> Any:
-    checkpoint = read_checkpoint(name, revision)
+    checkpoint = name if isinstance(name, Checkpoint) else read_checkpoint(name, revision)
     if not checkpoint.family.model.has_attention:  # a classifier of ours, as it is
         model = checkpoint.build()
         model.weights_source = checkpoint.source
@@ -275,9 +291,9 @@ def save_pretrained(
         write(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
+    settings |= unsaid(config, family.hub.read(settings, "config.json"))
     label_maps(settings, label_names)
-    own_head = (config.pooling, config.head_type) == (family.hub.pooling, "linear")
-    whole = own_head if head == "classification" else config.pooling in ("pooler", None)
+    whole = family.hub.is_own_head(config)
     settings["architectures"] = [family.hub.classes[head if whole else None]]
     if whole:
         write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)

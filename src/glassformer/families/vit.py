@@ -56,7 +56,9 @@ NAMES = NameTable(
 PATCHES = "embeddings.projection.weight"
 
 
-def from_hub(tensors: dict[str, Tensor], where: str) -> dict[str, Tensor]:
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
+) -> dict[str, Tensor]:
     """The Hub's tensors under our names: no leading axes of 1, and a convolution's kernel as a matrix.
 
     Raises:
@@ -252,4 +254,5 @@ VIT = Family(
         "vit-large": vit_large,
         "vit-one": vit_one,
     },
+    examples=("google/vit-base-patch16-224", "google/vit-base-patch16-224-in21k"),
 )

@@ -23,7 +23,7 @@ from glassformer.nn.heads import ClassificationHead, MaskedLMHead
 from glassformer.nn.pooling import make_pooling
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
-from glassformer.types import HeadKind, PoolingKind
+from glassformer.types import Activation, HeadKind, PoolingKind
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,13 @@ class TextEncoderConfig:
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
+    drop_before_pooler: bool = False  # the head's dropout falls on the row that its pooler reads, too
+    words_activation: Activation | None = None  # of the masked-word head; None: the encoder's
     init_std: float = 0.02  # of linear weights and, unless given below, of the tables
     embedding_std: float | None = None
+    model_type: str | None = (
+        None  # of the folder, where several write the same layout; None: the first of them
+    )
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
@@ -71,11 +76,13 @@ class TextEncoder(TextDoors, Backbone):
         d = c.encoder.d_model
         self.embeddings = TextEmbedding(c.embedding)
         self.encoder = Encoder(c.encoder)
-        self.pooling = make_pooling(c.pooling, d) if c.pooling else None
+        drop = c.head_dropout if c.drop_before_pooler and c.head == "classification" else 0.0
+        self.pooling = make_pooling(c.pooling, d, drop) if c.pooling else None
         if c.head == "classification":
             self.head = ClassificationHead(d, c.num_labels, c.head_type, c.head_hidden, c.head_dropout)
         if c.head in ("mlm", "pretraining"):
-            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, c.encoder.activation, c.encoder.eps)
+            activation = c.words_activation or c.encoder.activation
+            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps)
         if c.head == "pretraining":
             self.nsp = nn.Linear(d, 2)
         self.init_weights()

@@ -42,6 +42,11 @@ class EmbeddingConfig:
             object.__setattr__(self, "max_positions", self.positions.length)
 
     @property
+    def longest(self) -> int | None:
+        """Tokens of the longest sequence that has positions; None: any length has."""
+        return self.max_positions if isinstance(self.places, Learned) else None
+
+    @property
     def places(self) -> Learned | Sinusoidal | None:
         """What builds the positions; None: there are none."""
         if self.positions == "learned":

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
+from glassformer.nn.dropout import Dropout
 from glassformer.packing import Packing
 
 
@@ -97,17 +98,22 @@ class AttentionPooling(nn.Module):
 
 
 class Pooler(nn.Module):
-    """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019)."""
+    """BERT's pooler: ``tanh(W x_[CLS] + b)`` (Devlin et al., 2019).
+
+    Args:
+        dropout: on the row that it reads, in training.
+    """
 
     reads_first_row_only = True
 
-    def __init__(self, d_model: int):
+    def __init__(self, d_model: int, dropout: float = 0.0):
         super().__init__()
         self.dense = nn.Linear(d_model, d_model)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         x = x if len(x) == packing.count else first_rows(x, packing)
-        return torch.tanh(self.dense(x.to(self.dense.weight.dtype)))
+        return torch.tanh(self.dense(self.dropout(x.to(self.dense.weight.dtype))))
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
         return torch.tanh(self.dense(padded_first(x, mask)))
@@ -122,12 +128,12 @@ POOLINGS = {
 }
 
 
-def make_pooling(kind: str, d_model: int) -> nn.Module:
-    """The pooling of that name.
+def make_pooling(kind: str, d_model: int, dropout: float = 0.0) -> nn.Module:
+    """The pooling of that name; ``dropout`` is a pooler's.
 
     Raises:
         ConfigError: no such pooling.
     """
     if kind not in POOLINGS:
         raise ConfigError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
-    return POOLINGS[kind](d_model)
+    return Pooler(d_model, dropout) if kind == "pooler" else POOLINGS[kind](d_model)

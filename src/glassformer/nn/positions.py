@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ShapeError
+from glassformer.errors import ConfigError, ShapeError
 from glassformer.packing import Packing
 
 
@@ -98,10 +98,19 @@ class LearnedPositions(nn.Embedding):
 
 @dataclass(frozen=True)
 class Learned:
-    """Trained positions for ``length`` tokens, which begin at row ``offset`` of their table."""
+    """Trained positions for ``length`` tokens, which begin at row ``offset`` of their table.
+
+    Raises:
+        ConfigError: no room for a token, or a row before the first.
+    """
 
     length: int = 512
     offset: int = 0
+
+    def __post_init__(self) -> None:
+        if self.length < 1 or self.offset < 0:
+            what = f"positions for {self.length} tokens from row {self.offset} on"
+            raise ConfigError(what, where="positions", fix="Use a length from 1 and an offset from 0 on")
 
     def build(self, d_model: int) -> LearnedPositions:
         return LearnedPositions(self.length + self.offset, d_model, offset=self.offset)

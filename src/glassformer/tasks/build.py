@@ -115,10 +115,10 @@ def build_model(
 def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int) -> Any:
     """A checkpoint's encoder, built once with its final settings, under a new classification head."""
     checkpoint = read_checkpoint(model.model, model.revision)
-    base = checkpoint.config
     if checkpoint.family.model.reads != "texts":
         raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Use ImageClassifier")
-    check_table(tokenizer, base, model.model)
+    checkpoint = fitting(checkpoint, tokenizer, model.model)
+    base = checkpoint.config
     if checkpoint.family.configure is not None:
         return _tuned_baseline(checkpoint, model, num_labels)
     limit = base.embedding.max_positions
@@ -173,6 +173,21 @@ def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int)
     return built
 
 
+def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
+    """The checkpoint with a row for every id of its tokenizer.
+
+    Pieces that only stand on the way to others have ids behind the table (``Vocabulary.steps``), and are unknown to it.
+
+    Raises:
+        CheckpointError: the tokenizer has other ids beyond the table.
+    """
+    rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
+    if id_count(tokenizer) > rows == known.steps(tokenizer) and known.unk is not None:
+        return checkpoint.grown(id_count(tokenizer), known.unk)
+    check_table(tokenizer, checkpoint.config, where)
+    return checkpoint
+
+
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
     """Raises CheckpointError where the tokenizer has ids beyond the table of embeddings of a model's config."""
     rows = config.embedding.vocab_size
@@ -213,14 +228,23 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_tokenizer(
-    tokenizer: Tokenizer, folder: Path, max_length: int, clean_up: dict[str, Any] | None = None
+    tokenizer: Tokenizer,
+    folder: Path,
+    max_length: int,
+    clean_up: dict[str, Any] | None = None,
+    segments: int = 2,
 ) -> None:
-    """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it."""
+    """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it.
+
+    Args:
+        segments: kinds of them that the model tells apart; with one or none it is given no ``token_type_ids``.
+    """
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": int(max_length),  # a number of numpy from a grid is none of JSON's
         **{f"{kind}_token": token for kind, token in Vocabulary.of(tokenizer).tokens.items()},
+        **({} if segments > 1 else {"model_input_names": ["input_ids", "attention_mask"]}),
         **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -14,8 +14,8 @@ from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
-from glassformer.families.pretrained import load_pretrained
-from glassformer.tasks.build import check_table
+from glassformer.families.pretrained import load_pretrained, read_checkpoint
+from glassformer.tasks.build import fitting
 from glassformer.tasks.classifier import read_labels
 from glassformer.tasks.estimator import FORMAT, Estimator
 
@@ -26,8 +26,8 @@ THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() 
 def load(path: str | Path) -> Any:
     """A saved estimator of any kind, every byte checked against its manifest.
 
-    A classifier that ``transformers`` trained and saved, BERT or ViT, is opened too: its own head answers. What another
-    process saves there meanwhile is the old model or the new one, never parts of both.
+    A classifier that ``transformers`` trained and saved, of any of ``FAMILIES``, is opened too: its own head answers.
+    What another process saves there meanwhile is the old model or the new one, never parts of both.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
@@ -84,7 +84,8 @@ def _of_transformers(folder: Path) -> Any:
     from glassformer.tasks.text_classification.estimator import TextClassifier
 
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
-    model = load_pretrained(folder)
+    checkpoint = read_checkpoint(folder)
+    model = load_pretrained(checkpoint)
     made_as, count = (
         settings.get("architectures") or list(THEIR_CLASSIFIERS),
         getattr(model.config, "num_labels", 0),
@@ -117,7 +118,8 @@ def _of_transformers(folder: Path) -> Any:
         clf = ImageClassifier(str(folder))
     clf.read_parts(folder, {})
     if model.reads == "texts":
-        check_table(clf.tokenizer_, model.config, str(folder))
+        fitted = fitting(checkpoint, clf.tokenizer_, str(folder))
+        model = model if fitted is checkpoint else load_pretrained(fitted)
     if model.reads == "pictures":
         if clf.transform_.channels != model.config.embedding.channels:
             what = "the preprocessor gives other channels than the model reads"

@@ -18,14 +18,14 @@ from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, ma
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
-from glassformer.data.vocabulary import MASK, Vocabulary
+from glassformer.data.vocabulary import MASK, Vocabulary, spelled
 from glassformer.errors import ConfigError, DataError
 from glassformer.families import PRETRAINING, SCRATCH
-from glassformer.families.pretrained import load_pretrained
+from glassformer.families.pretrained import load_pretrained, read_checkpoint
 from glassformer.models.neighbours import look_beside
 from glassformer.models.text import TextEncoder
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.build import check_table, save_tokenizer
+from glassformer.tasks.build import check_table, fitting, save_tokenizer
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.masked_lm.recipe import (
     MaskTextConfig,
@@ -196,21 +196,22 @@ class MaskedLM(Estimator):
     # --- use -------------------------------------------------------------------------------------
 
     def fill(self, text: str, top: int = 5) -> list[Any]:
-        """The most probable words for each [MASK] of a text.
+        """The most probable words for each [MASK] of a text, which may be written as the tokenizer has it, too.
 
         Returns:
             ``[(word, probability), ...]``, the best first; with several [MASK] a list of such lists, in their order.
 
         Raises:
-            DataError: no [MASK] in the text, or more tokens than ``max_length``.
+            DataError: no [MASK] in the text, or more tokens than ``max_length``; a tokenizer without such a token.
         """
         check_is_fitted(self, "model_")
-        text = check_texts([text], "text")[0]
+        text, masks = check_texts([text], "text")[0], MaskSettings.of(self.tokenizer_)
+        known = Vocabulary.of(self.tokenizer_)
+        text = text.replace(known.tokens["mask"], MASK)
         if MASK not in text:
             raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
-        known = Vocabulary.of(self.tokenizer_)
         parts = [clean_text(part, self.clean) if part.strip() else part for part in text.split(MASK)]
         table = encode(self.tokenizer_, [f" {known.tokens['mask']} ".join(parts)], max_length=self.max_length)
         if table.truncated[0]:
@@ -222,13 +223,13 @@ class MaskedLM(Estimator):
         places = (batch.ids == known.mask).nonzero().squeeze(1)
         with torch.inference_mode():
             logits = model.words(model.encode(batch.ids, batch.packing)[places]).float()  # [K, V]
-            special = MaskSettings.of(self.tokenizer_).special
+            special = masks.special
             never = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)  # padded rows too
             never[: len(special)] = torch.from_numpy(special).to(logits.device)
             logits[:, never] = float("-inf")
             best = logits.softmax(1).topk(min(top, int((~never).sum())), 1)
         found = [
-            [(str(self.tokenizer_.id_to_token(i)), p) for p, i in zip(values, words, strict=True)]
+            [(spelled(self.tokenizer_, i), p) for p, i in zip(values, words, strict=True)]
             for values, words in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
         return found[0] if len(found) == 1 else found
@@ -248,7 +249,9 @@ class MaskedLM(Estimator):
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         """The tokenizer, so that ``TextClassifier(path)`` and ``transformers`` go on from the folder."""
-        save_tokenizer(self.tokenizer_, folder, self.max_length)
+        save_tokenizer(
+            self.tokenizer_, folder, self.max_length, segments=self.model_.config.embedding.segments
+        )
         return {"chunks": self.chunks_}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
@@ -318,8 +321,8 @@ def build_encoder(
             begin_with_vectors(built, model.vectors, tokenizer, table, seed, first)
     else:
         built = load_pretrained(
-            model.model, head, revision=model.revision, dropout=model.dropout,
-            attention_dropout=model.attention_dropout,
+            fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model), head,
+            dropout=model.dropout, attention_dropout=model.attention_dropout,
         )  # fmt: skip
     limit = built.config.embedding.max_positions
     if text.max_length > limit:

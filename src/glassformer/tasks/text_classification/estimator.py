@@ -263,7 +263,9 @@ class TextClassifier(Classifier):
         return [table.ids, table.starts]
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
-        save_tokenizer(self.tokenizer_, folder, self.max_length)
+        save_tokenizer(
+            self.tokenizer_, folder, self.max_length, segments=self.model_.config.embedding.segments
+        )
         if isinstance(sentences := getattr(self.model_, "sentences", None), Sentences):
             write_sentences(sentences, folder, self.model_.config)
         return {"truncated": self.truncated_}
@@ -276,8 +278,7 @@ class TextClassifier(Classifier):
         super().check_parts(folder)
         check_table(self.tokenizer_, self.model_.config, str(folder))
         config = self.model_.config
-        table = config.embedding
-        is_encoder = hasattr(config, "encoder")  # others have no positions
-        if is_encoder and table.positions == "learned" and self.max_length > table.max_positions:
-            what = f"max_length = {self.max_length} is more than the model's {table.max_positions} positions"
+        longest = config.embedding.longest if hasattr(config, "encoder") else None  # others have no positions
+        if longest is not None and self.max_length > longest:
+            what = f"max_length = {self.max_length} is more than the model's {longest} positions"
             raise CheckpointError(what, where=str(folder / ABOUT))

@@ -1,0 +1,179 @@
+"""The page of models that open here, made from ``FAMILIES``: ``python docs/models.py`` (or ``make map``).
+
+What is refused is tried while the page is made, and stands there in the words of its error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.errors import GlassformerError
+from glassformer.families import FAMILIES
+from glassformer.families.family import Family
+from glassformer.families.pretrained import load_pretrained, save_pretrained
+
+PAGE = Path(__file__).parent / "models.md"
+ON_THE_HUB = {name: family for name, family in FAMILIES.items() if family.hub}
+TRIED: dict[str, tuple[Any, ...]] = {
+    "is_decoder": (True,),
+    "add_cross_attention": (True,),
+    "position_embedding_type": ("relative_key",),
+    "hidden_act": ("silu",),
+    "activation": ("silu",),
+    "pooler_act": ("relu",),
+    "pad_token_id": (-1,),
+}
+ELSEWHERE = ("modernbert", "deberta-v2", "albert", "electra", "t5", "llama", "clip")
+INTRO = """# Which models open here
+
+```{note}
+Made from the table of families by `docs/models.py`; what is refused was tried. One file in `families/` says all that
+is particular to a family.
+```
+
+A checkpoint is a folder, or an id of the Hub, with `config.json` and weights in safetensors. Its `model_type` decides.
+What opens is the same to everything: it is fine-tuned whole, in part, by LoRA or by its head; gives attention maps,
+explanations and features; is judged, served, exported as a graph (ONNX) and in the Hub's layout, where `transformers`
+opens it. A family with masked words is trained further on raw texts (`MaskedLM`).
+"""
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def families() -> Iterator[str]:
+    yield "| `model_type` | Reads | Encoder | Labels | Masked words | For example |"
+    yield "|---|---|---|---|---|---|"
+    for name, family in ON_THE_HUB.items():
+        assert family.hub is not None
+        given = family.hub.classes
+        words = given.get("mlm", "")
+        if "pretraining" in given:
+            words += f"`, with next sentence `{given['pretraining']}"
+        shown = " | ".join(
+            f"`{text}`" if text else "" for text in (given[None], given["classification"], words)
+        )
+        yield f"| `{name}` | {family.model.reads} | {shown} | {', '.join(family.examples)} |"
+
+
+def refusal(attempt: Callable[[], Any], *folders: Path) -> str:
+    """What an attempt is refused with, places left out; empty where it is not."""
+    try:
+        attempt()
+    except GlassformerError as error:
+        text = str(error)
+        for folder in folders:
+            text = re.sub(rf"{re.escape(str(folder))}[/\w.]*: ", "", text)
+        return text.removeprefix("config.json: ")
+    return ""
+
+
+def details(name: str, family: Family) -> Iterator[str]:
+    hub = family.hub
+    assert hub is not None
+    settings = hub.write(family.tiny())
+    yield f"### {name}"
+    yield ""
+    yield "Left out of what a file holds, because the model does not need it:"
+    yield ""
+    yield from (f"- `{key}`: {why}" for key, why in hub.names.dropped.items())
+    refused = [f"- `{stem}.*`: {what} is not supported" for stem, what in hub.names.refused.items()]
+    refused += [
+        f"- `{twin}` and `{key}` that differ: untied heads are not supported"
+        for key, twin in hub.names.tied.items()
+    ]
+    for key, values in TRIED.items():
+        for value in values:
+            changed = settings | {key: value}
+            if said := refusal(lambda changed=changed: hub.read(changed, "config.json")):
+                refused.append(f"- `{key} = {json.dumps(value)}`: {said}")
+    yield ""
+    yield "Refused:"
+    yield ""
+    yield from refused
+
+
+def others(folder: Path) -> Iterator[str]:
+    """Kinds of model that nobody here reads, and files that are not read."""
+    tiny = ON_THE_HUB["bert"]
+    torch.manual_seed(0)
+    save_pretrained(tiny.model(tiny.tiny()), folder)
+    config = folder / "config.json"
+    settings = json.loads(config.read_text())
+    yield "| What | Answer |"
+    yield "|---|---|"
+    answers = {}
+    for kind in ELSEWHERE:
+        config.write_text(json.dumps(settings | {"model_type": kind}))
+        answers[kind] = refusal(lambda: load_pretrained(folder), folder)
+        assert answers[kind], kind
+    kinds = ", ".join(f"`{kind}`" for kind in ELSEWHERE)
+    yield f"| `model_type` {kinds} and all that is not listed above | {cell(answers[ELSEWHERE[0]])} |"
+    config.write_text(json.dumps(settings))
+    weights = folder / "model.safetensors"
+    weights.rename(folder / "pytorch_model.bin")
+    yield f"| pickled weights alone | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
+    pieces = folder / "sentencepiece.bpe.model"
+    pieces.write_bytes(b"\n")
+    yield f"| `sentencepiece.bpe.model` alone | {cell(refusal(lambda: load_tokenizer(folder), folder))} |"
+    pieces.unlink()
+    yield f"| no tokenizer | {cell(refusal(lambda: load_tokenizer(folder), folder))} |"
+
+
+TOKENIZERS = """## Tokenizers
+
+The first that there is in the folder:
+
+| Files | What |
+|---|---|
+| `tokenizer.json` | WordPiece, BPE (of bytes too), Unigram, whole words |
+| `vocab.json` and `merges.txt` | byte-level BPE, as RoBERTa's |
+| `vocab.txt` and `bpe.codes` | fastBPE, as PhoBERT's: texts are segmented into words beforehand (`nhà_hàng`) |
+| `vocab.txt` | WordPiece, as BERT's |
+
+PhoBERT's merges pass through pieces that its table of embeddings has no rows for. Its published tokenizer calls such a
+piece unknown where nothing more can be merged to it. Here the table grows by these rows, which begin as the unknown
+token's: the answers are the same, and the saved model and its `tokenizer.json` go together.
+"""
+
+
+def opened_here() -> Iterator[str]:
+    yield "| `model_type` | Reads | Random weights under the names |"
+    yield "|---|---|---|"
+    for name, family in FAMILIES.items():
+        if family.hub is None:
+            names = ", ".join(f"`{preset}`" for preset in family.presets)
+            yield f"| `{name}` | {family.model.reads} | {names} |"
+
+
+def page() -> str:
+    """The page as the package is now."""
+    lines = [INTRO, *families(), "", TOKENIZERS, "## What a file may hold, and what is refused", ""]
+    seen: dict[Any, str] = {}
+    for name, family in ON_THE_HUB.items():
+        assert family.hub is not None
+        if (first := seen.setdefault(id(family.hub.names), name)) != name:
+            lines += [f"### {name}", "", f"As {first}.", ""]
+            continue
+        lines += [*details(name, family), ""]
+    with tempfile.TemporaryDirectory() as folder:
+        lines += ["## What does not open", "", *others(Path(folder).resolve()), ""]
+    lines += [
+        "## What the Hub has no format for", "",
+        "Encoders that no family of the Hub can express, LSTM, GRU and TextCNN are saved in a layout of ours, which",
+        "opens here only.", "", *opened_here(),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

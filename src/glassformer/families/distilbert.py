@@ -1,0 +1,199 @@
+"""DistilBERT (Sanh et al., 2019): BERT's layers without segments and pooler, under names and settings of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.checkpoints.layout import activation
+from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.settings import number, real, shown
+from glassformer.errors import CheckpointError
+from glassformer.families.family import Family, HubLayout
+from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.positions import sinusoidal
+
+EPS = 1e-12  # of every norm; config.json has no key for it
+NAMES = NameTable(
+    prefix="distilbert.",
+    encoder={
+        "embeddings.tokens": "embeddings.word_embeddings",
+        "embeddings.positions": "embeddings.position_embeddings",
+        "embeddings.norm": "embeddings.LayerNorm",
+        "encoder.layers.{i}.attention.out": "transformer.layer.{i}.attention.out_lin",
+        "encoder.layers.{i}.norm1": "transformer.layer.{i}.sa_layer_norm",
+        "encoder.layers.{i}.feed_forward.up": "transformer.layer.{i}.ffn.lin1",
+        "encoder.layers.{i}.feed_forward.down": "transformer.layer.{i}.ffn.lin2",
+        "encoder.layers.{i}.norm2": "transformer.layer.{i}.output_layer_norm",
+    },
+    fused={
+        "encoder.layers.{i}.attention.qkv": (
+            "transformer.layer.{i}.attention.q_lin",
+            "transformer.layer.{i}.attention.k_lin",
+            "transformer.layer.{i}.attention.v_lin",
+        )
+    },
+    heads={
+        "head.hidden": "pre_classifier",
+        "head.out": "classifier",
+        "mlm.dense": "vocab_transform",
+        "mlm.norm": "vocab_layer_norm",
+    },
+    whole={"mlm.bias": "vocab_projector.bias"},
+    own_heads=("mlm.bias",),
+    dropped={
+        "embeddings.position_ids": "a constant 0, 1, 2, ...",
+        "vocab_projector.weight": "tied to the token table",
+    },
+    tied={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
+    refused={"qa_outputs": "a head that marks a span of the text"},
+)
+POSITIONS, THEIR_POSITIONS = "embeddings.positions.weight", "embeddings.position_embeddings.weight"
+NEAR = 2e-3  # of fixed positions, which a file may hold in half precision
+
+
+def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) -> dict[str, Tensor]:
+    """The Hub's tensors under our names, without a table of fixed positions, which is computed here.
+
+    Raises:
+        CheckpointError: keys that no table explains, a projector that is not tied, a missing third of q, k, v, or a
+            table of fixed positions that holds something else.
+    """
+    out = NAMES.from_hub(tensors, where)
+    rows, width = config.embedding.max_positions, config.embedding.d_model
+    if config.embedding.positions == "sinusoidal" and (table := out.pop(POSITIONS, None)) is not None:
+        near = table.shape == (rows, width) and (table.float() - sinusoidal(rows, width)).abs().max() < NEAR
+        if not near:
+            what = "sinusoidal_pos_embds = True, but its position_embeddings are no sines and cosines"
+            raise CheckpointError(what, where=where, fix="Set it to false in config.json")
+    return out
+
+
+def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
+    """Our tensors under the Hub's names, fixed positions among them."""
+    out = NAMES.to_hub(tensors, with_prefix)
+    if config.embedding.positions == "sinusoidal":
+        table = sinusoidal(config.embedding.max_positions, config.embedding.d_model)
+        out[(NAMES.prefix if with_prefix else "") + THEIR_POSITIONS] = table
+    return out
+
+
+# --- config.json ------------------------------------------------------------------------------------
+
+
+def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
+    """DistilBERT's ``config.json`` as our config.
+
+    Raises:
+        CheckpointError: a missing key, another activation, or a value that cannot be.
+    """
+    fixed = settings.get("sinusoidal_pos_embds", False)
+    if not isinstance(fixed, bool):
+        raise CheckpointError(f"sinusoidal_pos_embds = {shown(fixed)} is no truth value", where=where)
+    d, dropout = number(settings, "dim", where), real(settings, "dropout", where, 0.1, 1)
+    return TextEncoderConfig(
+        EmbeddingConfig(
+            number(settings, "vocab_size", where), d, "sinusoidal" if fixed else "learned",
+            number(settings, "max_position_embeddings", where, 512), segments=0, eps=EPS, dropout=dropout,
+        ),
+        EncoderConfig(
+            d, number(settings, "n_layers", where), number(settings, "n_heads", where),
+            number(settings, "hidden_dim", where), "post",
+            activation(settings, where, "activation"), EPS, dropout,  # type: ignore[arg-type]
+            attention_dropout=real(settings, "attention_dropout", where, 0.1, 1),
+        ),
+        pooling=None,
+        head_dropout=real(settings, "seq_classif_dropout", where, 0.2, 1),
+        init_std=real(settings, "initializer_range", where, 0.02),
+    )  # fmt: skip
+
+
+def expresses(config: TextEncoderConfig) -> bool:
+    """Whether the Hub's DistilBERT layout can express this encoder."""
+    e, c = config.embedding, config.encoder
+    return (
+        e.positions in ("learned", "sinusoidal") and e.segments == 0 and e.norm and e.eps == c.eps == EPS
+        and c.norm == "post" and not c.final_norm and c.activation in ("gelu", "relu") and e.token_width is None
+        and not e.frozen and not e.damp_repeats and e.scale == 1
+        and config.words_activation in (None, c.activation)
+    )  # fmt: skip
+
+
+def write(config: TextEncoderConfig) -> dict[str, Any]:
+    e, c = config.embedding, config.encoder
+    return {
+        "model_type": "distilbert",
+        "vocab_size": e.vocab_size,
+        "dim": c.d_model,
+        "n_layers": c.num_layers,
+        "n_heads": c.num_heads,
+        "hidden_dim": c.d_ff,
+        "activation": c.activation,
+        "dropout": c.dropout,
+        "attention_dropout": c.attention_dropout,
+        "seq_classif_dropout": config.head_dropout,
+        "max_position_embeddings": e.max_positions,
+        "sinusoidal_pos_embds": e.positions == "sinusoidal",
+        "initializer_range": config.init_std,
+        "pad_token_id": 0,
+        "torch_dtype": "float32",
+    }
+
+
+# --- presets: plain functions with every number visible -------------------------------------------
+
+
+def distilbert(
+    vocab_size: int = 30_522,
+    d_model: int = 768,
+    num_layers: int = 6,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    max_positions: int = 512,
+    dropout: float = 0.1,
+    **options,
+) -> TextEncoderConfig:
+    """DistilBERT: L6 H768 A12, 66 M parameters."""
+    return TextEncoderConfig(
+        EmbeddingConfig(vocab_size, d_model, "learned", max_positions, segments=0, eps=EPS, dropout=dropout),
+        EncoderConfig(
+            d_model, num_layers, num_heads, d_ff, "post", "gelu", EPS, dropout, attention_dropout=dropout
+        ),
+        pooling=options.pop("pooling", None),
+        **options,
+    )
+
+
+def _tiny() -> TextEncoderConfig:
+    head: dict[str, Any] = {"pooling": "first", "head": "classification", "head_type": "mlp"}
+    return distilbert(31, 12, 2, 3, 17, 19, num_labels=3, **head)
+
+
+DISTILBERT = Family(
+    "distilbert",
+    TextEncoder,
+    TextEncoderConfig,
+    _tiny,
+    HubLayout(
+        read,
+        write,
+        expresses,
+        NAMES,
+        from_hub,
+        to_hub,
+        classes={
+            None: "DistilBertModel",
+            "classification": "DistilBertForSequenceClassification",
+            "mlm": "DistilBertForMaskedLM",
+        },
+        pooling="first",
+        head_type="mlp",
+    ),
+    examples=(
+        "distilbert/distilbert-base-uncased",
+        "distilbert/distilbert-base-uncased-finetuned-sst-2-english",
+    ),
+)

@@ -1,0 +1,176 @@
+"""RoBERTa (Liu et al., 2019), XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020).
+
+BERT's encoder and keys of ``config.json``. Positions begin behind the padding token's row; the head of classes is
+dense, tanh, out; the head of masked words has names of its own. A padding token that is written in a text has a place
+like any other here; there it has none, nor do positions count it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.settings import shown
+from glassformer.errors import CheckpointError
+from glassformer.families import bert
+from glassformer.families.family import Family, HubLayout
+from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.positions import Learned
+
+PAD = 1  # of its vocabularies; no token stands at its row of the positions, nor at those before
+NAMES = NameTable(
+    prefix="roberta.",
+    encoder=bert.NAMES.encoder,
+    fused=bert.NAMES.fused,
+    heads={
+        "head.out": "classifier.out_proj",
+        "mlm.dense": "lm_head.dense",
+        "mlm.norm": "lm_head.layer_norm",
+    },
+    whole={"mlm.bias": "lm_head.bias"},
+    own_heads=("mlm.bias",),
+    dropped={
+        "embeddings.position_ids": "a constant 0, 1, 2, ...",
+        "lm_head.decoder.weight": "tied to the token table",
+        "lm_head.decoder.bias": "the same as lm_head.bias",
+    },
+    tied={
+        "lm_head.decoder.weight": "embeddings.word_embeddings.weight",
+        "lm_head.decoder.bias": "lm_head.bias",
+    },
+    refused={
+        "classifier": "a classifier of tokens",
+        "qa_outputs": "a head that marks a span of the text",
+    },
+)
+# The classifier has a pooler of its own; where a file holds the encoder's too, nothing reads that.
+OWN_POOLER, POOLER = "classifier.dense.", "pooler.dense."
+
+
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
+) -> dict[str, Tensor]:
+    """The Hub's tensors under our names.
+
+    Raises:
+        CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
+    """
+    if any(key.startswith(OWN_POOLER) for key in tensors):
+        unused = (f"{NAMES.prefix}{POOLER}", POOLER)
+        tensors = {k.replace(OWN_POOLER, POOLER): v for k, v in tensors.items() if not k.startswith(unused)}
+    return NAMES.from_hub(tensors, where)
+
+
+def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
+    """Our tensors under the Hub's names; ``with_prefix`` puts ``roberta.`` before the encoder's."""
+    out = NAMES.to_hub(tensors, with_prefix)
+    if config.head != "classification":
+        return out
+    return {key.replace(f"{NAMES.prefix}{POOLER}", OWN_POOLER): tensor for key, tensor in out.items()}
+
+
+def read(settings: dict[str, Any], where: str, model_type: str | None = None) -> TextEncoderConfig:
+    """``config.json`` as our config.
+
+    Raises:
+        CheckpointError: what BERT's raises, or a ``pad_token_id`` that leaves no row for a position.
+    """
+    config = bert.read(settings, where)
+    rows, pad = config.embedding.max_positions, settings.get("pad_token_id", PAD)
+    if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < rows - 1:
+        what = f"pad_token_id = {shown(pad)} with {rows} rows of positions, which begin behind it"
+        raise CheckpointError(what, where=where)
+    places = Learned(rows - pad - 1, offset=pad + 1)
+    return replace(
+        config, embedding=replace(config.embedding, positions=places), drop_before_pooler=True,
+        words_activation="gelu", model_type=model_type,
+    )  # fmt: skip
+
+
+def expresses(config: TextEncoderConfig, model_type: str | None = None) -> bool:
+    """Whether the Hub's layout can express this encoder under that ``model_type``."""
+    places = config.embedding.positions
+    as_bert = replace(config, embedding=replace(config.embedding, positions="learned"), words_activation=None)
+    return (
+        config.model_type == model_type and isinstance(places, Learned) and places.offset > 0
+        and (config.words_activation or config.encoder.activation) == "gelu" and bert.expresses(as_bert)
+    )  # fmt: skip
+
+
+def write(config: TextEncoderConfig) -> dict[str, Any]:
+    places = config.embedding.positions
+    assert isinstance(places, Learned), "expresses says so"
+    return bert.write(config) | {
+        "model_type": config.model_type or "roberta",
+        "max_position_embeddings": places.length + places.offset,
+        "pad_token_id": places.offset - 1,
+    }
+
+
+# --- presets: plain functions with every number visible -------------------------------------------
+
+
+def roberta(
+    vocab_size: int = 50_265,
+    d_model: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    max_positions: int = 512,
+    dropout: float = 0.1,
+    **options,
+) -> TextEncoderConfig:
+    """RoBERTa-base: L12 H768 A12, 125 M parameters."""
+    return TextEncoderConfig(
+        EmbeddingConfig(
+            vocab_size, d_model, Learned(max_positions, PAD + 1), segments=1, eps=1e-5, dropout=dropout
+        ),
+        EncoderConfig(
+            d_model, num_layers, num_heads, d_ff, "post", "gelu", 1e-5, dropout, attention_dropout=dropout
+        ),
+        drop_before_pooler=True,
+        words_activation="gelu",
+        **options,
+    )
+
+
+def _family(model_type: str, classes: str, shared: str | None, *examples: str) -> Family:
+    """One of those that write the same layout: under ``shared`` in ``TextEncoderConfig.model_type``."""
+    tiny: Callable[[], TextEncoderConfig] = partial(
+        roberta, 31, 12, 2, 3, 17, 19, head="classification", num_labels=3, model_type=shared
+    )
+    return Family(
+        model_type,
+        TextEncoder,
+        TextEncoderConfig,
+        tiny,
+        HubLayout(
+            partial(read, model_type=shared),
+            write,
+            partial(expresses, model_type=shared),
+            NAMES,
+            from_hub,
+            to_hub,
+            classes={
+                None: f"{classes}Model",
+                "classification": f"{classes}ForSequenceClassification",
+                "mlm": f"{classes}ForMaskedLM",
+            },
+        ),
+        examples=examples,
+    )
+
+
+ROBERTA = _family(
+    "roberta", "Roberta", None, "FacebookAI/roberta-base", "FacebookAI/roberta-large",
+    "distilbert/distilroberta-base", "sentence-transformers/all-distilroberta-v1", "vinai/phobert-base",
+)  # fmt: skip
+XLM_ROBERTA = _family("xlm-roberta", "XLMRoberta", "xlm-roberta", "FacebookAI/xlm-roberta-base")
+CAMEMBERT = _family("camembert", "Camembert", "camembert", "almanach/camembert-base")

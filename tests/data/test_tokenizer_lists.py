@@ -1,0 +1,243 @@
+"""Vocabularies in two files, read as transformers reads them; what is no such list is refused by its file's name."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+from glassformer.data.masking import MaskSettings, mask_tokens
+from glassformer.data.tokenizer_file import id_count, load_tokenizer
+from glassformer.data.vocabulary import Vocabulary, spelled, word_ids
+from glassformer.errors import CheckpointError
+
+LETTERS = "aăâbcđeêghiknoôơuưvxy_ạảắ."
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+SEEDS = pytest.mark.parametrize("seed", [1, 2, 3, 5, 7])
+
+
+def words_of(rng: random.Random, count: int) -> list[str]:
+    found = ["".join(rng.choices(LETTERS, k=rng.choice((1, 2, 3, 4, 5, 7)))) for _ in range(count)]
+    return [word for word in found for _ in range(rng.choice((1, 1, 2, 5)))]
+
+
+def learnt(words: list[str], merges: int) -> tuple[list[tuple[tuple[str, str], int]], Counter[str]]:
+    """Merges and pieces with their counts, as fastBPE learns and applies them."""
+    counts, pieces = Counter(words), Counter[str]()
+    cut = {word: (*word[:-1], word[-1] + "</w>") for word in counts}
+    found = []
+    for _ in range(merges):
+        pairs = Counter[tuple[str, str]]()
+        for word, count in counts.items():
+            for pair in zip(cut[word], cut[word][1:], strict=False):
+                pairs[pair] += count
+        best = max(pairs, key=lambda pair: (pairs[pair], pair))
+        found.append((best, pairs[best]))
+        for word, parts in cut.items():
+            out, i = [], 0
+            while i < len(parts):
+                joined = parts[i : i + 2] == best
+                out.append("".join(parts[i : i + 1 + joined]))
+                i += 1 + joined
+            cut[word] = tuple(out)
+    for word, count in counts.items():
+        for part in cut[word]:
+            pieces[part.removesuffix("</w>") if part.endswith("</w>") else part + "@@"] += count
+    return found, pieces
+
+
+def put_fast(folder: Path, seed: int) -> list[str]:
+    """A vocabulary that lacks rare pieces, as published ones do; the words that it was learnt on."""
+    words = words_of(random.Random(seed), 300)
+    merges, pieces = learnt(words, 90)
+    kept = [(piece, count) for piece, count in pieces.most_common() if count > 2]
+    (folder / "vocab.txt").write_text("".join(f"{p} {c}\n" for p, c in kept), encoding="utf-8")
+    (folder / "bpe.codes").write_text("".join(f"{a} {b} {c}\n" for (a, b), c in merges), encoding="utf-8")
+    return words
+
+
+def put_bytes(folder: Path, **settings) -> None:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=311, special_tokens=SPECIAL, show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )  # fmt: skip
+    tokenizer.train_from_iterator(["a wonderful film", "an unwonderful, dull film"] * 3, trainer)
+    tokenizer.model.save(str(folder))
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+@SEEDS
+def test_fast_bpe_as_the_published_tokenizer(seed, tmp_path):
+    phobert = pytest.importorskip("transformers").PhobertTokenizer
+    words, rng = put_fast(tmp_path, seed), random.Random(seed)
+    theirs = phobert(str(tmp_path / "vocab.txt"), str(tmp_path / "bpe.codes"))
+    ours = load_tokenizer(tmp_path)
+    known = Vocabulary.of(ours)
+    assert (known.cls, known.pad, known.sep, known.unk, known.mask) == (0, 1, 2, 3, len(theirs) - 1)
+    first = known.steps(ours)
+    assert first == len(theirs) < id_count(ours)
+    met = 0
+    for _ in range(300):
+        strange = ["".join(rng.choices(LETTERS + "zQ7中", k=rng.randint(1, 8))) for _ in range(3)]
+        text = rng.choice((" ", " ", "  ", "\n", " \n", "\t")).join(rng.sample(words + strange * 30, 5))
+        text += rng.choice(("", " <mask> ", "<mask>"))
+        ids = ours.encode(text).ids
+        met += sum(i >= first for i in ids)
+        assert [i if i < first else known.unk for i in ids] == theirs(text)["input_ids"], text
+    assert (
+        met > 0
+    )  # what only stands on the way to other pieces is unknown there, and has a row of its own here
+    assert known.special(ours)[first:].all()
+
+
+def test_words_of_fast_bpe_stay_together(tmp_path):
+    words = put_fast(tmp_path, 11)
+    tokenizer = load_tokenizer(tmp_path)
+    text = " ".join(words[:7])
+    encoding = tokenizer.encode(text)
+    numbers = word_ids(encoding, range(len(encoding.ids)))
+    assert numbers.max() == 6
+    assert numbers[0] == numbers[-1] == -1
+    spans = [[o for o, n in zip(encoding.offsets, numbers, strict=True) if n == k] for k in range(7)]
+    assert [text[min(s)[0] : max(s)[1]] for s in spans] == words[:7]
+    whole = tokenizer.token_to_id("a</w>")
+    assert spelled(tokenizer, whole) == "a"
+
+
+def test_whole_words_of_fast_bpe_are_hidden_whole(tmp_path):
+    words = put_fast(tmp_path, 13)
+    tokenizer = load_tokenizer(tmp_path)
+    first = Vocabulary.of(tokenizer).steps(tokenizer)
+    encoding = tokenizer.encode(" ".join(words[:200]))
+    ids = np.array(encoding.ids)
+    settings = MaskSettings.of(tokenizer, 0.3, whole_words=True)
+    _, rows = mask_tokens(ids, settings, np.random.default_rng(17))
+    hidden = np.zeros(len(ids), bool)
+    hidden[rows] = True
+    numbers = word_ids(encoding, range(len(ids)))
+    kinds = set()
+    for word in range(numbers.max() + 1):
+        its = numbers == word
+        if (ids[its] < first).all() and not (ids[its] == 3).any():
+            assert hidden[its].all() or not hidden[its].any()
+            kinds.add((int(its.sum()) > 1, bool(hidden[its].any())))
+    assert len(kinds) == 4  # of one piece and of several, hidden and not
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+def test_byte_level_bpe_as_transformers(spaced, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    put_bytes(tmp_path, add_prefix_space=spaced)
+    ours = load_tokenizer(tmp_path)
+    theirs = transformers.RobertaTokenizer.from_pretrained(tmp_path, add_prefix_space=spaced)
+    known = Vocabulary.of(ours)
+    assert (known.cls, known.pad, known.sep, known.unk, known.mask) == (0, 1, 2, 3, 4)
+    for text in (
+        "a wonderful film",
+        " dull!",
+        "Đây là phim\n\n hay",
+        "",
+        "unwonderful  film's 中",
+        "a  \t b",
+    ):
+        assert ours.encode(text).ids == theirs(text)["input_ids"], text
+        assert ours.encode(text, "a film").ids == theirs(text, "a film")["input_ids"]
+    assert load_tokenizer(tmp_path / "merges.txt").to_str() == ours.to_str()
+    assert load_tokenizer(tmp_path / "vocab.json").to_str() == ours.to_str()
+    if spaced:  # a blank stands before every part, then
+        return
+    blank, film = (
+        ours.encode(" ", add_special_tokens=False).ids,
+        ours.encode(" film", add_special_tokens=False).ids,
+    )
+    found = ours.encode("a <mask> film").ids
+    assert found[-2 - len(film) :] == [4, *film, 2]
+    assert blank[0] not in found[: -1 - len(film)]  # the blank before a mask belongs to it
+    assert "".join(spelled(ours, i) for i in film) == "film"
+
+
+def test_tokenizer_json_comes_first_and_lists_before_sentence_pieces(tmp_path):
+    put_bytes(tmp_path)
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"\x0a\x0e")
+    assert id_count(load_tokenizer(tmp_path)) > 256
+    whole = Tokenizer(models.WordLevel({"<unk>": 0, "film": 1}, unk_token="<unk>"))
+    whole.save(str(tmp_path / "tokenizer.json"))
+    assert id_count(load_tokenizer(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("name", ["sentencepiece.bpe.model", "spiece.model"])
+def test_sentence_pieces_alone_are_refused_with_the_way_to_convert(name, tmp_path):
+    (tmp_path / name).write_bytes(b"\x0a\x0e")
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(
+            CheckpointError, match=rf"{name}: .*SentencePiece's own format.*Convert it once: python -c"
+        ):
+            load_tokenizer(path)
+
+
+def test_unigram_words_stay_together():
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -3.0), ("▁film", -1.0), ("s", -2.0),
+              ("▁dull", -2.0), ("ish", -2.5), ("<mask>", 0.0)]  # fmt: skip
+    tokenizer = Tokenizer(models.Unigram(pieces, 3, False))
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.add_special_tokens(SPECIAL)
+    encoding = tokenizer.encode("films dullish film")
+    assert word_ids(encoding, range(len(encoding.ids))).tolist() == [-1, 0, 0, 1, 1, 2, -1]
+    assert Vocabulary.of(tokenizer).continues(tokenizer)[[5, 6, 8]].tolist() == [False, True, True]
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("vocab.txt", "a", "vocab.txt: line 1 is no piece with its count: 'a'"),
+        ("vocab.txt", "a 3\n\nb 4\n", "vocab.txt: line 2 is no piece with its count"),
+        ("vocab.txt", "a 3\nb 4\na 5\n", "vocab.txt: line 3 repeats 'a'"),
+        ("vocab.txt", "a 3\n<s> 5\n", "vocab.txt: line 2 repeats '<s>'"),
+        ("vocab.txt", b"\xff\xfe 3\n", "vocab.txt: not UTF-8"),
+        ("bpe.codes", "a b c d\n", "bpe.codes: line 1 is no merge of two pieces"),
+        ("bpe.codes", "a b 3\nab\n", "bpe.codes: line 2 is no merge of two pieces"),
+        ("bpe.codes", b"\xff\xfe 3\n", "bpe.codes: not UTF-8"),
+        ("tokenizer_config.json", "[]", "tokenizer_config.json: not a JSON object"),
+        ("tokenizer_config.json", '{"mask_token": 7}', "mask_token beside it is no token"),
+    ],
+)
+def test_wrong_lists_of_fast_bpe(file, content, said, tmp_path):
+    put_fast(tmp_path, 3)
+    raw = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / file).write_bytes(raw)
+    with pytest.raises(CheckpointError, match=said):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("vocab.json", "[]", "vocab.json: no object of pieces"),
+        ("vocab.json", "{", "vocab.json: not JSON"),
+        ("vocab.json", '{"a": 1, "a": 2}', "vocab.json: not JSON"),
+        ("vocab.json", "{" * 100_000, "vocab.json: not JSON"),
+        ("vocab.json", '{"a": 1}', "vocab.json: the vocabulary lacks <s>"),
+        ("vocab.json", '{"<s>": "one", "</s>": 2}', "id of a special token is no number|the id of '<s>' is one"),
+        ("vocab.json", '{"<s>": [], "</s>": 2}', "id of a special token is no number"),
+        ("vocab.json", '{"<s>": 0, "</s>": 99999999999}', "the id of '</s>' is 99999999999"),
+        ("merges.txt", "#version: 0.2\na b c\n", "merges.txt: line 2 is no merge of two pieces"),
+        ("merges.txt", "\u2603 \u2603\n", "vocab.json with merges.txt: .*needs '\u2603', which its vocabulary lacks"),
+    ],
+)  # fmt: skip
+def test_wrong_lists_of_bytes(file, content, said, tmp_path):
+    put_bytes(tmp_path)
+    (tmp_path / file).write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=said):
+        load_tokenizer(tmp_path)

@@ -1,0 +1,282 @@
+"""Every text family of the Hub at work, with a tokenizer of each kind: tuned, explained, filled, exported, served."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
+
+import glassformer as gf
+from glassformer.data.text import wordpiece_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.data.vocabulary import MASK, Vocabulary
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.explain.methods import METHODS
+from glassformer.export.hf_folder import export_hf
+from glassformer.export.onnx_folder import export_onnx
+from glassformer.export.samples import judge_in_fp32
+from glassformer.families import FAMILIES
+from glassformer.families.pretrained import save_pretrained
+
+TEXTS = [
+    f"a {('warm and wise', 'dullish')[i % 2]} film {'that seemed long' if i % 3 else ''}" for i in range(40)
+]
+LABELS = [("good", "bad")[i % 2] for i in range(40)]
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+SMALL = {"max_length": 29, "precision": "fp32", "threads": 1, "batch_size": 8, "lr": 1e-2, "epochs": 4}
+
+
+def put_wordpiece(folder: Path) -> None:
+    wordpiece_tokenizer(TEXTS, vocab_size=61, min_count=1).save(str(folder / "tokenizer.json"))
+
+
+def put_bytes(folder: Path) -> None:
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=293, special_tokens=SPECIAL, show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )  # fmt: skip
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.model.save(str(folder))
+
+
+def put_unigram(folder: Path) -> None:
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=47, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def put_fast(folder: Path) -> None:
+    """Of "dullish" only the halves are known, so that it is met as a step; of all letters but one."""
+    words = sorted({word for text in TEXTS for word in text.split()} - {"dullish"})
+    merges, pieces = {}, dict.fromkeys([*words, "dull@@", "ish"])
+    for word in [*words, "dullish"]:
+        left = word[0]
+        for i, letter in enumerate(word[1:], 2):
+            right = letter + ("</w>" if i == len(word) else "")
+            merges[(left, right)] = None
+            left += right
+    pieces |= dict.fromkeys(letter + mark for letter in "abdefghilmnoprstuw" for mark in ("@@", ""))
+    (folder / "vocab.txt").write_text("".join(f"{piece} 7\n" for piece in pieces))
+    (folder / "bpe.codes").write_text("".join(f"{a} {b} 7\n" for a, b in merges))
+
+
+CASES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "roberta": ("roberta", put_bytes),
+    "xlm-roberta": ("xlm-roberta", put_unigram),
+    "camembert": ("camembert", put_unigram),
+    "phobert": ("roberta", put_fast),
+}
+
+
+def put(name: str, folder: Path, head: str | None = "mlm", **changes) -> Path:
+    """A folder as the Hub has it: random weights of a tiny model and its tokenizer's files."""
+    kind, put_tokenizer = CASES.get(name, (name, put_wordpiece))
+    folder.mkdir()
+    put_tokenizer(folder)
+    tokenizer, family = load_tokenizer(folder), FAMILIES[kind]
+    rows = Vocabulary.of(tokenizer).steps(tokenizer) or len(tokenizer.get_vocab())
+    config = replace(
+        family.tiny(), init_std=0.2, head=head, **({"pooling": None} if head == "mlm" else {}) | changes
+    )
+    torch.manual_seed(13)
+    places = config.embedding.places
+    model = family.model(
+        replace(
+            config,
+            embedding=replace(config.embedding, vocab_size=rows, positions=replace(places, length=29))
+            if config.embedding.positions != "learned"
+            else replace(config.embedding, vocab_size=rows, max_positions=29),
+        )
+    )
+    save_pretrained(model.eval(), folder)
+    return folder
+
+
+NAMES = list(
+    dict.fromkeys([n for n, f in FAMILIES.items() if f.hub and f.model.reads == "texts"] + list(CASES))
+)
+EACH = pytest.mark.parametrize("name", NAMES)
+
+
+@EACH
+def test_tuned_whole_in_part_and_by_its_head(name, tmp_path):
+    folder = put(name, tmp_path / "hub")
+    start = gf.load_pretrained(folder).state_dict()
+    for options in ({}, {"train_layers": 1}, {"train_layers": 0}):
+        clf = gf.TextClassifier(str(folder), **(SMALL | options)).fit(TEXTS, LABELS)
+        assert options or clf.score(TEXTS, LABELS) >= 0.9
+        state = clf.model_.state_dict()
+        same = {
+            part: all(torch.equal(state[k], v) for k, v in start.items() if k.startswith(part))
+            for part in ("encoder.layers.0.", "encoder.layers.1.")
+        }
+        wanted = {"whole": (False, False), "part": (True, False), "head": (True, True)}
+        kind = "whole" if not options else "part" if options["train_layers"] else "head"
+        assert tuple(same.values()) == wanted[kind]
+        clf.save(tmp_path / kind)
+        again = gf.load(tmp_path / kind)
+        np.testing.assert_array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
+        assert again.embed(TEXTS[:3]).shape == (3, 12)
+        assert again.model_.config == clf.model_.config
+
+
+@EACH
+def test_words_are_explained_whole(name, tmp_path):
+    clf = gf.TextClassifier(str(put(name, tmp_path / "hub")), **SMALL).fit(TEXTS, LABELS)
+    for method in METHODS:
+        found = clf.explain("a warm dullish film", method=method, maps=True)
+        words = dict(found.words())
+        assert list(words) == ["a", "warm", "dullish", "film"]
+        assert np.abs(list(words.values())).max() > 0
+        assert found.maps.shape == (2, 3, len(found.tokens), len(found.tokens))
+        np.testing.assert_allclose(found.maps.sum(-1), 1.0, atol=1e-5)
+
+
+@EACH
+def test_masked_words(name, tmp_path):
+    folder = put(name, tmp_path / "hub")
+    options = {
+        "max_length": 29,
+        "epochs": 2,
+        "lr": 1e-2,
+        "precision": "fp32",
+        "threads": 1,
+        "batch_tokens": 97,
+    }
+    lm = gf.MaskedLM(str(folder), tokenizer="auto", whole_words=True, **options).fit(TEXTS)
+    own = Vocabulary.of(lm.tokenizer_).tokens["mask"]
+    found = lm.fill(f"a {MASK} film", top=7)
+    assert found == lm.fill(f"a {own} film", top=7)
+    assert len(found) == 7
+    assert not [word for word, _ in found if word in SPECIAL or "Ġ" in word or "</w>" in word]
+    assert not [word for word, _ in found if word.startswith("▁") and len(word) > 1]
+    lm.save(tmp_path / "lm")
+    assert gf.load(tmp_path / "lm").fill(f"a {own} film", top=7) == found
+    tuned = gf.TextClassifier(str(tmp_path / "lm"), **(SMALL | {"epochs": 6})).fit(TEXTS, LABELS)
+    assert tuned.score(TEXTS, LABELS) >= 0.9
+
+
+@EACH
+def test_a_tokenizer_without_a_mask_cannot_fill(name, tmp_path):
+    lm = gf.MaskedLM(str(put(name, tmp_path / "hub")), tokenizer="auto", max_length=23, epochs=1).fit(TEXTS)
+    lm.tokenizer_ = Tokenizer(models.WordLevel({"[UNK]": 0, "film": 1}, unk_token="[UNK]"))
+    with pytest.raises(DataError, match="the vocabulary lacks"):
+        lm.fill(f"a {MASK} film")
+
+
+@EACH
+def test_exported_to_the_hub_s_layout(name, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    hub = FAMILIES[CASES.get(name, (name,))[0]].hub
+    folder = put(name, tmp_path / "hub", "classification")
+    clf = gf.TextClassifier(
+        str(folder), pooling=hub.pooling, head=hub.head_type, **(SMALL | {"epochs": 1})
+    ).fit(TEXTS, LABELS)
+    found = export_hf(clf, tmp_path / "whole", TEXTS)
+    assert (found["opens_as"], found["whole"]) == (hub.classes["classification"], True)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "whole").eval()
+    assert type(model).__name__ == hub.classes["classification"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "whole")
+    batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        logits = model(**batch).logits.numpy()
+    np.testing.assert_allclose(logits, judge_in_fp32(clf, TEXTS), atol=1e-5)
+    again = gf.load(tmp_path / "whole").set_params(precision="fp32")  # as anybody's folder
+    np.testing.assert_allclose(again.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=1e-6)
+
+    other = gf.TextClassifier(str(folder), pooling="mean", **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
+    assert not export_hf(other, tmp_path / "beside", TEXTS)["whole"]
+    script = runpy.run_path(str(tmp_path / "beside" / "run.py"))
+    np.testing.assert_allclose(script["logits"](TEXTS).numpy(), judge_in_fp32(other, TEXTS), atol=1e-5)
+
+
+@pytest.mark.slow
+@EACH
+def test_exported_as_a_graph(name, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    clf = gf.TextClassifier(str(put(name, tmp_path / "hub")), **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
+    checked = export_onnx(clf, tmp_path / "graph", TEXTS)
+    assert checked["largest_difference"] <= 1e-4
+
+
+@EACH
+def test_served(name, tmp_path):
+    pytest.importorskip("fastapi")
+    from fastapi.testclient import TestClient
+
+    from glassformer.serve.app import create_app
+    from glassformer.serve.guard import PREDICT
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.loading import load_models
+
+    clf = gf.TextClassifier(str(put(name, tmp_path / "hub")), **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
+    clf.save(tmp_path / "saved")
+    limits = Limits()
+    with TestClient(
+        create_app(load_models([tmp_path / "saved"], limits, precision="fp32"), limits)
+    ) as client:
+        answer = client.post(PREDICT, json={"texts": TEXTS[:3]}).json()
+    assert [one["label"] for one in answer["predictions"]] == clf.predict(TEXTS[:3]).tolist()
+
+
+@pytest.mark.parametrize("name", ["roberta", "distilbert"])
+def test_longer_texts_than_there_are_positions(name, tmp_path):
+    folder = put(name, tmp_path / "hub")
+    with pytest.raises(ConfigError, match="max_length 30 is more than the model's 29 positions"):
+        gf.TextClassifier(str(folder), max_length=30).fit(TEXTS, LABELS)
+    clf = gf.TextClassifier(str(folder), **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
+    clf.set_params(max_length=31).save(tmp_path / "saved")
+    with pytest.raises(CheckpointError, match="max_length = 31 is more than the model's 29 positions"):
+        gf.load(tmp_path / "saved")
+
+
+@pytest.mark.parametrize("name", ["roberta", "distilbert"])
+def test_a_head_that_the_hub_has_no_class_for_is_kept_in_our_layout(name, tmp_path):
+    model = gf.load_pretrained(put(name, tmp_path / "hub"), "pretraining")
+    assert "next-sentence head" in model.weights_source
+    save_pretrained(model, tmp_path / "ours")
+    assert json.loads((tmp_path / "ours" / "config.json").read_text())["model_type"] == "glassformer-text"
+    again = gf.load_pretrained(tmp_path / "ours")
+    ids = torch.tensor([[5, 7, 11]])
+    with torch.no_grad():
+        assert torch.equal(again(ids).seq_relationship_logits, model(ids).seq_relationship_logits)
+
+
+def test_ids_beyond_the_table_that_are_no_steps_are_refused(tmp_path):
+    folder = put("phobert", tmp_path / "hub")
+    with (folder / "vocab.txt").open("a") as file:
+        file.write("strange 7\n")
+    with pytest.raises(CheckpointError, match="the tokenizer knows"):
+        gf.TextClassifier(str(folder), **SMALL).fit(TEXTS, LABELS)
+
+
+def test_what_the_table_lacks_is_unknown_to_it(tmp_path):
+    """A piece that only stands on the way to others is read as the unknown token, as the published tokenizer has it."""
+    folder = put("phobert", tmp_path / "hub", "classification")
+    settings = json.loads((folder / "config.json").read_text())
+    clf = gf.load(folder).set_params(precision="fp32")
+    assert clf.model_.config.embedding.vocab_size > settings["vocab_size"]
+    ids = clf.encode(["a dulli film"])[0]
+    beyond = ids >= settings["vocab_size"]
+    assert beyond.sum() == 0  # its end marks it as a word of its own: "dull", "i"
+    ids = clf.encode(["a dullis film"])[0]
+    table = gf.load_pretrained(folder)
+    known = torch.from_numpy(np.where(ids < settings["vocab_size"], ids, 3).astype(np.int64))
+    with torch.no_grad():
+        wanted = table(known[None]).logits.softmax(1).numpy()
+    np.testing.assert_allclose(clf.predict_proba(["a dullis film"]), wanted, atol=1e-6)
