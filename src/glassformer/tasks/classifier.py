@@ -268,6 +268,11 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         save_adapter(Path(path), names_of(self.model_.config), updates, config.lora_rank, config.lora_alpha)
         return Path(path)
 
+    def save_beside(self, folder: Path) -> None:
+        """The low-rank updates, where the fit had some."""
+        if getattr(self, "adapter_", None):
+            self.save_adapter(folder / "adapter")
+
     # --- what each kind of example does in its own way ---------------------------------------------
 
     @staticmethod
