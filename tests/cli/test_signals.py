@@ -21,8 +21,8 @@ from glassformer.checkpoints.locks import LOCK, writing
 from glassformer.cli import stopping
 from glassformer.cli.app import main
 from glassformer.cli.stopping import SIGNALS
-from glassformer.scale import scoring
 from glassformer.report import html
+from glassformer.scale import scoring
 from glassformer.tasks import labelled
 from glassformer.tasks import run as runner
 from glassformer.tasks.image_classification import run as pictures
@@ -82,7 +82,9 @@ def steps(run: Path) -> list[tuple]:
 
 @pytest.mark.parametrize("number", SENDS)
 @pytest.mark.parametrize(
-    "stage", [(texts, "load_text_dataset"), (texts, "check_unseen"), (runner, "begin"), (texts, "_examine")], ids=str
+    "stage",
+    [(texts, "load_text_dataset"), (texts, "check_unseen"), (runner, "begin"), (texts, "_examine")],
+    ids=str,
 )
 def test_a_start_that_has_begun_nothing_leaves_nothing(gf, reviews, stop, stage, number):
     before = handlers()

@@ -187,7 +187,7 @@ def test_ctrl_c_while_the_model_is_judged_says_how_to_go_on(
 
 
 def test_ctrl_c_before_there_is_anything_leaves_no_folder(gf, reviews: Path, monkeypatch: pytest.MonkeyPatch):
-    def interrupt(*args: object) -> None:
+    def interrupt(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("glassformer.tasks.text_classification.run.load_text_dataset", interrupt)

@@ -65,9 +65,9 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     """At most 1,000 validation examples of a run with their labels, drawn; None where it has none or they are gone."""
     import numpy as np
 
+    from glassformer.data.splits import labelled
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
-    from glassformer.tasks.splits import labelled
 
     if not (Path(run) / "config.toml").is_file():
         return None

@@ -12,6 +12,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.locks import writing
+from glassformer.data.splits import labelled
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import (
     COLDEST,
@@ -27,7 +28,6 @@ from glassformer.report.html import write_report
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe
-from glassformer.tasks.splits import labelled
 
 Say = Callable[[str], None]
 

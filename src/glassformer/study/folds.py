@@ -22,7 +22,7 @@ import numpy as np
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
-from glassformer.data.splits import stratified_folds
+from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
@@ -31,7 +31,6 @@ from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.run_folder import what_decides
-from glassformer.tasks.splits import labelled
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 MARKER = "fold.json"  # of a fold, written last
@@ -136,7 +135,7 @@ def run_fold(
         return json.loads(marker.read_text(encoding="utf-8"))
     with disk_errors(fold.folder):
         fold.folder.mkdir(parents=True, exist_ok=True)
-    clf: Any = TASKS[recipe.task].estimator.from_recipe(recipe)
+    clf = TASKS[recipe.task].estimator.from_recipe(recipe)
     checkpoints = fold.folder / "checkpoints"
     clf.fit(
         [train.examples[i] for i in fold.train],

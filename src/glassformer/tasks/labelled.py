@@ -11,11 +11,10 @@ import numpy as np
 from glassformer.config import KnownRecipe
 from glassformer.data.checks import place
 from glassformer.data.rejected import summary
-from glassformer.data.splits import stratified_subset
+from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
-from glassformer.tasks.splits import Splits
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
 

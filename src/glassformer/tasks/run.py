@@ -114,7 +114,7 @@ def _tell(work: Work, look: Look) -> None:
 def _facts(work: Work) -> dict[str, Any]:
     """What metrics.json says of every run."""
     estimator = work.estimator
-    facts = {
+    facts: dict[str, Any] = {
         "machine": machine_facts(), "versions": versions(*work.task.packages), "seed": estimator.seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip

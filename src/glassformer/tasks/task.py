@@ -11,7 +11,6 @@ from typing import Any
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
-from glassformer.tasks.estimator import Estimator
 from glassformer.train.callbacks import Count, uncounted
 
 Say = Callable[[str], None]
@@ -47,7 +46,7 @@ class Task:
 
     name: str  # as a recipe's ``task`` says it
     recipe: type
-    estimator: type[Estimator]
+    estimator: type[Any]  # an ``Estimator``
     load: Callable[..., Any]  # (recipe) -> the examples, split as it says; refused is what would fail later
     look: Callable[[Work], Look]  # refuses what the data show to be wrong
     fit: Callable[

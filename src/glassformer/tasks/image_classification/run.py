@@ -13,6 +13,7 @@ import numpy as np
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.robustness import KINDS, SEVERITIES, corrupt
+from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.transform import read_pictures
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import pixel_logistic
@@ -32,7 +33,6 @@ from glassformer.tasks.labelled import (
     judge_splits,
     page,
 )
-from glassformer.tasks.splits import Splits, as_they_are, split_up
 from glassformer.tasks.task import Look, Task, Work, write_json
 from glassformer.train.callbacks import Count, uncounted
 
@@ -56,7 +56,7 @@ def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
     )  # fmt: skip
     if source is not None:
         return as_they_are(dataset)
-    splits = split_up(dataset, recipe)
+    splits = split_up(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
         raise DataError("the pictures have no labels", where=splits.train.origin, fix="Name label_column")
     return splits

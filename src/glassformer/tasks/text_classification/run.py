@@ -15,6 +15,7 @@ from glassformer.data.batching import BatchSettings, evaluation_batches, trainin
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
 from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
+from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.explain.attention import rollout
@@ -22,7 +23,6 @@ from glassformer.explain.methods import explain_input
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
 from glassformer.tasks.labelled import answers, check_unseen, export, fit, judge_again, judge_splits, page
-from glassformer.tasks.splits import Splits, as_they_are, split_up
 from glassformer.tasks.task import Look, Task, Work, write_json
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -40,7 +40,9 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
         d.source if source is None else source, text_column=d.text_column, label_column=d.label_column,
         need_labels=True, on_bad_row=d.on_bad_row, **part,
     )  # fmt: skip
-    return split_up(dataset, recipe) if source is None else as_they_are(dataset)
+    return (
+        as_they_are(dataset) if source is not None else split_up(dataset, recipe.data, recipe.evaluate.split)
+    )
 
 
 def look(work: Work) -> Look:

@@ -17,11 +17,11 @@ from glassformer.checkpoints.files import replacing
 from glassformer.config import KnownRecipe
 from glassformer.data.checks import check_texts
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
+from glassformer.data.splits import Splits, as_they_are, choose_judged
 from glassformer.data.subwords import detokenize
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.translation import translation_scores
-from glassformer.tasks.splits import Splits, as_they_are, choose_judged
 from glassformer.tasks.task import Look, Say, Task, Work, write_json
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
