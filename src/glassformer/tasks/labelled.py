@@ -67,15 +67,15 @@ def judge_splits(work: Work) -> dict[str, Any]:
         started = time.perf_counter()
         out["test"], probabilities = figures(clf, judged, recipe, work.count)
         out["seconds"]["inference"] = time.perf_counter() - started
+        work.answers = probabilities
+        if recipe.evaluate.baselines:
+            work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
+            out["baselines"] = judge_baselines(work.task.baselines, clf, recipe, splits)
         write_predictions(
             work.folder / "predictions.csv", judged.names(), probabilities, clf.classes_.tolist(),
             labels=judged.labels, predicted=clf.decide(probabilities).tolist(), rows=judged.rows,
             split=splits.judged_name,
         )  # fmt: skip
-        work.answers = probabilities
-        if recipe.evaluate.baselines:
-            work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
-            out["baselines"] = judge_baselines(work.task.baselines, clf, recipe, splits)
     return out
 
 
@@ -110,6 +110,15 @@ def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> di
         meter.update(probabilities, clf.targets(judged.labels or [], judged.origin))
         out[name] = meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}
     return out
+
+
+def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
+    """The label of each of a recipe's own sentences, and how sure it is."""
+    probabilities = clf.predict_proba(sentences)
+    return [
+        {"text": text, "label": str(label), "probability": float(row.max())}
+        for text, label, row in zip(sentences, clf.decide(probabilities), probabilities, strict=True)
+    ]
 
 
 def judge_again(work: Work, source: str | None) -> dict[str, Any]:

@@ -102,13 +102,13 @@ def _of_transformers(folder: Path) -> Any:
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
-    kinds = {
+    kinds: dict[str, Any] = {
         task.estimator.NOUN: task.estimator
         for task in TASKS.values()
         if issubclass(task.estimator, Classifier)
     }
     most = {"max_length": model.config.embedding.max_positions} if model.reads == "texts" else {}
-    clf: Any = kinds[model.reads](str(folder), **most)
+    clf = kinds[model.reads](str(folder), **most)
     clf.read_parts(folder, {})
     if model.reads == "texts":
         check_table(clf.tokenizer_, model.config, str(folder))

@@ -70,14 +70,15 @@ def _run(
     one_writer()
     work.estimator.save(folder / "model", overwrite=True)
     work.estimator.save_beside(folder)
-    metrics = _facts(work) | task.judge(work) | {"peak_memory_mb": peak_memory_mb()}
+    metrics: dict[str, Any] = _facts(work) | task.judge(work) | {"peak_memory_mb": peak_memory_mb()}
     metrics["seconds"] = {
         "setup": setup + doctor.seconds,
         "train": work.estimator.train_seconds_ - doctor.seconds,
         "total": time.perf_counter() - started,
     } | metrics.get("seconds", {})
     write_json(folder / "metrics.json", metrics)
-    task.show(work)
+    for name, found in task.show(work).items():
+        write_json(folder / name, found)
     return Run(folder, metrics, task.page(folder, known_recipe(folder)))
 
 

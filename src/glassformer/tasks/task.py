@@ -57,7 +57,7 @@ class Task:
         [Work, str | None], dict[str, Any]
     ]  # figures of a saved model on its own split or other data
     page: Callable[[Path, KnownRecipe], Path]  # report.html from the files of a run
-    show: Callable[[Work], None] = lambda work: None  # files for the page: explanations, pictures
+    show: Callable[[Work], dict[str, Any]] = lambda work: {}  # file -> its JSON, for the page: maps, pictures
     baselines: Sequence[
         Callable[..., tuple[str, Any]]
     ] = ()  # (estimator, recipe, splits, targets) -> name, answers

@@ -33,7 +33,7 @@ from glassformer.tasks.labelled import (
     judge_splits,
     page,
 )
-from glassformer.tasks.task import Look, Task, Work, write_json
+from glassformer.tasks.task import Look, Task, Work
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
@@ -135,12 +135,12 @@ def robustness(
     return out
 
 
-def show(work: Work) -> None:
-    """``pictures.json``: one picture a class and the surest mistakes, small; ``maps.json``; the grid as a figure."""
+def show(work: Work) -> dict[str, Any]:
+    """One picture a class and the surest mistakes, small; where the model looks in some; and ``grid.png``."""
     from glassformer.report.pictures import draw_grid, thumbnail
 
     if work.answers is None:
-        return
+        return {}
     clf, split, probabilities = work.estimator, work.data.judged, work.answers
     truth, labels = split.labels, clf.decide(probabilities).tolist()
     firsts = [truth.index(c) for c in clf.classes_.tolist() if c in truth][:10]
@@ -156,10 +156,12 @@ def show(work: Work) -> None:
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
     mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][:MAPPED]
-    write_json(work.folder / "maps.json", {"examples": [attention_example(clf, split, i) for i in mapped]})
-    write_json(work.folder / "pictures.json", {"examples": examples, "mistakes": mistakes})
     if work.recipe.evaluate.grid:
         draw_grid(work.folder / "grid.png", [split.images[i] for i in firsts], examples)
+    return {
+        "maps.json": {"examples": [attention_example(clf, split, i) for i in mapped]},
+        "pictures.json": {"examples": examples, "mistakes": mistakes},
+    }
 
 
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:

@@ -22,8 +22,17 @@ from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
-from glassformer.tasks.labelled import answers, check_unseen, export, fit, judge_again, judge_splits, page
-from glassformer.tasks.task import Look, Task, Work, write_json
+from glassformer.tasks.labelled import (
+    answers,
+    check_unseen,
+    export,
+    fit,
+    judge_again,
+    judge_sentences,
+    judge_splits,
+    page,
+)
+from glassformer.tasks.task import Look, Task, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.tasks.text_classification.recipe import Recipe
 
@@ -86,14 +95,16 @@ def judge(work: Work) -> dict[str, Any]:
     started = time.perf_counter()
     work.say("judging")
     clf, recipe, splits = work.estimator, work.recipe, work.data
-    out = judge_splits(work)
     lengths = clf.encode(splits.train.texts).lengths
-    out["padding"] = {"linear": 0.0, **attention_padding(lengths, recipe)}
     others = {"validation": splits.validation, splits.judged_name: splits.judged}
-    out["truncated"] = {"train": [clf.truncated_, len(splits.train)]}
-    out["truncated"] |= {name: _cut(clf, split) for name, split in others.items() if split is not None}
-    if recipe.evaluate.sentences:
-        out["sentences"] = _labelled(clf, list(recipe.evaluate.sentences))
+    cut = {name: _cut(clf, split) for name, split in others.items() if split is not None}
+    sentences = judge_sentences(clf, list(recipe.evaluate.sentences)) if recipe.evaluate.sentences else []
+    out = judge_splits(work) | {
+        "padding": {"linear": 0.0, **attention_padding(lengths, recipe)},
+        "truncated": {"train": [clf.truncated_, len(splits.train)]} | cut,
+    }
+    if sentences:
+        out["sentences"] = sentences
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
 
@@ -101,14 +112,6 @@ def judge(work: Work) -> dict[str, Any]:
 def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
     """How many texts were cut to max_length, of how many."""
     return [int(clf.truncated(split.texts).sum()), len(split)]
-
-
-def _labelled(clf: TextClassifier, texts: list[str]) -> list[dict[str, Any]]:
-    probabilities = clf.predict_proba(texts)
-    return [
-        {"text": text, "label": str(label), "probability": float(row.max())}
-        for text, label, row in zip(texts, clf.decide(probabilities), probabilities, strict=True)
-    ]
 
 
 def attention_padding(lengths: np.ndarray, recipe: Recipe) -> dict[str, float]:
@@ -146,10 +149,10 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
     return "mean bag of embeddings", found
 
 
-def show(work: Work) -> None:
-    """``maps.json``: where the model looks in a few texts."""
+def show(work: Work) -> dict[str, Any]:
+    """Where the model looks in a few texts."""
     found = attention_examples(work.estimator, work.data, work.recipe.evaluate.maps)
-    write_json(work.folder / "maps.json", {"examples": found})
+    return {"maps.json": {"examples": found}}
 
 
 def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from glassformer.data.subwords import detokenize
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.translation import translation_scores
-from glassformer.tasks.task import Look, Say, Task, Work, write_json
+from glassformer.tasks.task import Look, Say, Task, Work
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
 
@@ -124,10 +124,9 @@ def judge(work: Work) -> dict[str, Any]:
     return out
 
 
-def show(work: Work) -> None:
-    """``alignments.json``: what each word of a few translations was read from."""
-    found = alignments(work.estimator, work.recipe, work.data)
-    write_json(work.folder / "alignments.json", {"examples": found})
+def show(work: Work) -> dict[str, Any]:
+    """What each word of a few translations was read from."""
+    return {"alignments.json": {"examples": alignments(work.estimator, work.recipe, work.data)}}
 
 
 def search(
