@@ -40,6 +40,15 @@ class Look:
     speak: Sequence[Severity] = ("warning",)  # which of the doctor's findings are said
 
 
+TINY = {
+    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 3, "epochs": 2, "precision": "fp32",
+    "threads": 1, "seed": 3,
+}  # fmt: skip
+TINY_TEXTS = (
+    "the dog runs", "a small cat", "the cat sees a dog", "a dog", "the small dog runs", "a cat runs", "the cat",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Task:
     """One kind of training. ``TASKS`` in ``catalog.py`` is the one list of them."""
@@ -57,6 +66,9 @@ class Task:
         [Work, str | None], dict[str, Any]
     ]  # figures of a saved model on its own split or other data
     page: Callable[[Path, KnownRecipe], Path]  # report.html from the files of a run
+    tiny: Callable[
+        [], tuple[Any, tuple]
+    ]  # an estimator that is fitted in a blink, and what its ``fit`` takes
     show: Callable[[Work], dict[str, Any]] = lambda work: {}  # file -> its JSON, for the page: maps, pictures
     baselines: Sequence[
         Callable[..., tuple[str, Any]]

@@ -33,7 +33,7 @@ from glassformer.tasks.labelled import (
     judge_splits,
     page,
 )
-from glassformer.tasks.task import Look, Task, Work
+from glassformer.tasks.task import TINY, Look, Task, Work
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
@@ -183,8 +183,15 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
     }  # fmt: skip
 
 
+def tiny() -> tuple[ImageClassifier, tuple]:
+    """Noise under two labels."""
+    pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
+    settings: dict[str, Any] = {**TINY, "image_size": 8, "patch_size": 4}
+    return ImageClassifier(**settings), (pictures, [1, 0, 1, 1, 1, 0, 0])
+
+
 TASK = Task(
-    "image-classification", ImageRecipe, ImageClassifier, load, look, fit, judge, judge_again, page, show,
+    "image-classification", ImageRecipe, ImageClassifier, load, look, fit, judge, judge_again, page, tiny, show,
     baselines=(pixels,), answer=answers, export=export,
     packages=("pillow", "kornia", "safetensors", "scikit-learn"),
 )  # fmt: skip

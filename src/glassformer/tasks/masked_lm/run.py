@@ -19,7 +19,7 @@ from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
-from glassformer.tasks.task import Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 
 COUNTED = 2000  # texts whose masks are counted for the report
 
@@ -165,7 +165,14 @@ def page(folder: Path, known: KnownRecipe) -> Path:
     return write_sequence_report(folder, known)
 
 
+def tiny() -> tuple[MaskedLM, tuple]:
+    """Words of a few texts."""
+    sizes = {"max_length": 16, "min_count": 1, "vocab_size": 60, "tokenizer": "word", "max_positions": 17}
+    settings: dict[str, Any] = {**TINY, **sizes}
+    return MaskedLM(**settings), (TINY_TEXTS,)
+
+
 TASK = Task(
-    "masked-lm", PretrainRecipe, MaskedLM, load, look, fit, judge, again, page, verb="fill",
+    "masked-lm", PretrainRecipe, MaskedLM, load, look, fit, judge, again, page, tiny, verb="fill",
     packages=("tokenizers", "safetensors"),
 )  # fmt: skip

@@ -32,7 +32,7 @@ from glassformer.tasks.labelled import (
     judge_splits,
     page,
 )
-from glassformer.tasks.task import Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.tasks.text_classification.recipe import Recipe
 
@@ -183,8 +183,14 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     return examples
 
 
+def tiny() -> tuple[TextClassifier, tuple]:
+    """Does a text name a dog?"""
+    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
+    return TextClassifier("encoder-mini", **settings), (TINY_TEXTS, [int("dog" in t) for t in TINY_TEXTS])
+
+
 TASK = Task(
-    "text-classification", Recipe, TextClassifier, load, look, fit, judge, judge_again, page, show,
+    "text-classification", Recipe, TextClassifier, load, look, fit, judge, judge_again, page, tiny, show,
     baselines=(tfidf, embeddings), answer=answers, export=export,
     packages=("tokenizers", "safetensors", "scikit-learn"),
 )  # fmt: skip

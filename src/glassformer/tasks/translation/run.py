@@ -22,7 +22,7 @@ from glassformer.data.subwords import detokenize
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.translation import translation_scores
-from glassformer.tasks.task import Look, Say, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
 
@@ -226,7 +226,13 @@ def page(folder: Path, known: KnownRecipe) -> Path:
     return write_sequence_report(folder, known)
 
 
+def tiny() -> tuple[Translator, tuple]:
+    """Texts into others."""
+    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1, "vocab_size": 300}
+    return Translator(**settings), (TINY_TEXTS, TINY_TEXTS[::-1])
+
+
 TASK = Task(
-    "translation", TranslationRecipe, Translator, load, look, fit, judge, again, page, show, verb="translate",
+    "translation", TranslationRecipe, Translator, load, look, fit, judge, again, page, tiny, show, verb="translate",
     packages=("tokenizers", "safetensors", "sacrebleu"),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from glassformer.data.sources import data_folders, load_text_dataset
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
-from glassformer.tasks.task import Look, Task, Work
+from glassformer.tasks.task import TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 
@@ -187,16 +187,11 @@ def page(folder: Path, known: KnownRecipe) -> Path:
     return write_vectors_report(folder, str(config.get("name", "")), metrics, history)
 
 
+def tiny() -> tuple[Word2Vec, tuple]:
+    """Words of a few texts."""
+    return Word2Vec(dim=7, min_count=1, epochs=2, threads=1, seed=3), (list(TINY_TEXTS),)
+
+
 TASK = Task(
-    "word2vec",
-    VectorsRecipe,
-    Word2Vec,
-    load,
-    look,
-    fit,
-    judge,
-    again,
-    page,
-    verb="vectors",
-    packages=("numba",),
-)
+    "word2vec", VectorsRecipe, Word2Vec, load, look, fit, judge, again, page, tiny, verb="vectors", packages=("numba",),
+)  # fmt: skip
