@@ -36,7 +36,7 @@ def fitted(request) -> tuple[Estimator, tuple]:
 
 
 def weights(estimator: Estimator) -> bytes:
-    arrays = {name: value for name, value in vars(estimator).items() if isinstance(value, np.ndarray)}
+    arrays = {name: value for name, value in sorted(vars(estimator).items()) if isinstance(value, np.ndarray)}
     tables = estimator.model_.state_dict() if hasattr(estimator, "model_") else arrays
     assert tables
     return b"".join(
