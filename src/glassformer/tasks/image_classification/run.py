@@ -191,7 +191,19 @@ def tiny() -> tuple[ImageClassifier, tuple]:
 
 
 TASK = Task(
-    "image-classification", ImageRecipe, ImageClassifier, load, look, fit, judge, judge_again, page, tiny, show,
-    baselines=(pixels,), answer=answers, export=export,
+    name="image-classification",
+    recipe=ImageRecipe,
+    estimator=ImageClassifier,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=judge_again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    baselines=(pixels,),
+    answer=answers,
+    export=export,
     packages=("pillow", "kornia", "safetensors", "scikit-learn"),
-)  # fmt: skip
+)

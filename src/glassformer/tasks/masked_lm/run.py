@@ -173,6 +173,16 @@ def tiny() -> tuple[MaskedLM, tuple]:
 
 
 TASK = Task(
-    "masked-lm", PretrainRecipe, MaskedLM, load, look, fit, judge, again, page, tiny, verb="fill",
+    name="masked-lm",
+    recipe=PretrainRecipe,
+    estimator=MaskedLM,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    verb="fill",
     packages=("tokenizers", "safetensors"),
-)  # fmt: skip
+)

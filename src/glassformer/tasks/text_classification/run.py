@@ -49,9 +49,7 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
         d.source if source is None else source, text_column=d.text_column, label_column=d.label_column,
         need_labels=True, on_bad_row=d.on_bad_row, **part,
     )  # fmt: skip
-    return (
-        as_they_are(dataset) if source is not None else split_up(dataset, recipe.data, recipe.evaluate.split)
-    )
+    return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
 
 
 def look(work: Work) -> Look:
@@ -190,7 +188,19 @@ def tiny() -> tuple[TextClassifier, tuple]:
 
 
 TASK = Task(
-    "text-classification", Recipe, TextClassifier, load, look, fit, judge, judge_again, page, tiny, show,
-    baselines=(tfidf, embeddings), answer=answers, export=export,
+    name="text-classification",
+    recipe=Recipe,
+    estimator=TextClassifier,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=judge_again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    baselines=(tfidf, embeddings),
+    answer=answers,
+    export=export,
     packages=("tokenizers", "safetensors", "scikit-learn"),
-)  # fmt: skip
+)

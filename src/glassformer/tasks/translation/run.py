@@ -233,6 +233,17 @@ def tiny() -> tuple[Translator, tuple]:
 
 
 TASK = Task(
-    "translation", TranslationRecipe, Translator, load, look, fit, judge, again, page, tiny, show, verb="translate",
+    name="translation",
+    recipe=TranslationRecipe,
+    estimator=Translator,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    verb="translate",
     packages=("tokenizers", "safetensors", "sacrebleu"),
-)  # fmt: skip
+)

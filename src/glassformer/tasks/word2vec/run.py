@@ -193,5 +193,16 @@ def tiny() -> tuple[Word2Vec, tuple]:
 
 
 TASK = Task(
-    "word2vec", VectorsRecipe, Word2Vec, load, look, fit, judge, again, page, tiny, verb="vectors", packages=("numba",),
-)  # fmt: skip
+    name="word2vec",
+    recipe=VectorsRecipe,
+    estimator=Word2Vec,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    verb="vectors",
+    packages=("numba",),
+)
