@@ -58,6 +58,15 @@ def predict(
         return clf, found, clf.predict_proba(found.texts, progress=told)
 
 
+def answered(clf: Any, probabilities: Any) -> tuple[list[Any], list[float]]:
+    """The label of each row of probabilities ``[n, K]``, and that label's own probability."""
+    from glassformer.tasks.catalog import TASKS
+
+    answer = TASKS[clf.RECIPE.task].answer
+    assert answer is not None, "what gives no labels is refused before"
+    return answer(clf, probabilities)
+
+
 def refuse_other(folder: Path) -> None:
     """Raises ConfigError where what is saved gives no labels; it names the command that does."""
     from glassformer.checkpoints.files import read_json
@@ -241,11 +250,7 @@ def predict_command(
     if out is not None:
         check_output(out)
     clf, found, probabilities = predict(run, given, text_column)
-    from glassformer.tasks.catalog import TASKS
-
-    answer = TASKS[clf.RECIPE.task].answer
-    assert answer is not None, "predict refuses what gives no labels"
-    labels, shares = answer(clf, probabilities)
+    labels, shares = answered(clf, probabilities)
     if out is not None:
         from glassformer.evaluate.predictions import write_predictions
 

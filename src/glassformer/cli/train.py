@@ -86,12 +86,8 @@ def choose_recipe(
         return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
     if name is None:
         if begun is None or not (begun / "config.toml").is_file():
-            known = ", ".join(recipe_names())
-            raise ConfigError(
-                "no recipe is given",
-                where=command,
-                fix=f"Name one of {known}, or give {others}",
-            )
+            fix = f"Name one of {', '.join(recipe_names())}, or give {others}"
+            raise ConfigError("no recipe is given", where=command, fix=fix)
         name = str(begun / "config.toml")
     from glassformer.tasks.catalog import load_recipe
 
