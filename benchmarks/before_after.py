@@ -20,7 +20,7 @@ from rich.progress import track
 from scipy.stats import spearmanr
 
 from glassformer.explain.methods import explain_input
-from glassformer.tasks.image_classification.run import load_image_splits
+from glassformer.tasks.image_classification.run import load as load_pictures
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe
 
@@ -93,7 +93,7 @@ def main() -> None:
     args = parser.parse_args()
     facts = environment()
     pair = [load(run / "model") for run in args.runs]
-    splits = load_image_splits(read_run_recipe(args.runs[0]))
+    splits = load_pictures(read_run_recipe(args.runs[0]))
     pictures = splits.judged.images[: args.count]
     alike: dict[str, list[float]] = {"rollout": [], "occlusion": []}
     looks: list[dict[str, dict[str, list[float]]]] = [

@@ -28,8 +28,8 @@ from safetensors.torch import load_file, save_file
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.run import PARTS, evaluate_task, run_task
+from glassformer.tasks.catalog import TASKS, load_recipe
+from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.run_folder import check_folder
 
 ACROSS = 5  # pictures in a row of the grid figure
@@ -149,7 +149,7 @@ def run_in_form(
 
 def trained_on(recipe: Any) -> int:
     """How many examples the recipe's training part has."""
-    return len(PARTS[recipe.task](recipe).train)
+    return len(TASKS[recipe.task].load(recipe).train)
 
 
 def grid_of(folder: Path) -> dict[str, Any] | None:

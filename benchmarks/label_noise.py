@@ -26,7 +26,7 @@ from glassformer.study.folds import cross_validate
 from glassformer.study.review import review
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.text_classification.recipe import Recipe
-from glassformer.tasks.text_classification.run import load_splits
+from glassformer.tasks.text_classification.run import load
 from glassformer.train.callbacks import Progress
 
 FIRST = (100, 500, 1000)  # suggestions that a person might look at
@@ -39,7 +39,7 @@ def write_flipped(recipe: Recipe, path: Path, flips: int, seed: int) -> set[int]
         ConfigError: more flips than examples, or the file is there with other examples or flips: folds beside it
             would be of both.
     """
-    train = load_splits(recipe).train
+    train = load(recipe).train
     labels = list(train.labels or [])
     classes = sorted(set(labels), key=str)
     if not 1 <= flips <= len(labels) or len(classes) < 2:

@@ -22,11 +22,12 @@ from rich.console import Console
 
 from glassformer.data.corpus import hard_negatives
 from glassformer.report.published import headline
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks import labelled
+from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import read_run_recipe, write_json
-from glassformer.tasks.text_classification.run import baselines, load_splits
+from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.task import write_json
 
 KEPT = ("n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss")
 
@@ -91,8 +92,9 @@ def known_runs(path: Path, digest: str, overrides: list[str], seeds: list[int]) 
 def judge_baselines(folder: Path) -> None:
     """The baselines of a finished run anew, on the same split, into its metrics.json."""
     recipe = read_run_recipe(folder)
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    metrics["baselines"] = baselines(load(folder / "model"), recipe, load_splits(recipe))
+    task, metrics = TASKS[recipe.task], json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    clf, splits = load(folder / "model"), task.load(recipe)
+    metrics["baselines"] = labelled.judge_baselines(task.baselines, clf, recipe, splits)
     write_json(folder / "metrics.json", metrics)
 
 

@@ -156,6 +156,8 @@ MODULES = {
             "tasks.translation.run",
             "tasks.masked_lm.run",
             "tasks.word2vec.run",
+            "tasks.task",
+            "tasks.labelled",
             "tasks.run",
             "study.grid",
             "study.compare",

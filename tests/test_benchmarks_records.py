@@ -151,12 +151,12 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
 
 
 def test_flipped_rows_are_those_of_the_file(tmp_path, monkeypatch):
-    from glassformer.tasks.text_classification.run import load_splits
+    from glassformer.tasks.text_classification.run import load
 
     tool, file = load_tool("label_noise", monkeypatch), tmp_path / "flipped.csv"
     recipe = load_recipe("europe", ["limit=60"])
     rows = tool.write_flipped(recipe, file, 11, seed=1)
-    train = load_splits(recipe).train
+    train = load(recipe).train
     with file.open(newline="", encoding="utf-8") as opened:
         written = list(csv.DictReader(opened))
     other = {i + 2 for i, (row, label) in enumerate(zip(written, train.labels)) if row["label"] != str(label)}

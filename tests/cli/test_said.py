@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from glassformer.errors import DataError
-from glassformer.tasks.text_classification import run as experiment
+from glassformer.tasks import run as runner
 from glassformer.train.callbacks import Callback
 
 from .tiny import settings, write_csv
@@ -57,7 +57,7 @@ def test_a_run_that_is_killed_leaves_what_the_doctor_found(
         def step(self, training, info):
             raise DataError("killed")
 
-    monkeypatch.setattr(experiment, "StopOnSignal", Killed)
+    monkeypatch.setattr(runner, "StopOnSignal", Killed)
     path = vietnamese(tmp_path / "quán.csv")
     assert gf("train", "--text", path, "--out", "run", *settings("strip_accents=true")).code == 2
     findings = json.loads(Path("run/doctor.json").read_text(encoding="utf-8"))["findings"]

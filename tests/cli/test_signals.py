@@ -21,13 +21,16 @@ from glassformer.checkpoints.locks import LOCK, writing
 from glassformer.cli import stopping
 from glassformer.cli.app import main
 from glassformer.cli.stopping import SIGNALS
+from glassformer.report import html
 from glassformer.scale import scoring
-from glassformer.tasks import run_folder
-from glassformer.tasks.image_classification import run as image_experiment
-from glassformer.tasks.masked_lm import run as pretraining
-from glassformer.tasks.text_classification import run as experiment
+from glassformer.tasks import labelled
+from glassformer.tasks import run as runner
+from glassformer.tasks.image_classification import run as pictures
+from glassformer.tasks.masked_lm import run as masked
+from glassformer.tasks.text_classification import run as texts
 from glassformer.tasks.translation import run as translation
 from glassformer.tasks.word2vec import run as vectors
+from glassformer.train.callbacks import Progress
 
 from .tiny import sentences, settings, snapshot, write_csv
 
@@ -78,10 +81,14 @@ def steps(run: Path) -> list[tuple]:
 
 
 @pytest.mark.parametrize("number", SENDS)
-@pytest.mark.parametrize("stage", ["load_splits", "check_unseen", "begin", "_examine"])
+@pytest.mark.parametrize(
+    "stage",
+    [(texts, "load_text_dataset"), (texts, "check_unseen"), (runner, "begin"), (texts, "_examine")],
+    ids=str,
+)
 def test_a_start_that_has_begun_nothing_leaves_nothing(gf, reviews, stop, stage, number):
     before = handlers()
-    stop(experiment, stage, number)
+    stop(*stage, number)
     argv = ["train", "--text", reviews, "--out", "a/run", *settings()]
     assert "give the same command again" in one_line(gf(*argv))
     assert not Path("a").exists()
@@ -89,13 +96,16 @@ def test_a_start_that_has_begun_nothing_leaves_nothing(gf, reviews, stop, stage,
     assert gf(*argv).code == 0
 
 
-JUDGING = ["judge", "baselines", "training_sample", "write_predictions", "attention_examples", "write_report"]
+JUDGING = {
+    "judge_splits": texts, "judge_baselines": labelled, "training_sample": labelled, "write_predictions": labelled,
+    "attention_examples": texts, "write_report": html,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("stage", JUDGING)
 def test_stopped_in_judging_and_gone_on_with(gf, reviews, stop, stage):
     argv = ["train", "--text", reviews, "--out", "run", *settings(), "--set", "baselines=true"]
-    stop(experiment, stage, SIGNALS[JUDGING.index(stage) % 3])
+    stop(JUDGING[stage], stage, SIGNALS[[*JUDGING].index(stage) % 3])
     assert "interrupted; go on with: glassformer train --resume --out run" in one_line(gf(*argv))
     assert not Path("run", LOCK).exists()
     trained, weights = steps(Path("run")), Path("run/model/model.safetensors").read_bytes()
@@ -112,7 +122,7 @@ def test_a_signal_in_the_last_step_stops_what_follows(gf, reviews, stop):
     assert gf(*argv).code == 0
     last = steps(Path("run"))[-1][0]
     shutil.rmtree("run")
-    stop(run_folder.Progress, "step", signal.SIGTERM, calls=last)
+    stop(Progress, "step", signal.SIGTERM, calls=last)
     assert "go on with" in one_line(gf(*argv))
     assert steps(Path("run"))[-1][0] == last
     assert not Path("run/metrics.json").exists()
@@ -121,11 +131,11 @@ def test_a_signal_in_the_last_step_stops_what_follows(gf, reviews, stop):
 SMALL = [word for pair in ("d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32",
                            "threads=1") for word in ("--set", pair)]  # fmt: skip
 OTHERS = {
-    "image": (image_experiment, "judge", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
-    "masked words": (pretraining, "figures", ["europe-mlm", *SMALL, "--set", "limit=300"]),
-    "vectors": (vectors, "judge", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
+    "image": (pictures, "judge_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
+    "masked words": (masked, "count_masks", ["europe-mlm", *SMALL, "--set", "limit=300"]),
+    "vectors": (vectors, "tests_folder", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
                           "limit=800", "--set", "threads=1"]),
-    "translation": (translation, "judge", ["multi30k-transformer", "--data", "pairs.csv", *SMALL, "--set",
+    "translation": (translation, "search", ["multi30k-transformer", "--data", "pairs.csv", *SMALL, "--set",
                                            "test_size=8", "--set", "validation_size=4", "--set", "vocab_size=300"]),
 }  # fmt: skip
 
@@ -184,7 +194,7 @@ def test_predict_keeps_its_parts_and_goes_on(gf, run, stop, number, monkeypatch)
 
 def test_evaluate_and_export_leave_nothing_half(gf, run, stop):
     before = snapshot(run)
-    stop(experiment, "_figures", signal.SIGHUP)
+    stop(labelled, "figures", signal.SIGHUP)
     one_line(gf("evaluate", run))
     assert snapshot(run) == before
     said = gf("evaluate", run)
@@ -267,8 +277,8 @@ def test_a_library_gets_its_handlers_back(gf, reviews):
 def test_what_is_ignored_stays_ignored(gf, reviews, stop):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        stop(experiment, "load_splits", signal.SIGHUP)
-        stop(run_folder.Progress, "step", signal.SIGHUP)
+        stop(texts, "load_text_dataset", signal.SIGHUP)
+        stop(Progress, "step", signal.SIGHUP)
         assert gf("train", "--text", reviews, "--out", "run", *settings()).code == 0
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:

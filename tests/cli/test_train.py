@@ -178,7 +178,7 @@ def test_ctrl_c_while_the_model_is_judged_says_how_to_go_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("glassformer.tasks.text_classification.run.judge", interrupt)
+        patch.setattr("glassformer.tasks.text_classification.run.judge_splits", interrupt)
         result = gf("train", "--text", reviews, "--out", "out", *settings())
     assert result.code == 130
     assert result.err == "error: interrupted; go on with: glassformer train --resume --out out\n"
@@ -187,10 +187,10 @@ def test_ctrl_c_while_the_model_is_judged_says_how_to_go_on(
 
 
 def test_ctrl_c_before_there_is_anything_leaves_no_folder(gf, reviews: Path, monkeypatch: pytest.MonkeyPatch):
-    def interrupt(*args: object) -> None:
+    def interrupt(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("glassformer.tasks.text_classification.run.load_splits", interrupt)
+    monkeypatch.setattr("glassformer.tasks.text_classification.run.load_text_dataset", interrupt)
     result = gf("train", "--text", reviews, "--out", "out", *settings())
     said = "error: interrupted; nothing was begun, give the same command again\n"
     assert (result.code, result.err) == (130, said)

@@ -23,7 +23,8 @@ from glassformer.evaluate.predictions import read_predictions
 from glassformer.families.vit import VIT
 from glassformer.report.maps import prepare
 from glassformer.report.pictures import data_uri, draw_grid
-from glassformer.tasks.image_classification.run import figures, some_of
+from glassformer.tasks.image_classification.run import some_of
+from glassformer.tasks.labelled import figures
 
 from .conftest import SETTINGS, quarters
 

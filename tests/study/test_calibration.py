@@ -15,7 +15,8 @@ from glassformer.report.html import write_report
 from glassformer.study.calibration import calibrate_run
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.text_classification.run import evaluate_run, load_splits, run_recipe
+from glassformer.tasks.run import evaluate_task, run_task
+from glassformer.tasks.text_classification.run import load as load_texts
 
 from .conftest import write_split
 
@@ -23,7 +24,7 @@ from .conftest import write_split
 @pytest.fixture(scope="module")
 def trained(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
-    run_recipe(load_recipe(base, ["baselines=false", "epochs=2"]), folder)
+    run_task(load_recipe(base, ["baselines=false", "epochs=2"]), folder)
     return folder
 
 
@@ -34,7 +35,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 def test_temperature_is_chosen_by_validation_and_saved(run):
     before = load(run)
-    splits = load_splits(load_recipe(run / "config.toml"))
+    splits = load_texts(load_recipe(run / "config.toml"))
     targets = [before.classes_.tolist().index(label) for label in splits.validation.labels]
     wanted = fit_temperature(before.logits(splits.validation.texts), targets)
     found = calibrate_run(run, bootstrap=50)
@@ -66,7 +67,7 @@ def test_threshold_decides_in_prediction_and_evaluation(run):
     assert clf.threshold_ == found["threshold"]
     clf.threshold_ = 1 + 1e-7  # none reaches it
     clf.save(run / "model", overwrite=True)
-    scores = evaluate_run(run)
+    scores = evaluate_task(run)
     assert [sum(row[i] for row in scores["confusion"]) for i in (0, 1)] == [31, 0]
     assert set(load(run).predict(["a warm film", "a dull film"])) == {"bad"}
 

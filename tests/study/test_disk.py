@@ -19,7 +19,7 @@ from glassformer.errors import GlassformerError
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.report.html import write_page
 from glassformer.scale.scoring import join_parts
-from glassformer.tasks.run_folder import write_json
+from glassformer.tasks.task import write_json
 from glassformer.train.callbacks import HistoryFile
 
 REFUSALS = {

@@ -14,11 +14,12 @@ from glassformer.data.splits import block_split
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.html import write_report
-from glassformer.tasks import run_folder
+from glassformer.tasks import labelled
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
+from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.tasks.text_classification.run import evaluate_run, load_splits, run_recipe
+from glassformer.tasks.text_classification.run import load as load_splits
 from glassformer.train.callbacks import Callback, Progress
 
 HELD = {"loss", "accuracy", "macro_f1", "best"}  # keys of an evaluation that come from held-out data
@@ -64,8 +65,8 @@ def run(reviews, watch, tmp_path_factory):
     recipe = load_recipe("europe", [f"data.source={str(reviews)!r}", *FAST, 'sentences=["a warm film"]'])
     folder = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_folder, "JUDGED_OF_TRAINING", 43)
-        return run_recipe(recipe, folder, say=lines.append, callbacks=[watch]), recipe, lines
+        patch.setattr(labelled, "JUDGED_OF_TRAINING", 43)
+        return run_task(recipe, folder, say=lines.append, callbacks=[watch]), recipe, lines
 
 
 def test_run_folder_is_complete_and_agrees_with_itself(run):
@@ -128,7 +129,7 @@ def test_whoever_watches_is_told_how_far_judging_is(run, watch):
     result, _, _ = run
     assert watch.counted == [("judging", n, n) for n in (43, 29, 31)]
     again = Watch()
-    evaluate_run(result.folder, count=again.count)
+    evaluate_task(result.folder, count=again.count)
     assert again.counted == [("judging", 31, 31)]
 
 
@@ -143,7 +144,7 @@ def test_the_doctor_changes_no_bit_of_the_training(run):
 
 def test_saved_model_gives_the_figures_of_the_run(run):
     result, _, _ = run
-    assert evaluate_run(result.folder)["accuracy"] == result.metrics["test"]["accuracy"]
+    assert evaluate_task(result.folder)["accuracy"] == result.metrics["test"]["accuracy"]
     clf = load(result.folder)
     assert clf.predict(["a flat and endless film"])[0] == "bad"
 
@@ -152,7 +153,7 @@ def test_existing_folder_is_refused_and_kept(run):
     result, recipe, _ = run
     before = (result.folder / "metrics.json").read_bytes()
     with pytest.raises(ConfigError, match="the output folder exists"):
-        run_recipe(recipe, result.folder)
+        run_task(recipe, result.folder)
     assert (result.folder / "metrics.json").read_bytes() == before
 
 
@@ -160,12 +161,12 @@ def test_resume_with_another_recipe_is_refused(run):
     result, _, _ = run
     other = load_recipe(result.folder / "config.toml", ["lr=0.5"])
     with pytest.raises(ConfigError, match="another recipe"):
-        run_recipe(other, result.folder, resume=True)
+        run_task(other, result.folder, resume=True)
 
 
 def test_resume_of_a_finished_run_ends_with_the_same_figures(run):
     result, recipe, _ = run
-    again = run_recipe(recipe, result.folder, resume=True)
+    again = run_task(recipe, result.folder, resume=True)
     assert again.metrics["test"] == result.metrics["test"]
 
 
@@ -179,11 +180,11 @@ def test_a_stopped_run_goes_on_whatever_is_said_of_its_recipe(run, tmp_path):
 
     before = replace(recipe, train=replace(recipe.train, checkpoint_every=11))
     with pytest.raises(KeyboardInterrupt):
-        run_recipe(before, tmp_path / "run", callbacks=[Stop()])
+        run_task(before, tmp_path / "run", callbacks=[Stop()])
     other = replace(
         before, summary="of a later release", expect="another figure", train=replace(before.train, verbose=1)
     )
-    again = run_recipe(other, tmp_path / "run", resume=True)
+    again = run_task(other, tmp_path / "run", resume=True)
     assert again.metrics["test"] == result.metrics["test"]
     a, b = (load(folder).model_.state_dict() for folder in (result.folder, again.folder))
     assert all((a[key] == b[key]).all() for key in a)

@@ -12,7 +12,6 @@ from glassformer.cli.output import say
 from glassformer.cli.train import show_run, train
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError
-from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -48,6 +47,8 @@ def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tupl
     Raises:
         ConfigError: something that is not an earlier demo stands there.
     """
+    from glassformer.tasks.catalog import load_recipe
+
     recipe = load_recipe(name, settings)
     clear(folder, name)
     for line in DEMOS[name][1].split("\n"):

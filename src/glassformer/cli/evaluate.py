@@ -73,5 +73,7 @@ def evaluate_command(
         show_table(str(run), ("", "value"), rows, right=("value",))
     elif "per_class" in figures:
         show_figures(str(run), figures)
+    elif all(isinstance(value, int | float) for value in figures.values()):
+        show_table(str(run), ("", "value"), [[k, f"{v:.4f}"] for k, v in figures.items()], right=("value",))
     else:
         show_tests(str(run), figures)

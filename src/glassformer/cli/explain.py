@@ -43,7 +43,8 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.predict import OTHER_VERBS, gather, pictures
+    from glassformer.cli.predict import gather, pictures
+    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
     from glassformer.tasks.run_folder import trained_column
 
@@ -52,11 +53,9 @@ def explain(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     clf = load(folder)
-    if not hasattr(clf, "explain"):
-        kind = type(clf).__name__
-        fix = (
-            f"Use glassformer {OTHER_VERBS[kind]}" if kind in OTHER_VERBS else "Name the run of a classifier"
-        )
+    task = TASKS[clf.RECIPE.task]
+    if task.answer is None:
+        kind, fix = type(clf).__name__, f"Use glassformer {task.verb}"
         raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
     of_pictures = clf.NOUN == "pictures"
     found = pictures(given) if of_pictures else gather(given, text_column, [trained_column(folder)])

@@ -35,9 +35,8 @@ def export(
         GlassformerError: the exported files answer differently from the model, and nothing is left behind; or int8
             costs too much, and only its file is not.
     """
-    from glassformer.export.hf_folder import export_hf
-    from glassformer.export.onnx_folder import export_onnx
     from glassformer.export.samples import samples_of
+    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
     if not Path(run).is_dir():
@@ -49,16 +48,15 @@ def export(
     if not int8_tolerance >= 0:
         raise ConfigError(f"{int8_tolerance:g} points", where="--int8-tolerance", fix="Use 0 or more")
     clf = load(run)
-    if not hasattr(clf, "predict_proba"):
+    write = TASKS[clf.RECIPE.task].export
+    if write is None:
         raise ConfigError(f"holds a {type(clf).__name__}; classifiers are exported", where=str(run))
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
     samples, labels = samples_of(clf, run, check)
-    if to == "hf":
-        return folder, export_hf(clf, folder, samples)
-    return folder, export_onnx(
-        clf, folder, samples, labels=labels, int8=int8, int8_tolerance=int8_tolerance,
+    return folder, write(
+        clf, to, folder, samples, labels=labels, int8=int8, int8_tolerance=int8_tolerance,
         validation=held_out(run) if int8 else None,
     )  # fmt: skip
 
@@ -67,14 +65,15 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     """At most 1,000 validation examples of a run with their labels, drawn; None where it has none or they are gone."""
     import numpy as np
 
-    from glassformer.tasks.run import PARTS
+    from glassformer.data.splits import labelled
+    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
 
     if not (Path(run) / "config.toml").is_file():
         return None
     recipe = read_run_recipe(Path(run))
     try:
-        part = PARTS[recipe.task](recipe).validation
+        part = labelled(TASKS[recipe.task].load(recipe).validation)
     except DataError as error:
         note(f"the run's validation data cannot be read ({error})")
         return None

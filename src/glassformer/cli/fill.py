@@ -23,7 +23,7 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
         raise ConfigError(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
-    learner = load_kind(folder, "MaskedLM", "fill")
+    learner = load_kind(folder, "fill")
     found = [learner.fill(text, top) for text in texts]
     return [words if text.count(MASK) > 1 else [words] for text, words in zip(texts, found, strict=True)]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from glassformer.config import meaning_of, takes_none
-from glassformer.tasks.catalog import recipe_classes
+from glassformer.tasks.recipe import DEFAULT_TASK
 
 
 class Key(NamedTuple):
@@ -21,9 +21,11 @@ class Key(NamedTuple):
     meaning: str
 
 
-def recipe_keys(task: str = "text-classification") -> Iterator[Key]:
+def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
     """The keys of every section of a task's recipes, in the order of the file."""
-    kind = recipe_classes()[task]
+    from glassformer.tasks.catalog import TASKS
+
+    kind = TASKS[task].recipe
     sections: dict[str, Any] = {"": kind}
     hints = typing.get_type_hints(kind)
     sections |= {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}

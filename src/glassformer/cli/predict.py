@@ -15,12 +15,6 @@ from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
 
-OTHER_VERBS = {
-    "Translator": "translate",
-    "MaskedLM": "fill",
-    "Word2Vec": "vectors",
-}  # of what gives no labels
-
 
 @dataclass
 class Texts:
@@ -64,17 +58,27 @@ def predict(
         return clf, found, clf.predict_proba(found.texts, progress=told)
 
 
+def answered(clf: Any, probabilities: Any) -> tuple[list[Any], list[float]]:
+    """The label of each row of probabilities ``[n, K]``, and that label's own probability."""
+    from glassformer.tasks.catalog import TASKS
+
+    answer = TASKS[clf.RECIPE.task].answer
+    assert answer is not None, "what gives no labels is refused before"
+    return answer(clf, probabilities)
+
+
 def refuse_other(folder: Path) -> None:
     """Raises ConfigError where what is saved gives no labels; it names the command that does."""
     from glassformer.checkpoints.files import read_json
     from glassformer.checkpoints.settings import ABOUT
+    from glassformer.tasks.catalog import TASKS
 
     about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
     kind = read_json(about).get("kind") if about else None
-    if verb := OTHER_VERBS.get(str(kind)):
-        raise ConfigError(
-            f"holds a {kind}, which gives no labels", where=str(folder), fix=f"Use glassformer {verb}"
-        )
+    for task in TASKS.values():
+        if task.answer is None and task.estimator.__name__ == kind:
+            what = f"holds a {kind}, which gives no labels"
+            raise ConfigError(what, where=str(folder), fix=f"Use glassformer {task.verb}")
 
 
 def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:
@@ -246,7 +250,7 @@ def predict_command(
     if out is not None:
         check_output(out)
     clf, found, probabilities = predict(run, given, text_column)
-    labels = clf.decide(probabilities).tolist()
+    labels, shares = answered(clf, probabilities)
     if out is not None:
         from glassformer.evaluate.predictions import write_predictions
 
@@ -254,9 +258,8 @@ def predict_command(
         write_predictions(out, found.texts, probabilities, classes, predicted=labels, rows=found.rows)
         say(f"{len(labels):,} {clf.NOUN}: {out}")
     else:
-        column = clf.classes_.tolist().index
-        for text, label, row in zip(found.texts, labels, probabilities, strict=True):
+        for text, label, share in zip(found.texts, labels, shares, strict=True):
             shown = excerpt(text) if sys.stdout.isatty() else one_line(text)
-            typer.echo(f"{one_line(label)}\t{row[column(label)]:.4f}\t{shown}")
+            typer.echo(f"{one_line(label)}\t{share:.4f}\t{shown}")
     if clf.NOUN == "texts" and (cut := int(clf.truncated(found.texts).sum())):
         note(f"{cut:,} of {len(labels):,} texts are longer than {clf.max_length} tokens and were cut there")

@@ -40,24 +40,9 @@ def report(folder: str | Path) -> list[Path]:
 
 def _write_run_page(folder: Path) -> Path:
     """The page that a run of this task gets."""
-    from glassformer.config import read_toml
-    from glassformer.report.html import write_report
-    from glassformer.report.run import read_history, read_json
-    from glassformer.report.sequences import write_sequence_report
-    from glassformer.report.vectors import write_vectors_report
-    from glassformer.tasks.catalog import known_recipe
+    from glassformer.tasks.catalog import known_recipe, task_of
 
-    config = folder / "config.toml"
-    recipe = read_toml(config) if config.is_file() else {}
-    task = recipe.get("task", "")
-    if task in ("translation", "masked-lm"):
-        return write_sequence_report(folder, known_recipe(folder))
-    if task == "word2vec":
-        metrics = read_json(folder / "metrics.json", dict)
-        return write_vectors_report(
-            folder, str(recipe.get("name", "")), metrics, [*read_history(folder / "history.jsonl")]
-        )
-    return write_report(folder, known_recipe(folder))
+    return task_of(folder).page(folder, known_recipe(folder))
 
 
 def report_command(

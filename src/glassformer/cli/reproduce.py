@@ -24,7 +24,6 @@ from glassformer.report.published import (
     published_rows,
     stand_ins,
 )
-from glassformer.tasks.catalog import load_recipe
 
 RESULTS = Path("benchmarks") / "results"
 
@@ -36,6 +35,8 @@ def measure(name: str) -> Measured | None:
 
 def show_rows() -> None:
     """Every row with its published result and what our recipes reach."""
+    from glassformer.tasks.catalog import load_recipe
+
     lines: list[list[object]] = []
     for row in published_rows():
         about = ", ".join(filter(None, (row.data, row.hours)))
@@ -109,6 +110,7 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> 
     Raises:
         InputError: see ``run_task``; also weights that cannot be had, with what stands for them.
     """
+    from glassformer.tasks.catalog import load_recipe
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Progress
 

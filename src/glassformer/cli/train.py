@@ -17,7 +17,6 @@ from glassformer.cli.places import default_folder
 from glassformer.cli.vectors import show_vectors_run
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError
-from glassformer.tasks.catalog import load_recipe, recipe_classes
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -87,13 +86,11 @@ def choose_recipe(
         return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
     if name is None:
         if begun is None or not (begun / "config.toml").is_file():
-            known = ", ".join(recipe_names())
-            raise ConfigError(
-                "no recipe is given",
-                where=command,
-                fix=f"Name one of {known}, or give {others}",
-            )
+            fix = f"Name one of {', '.join(recipe_names())}, or give {others}"
+            raise ConfigError("no recipe is given", where=command, fix=fix)
         name = str(begun / "config.toml")
+    from glassformer.tasks.catalog import load_recipe
+
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
         raise ConfigError(f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out")
@@ -121,7 +118,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
             examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
         changes |= {section: replace(config, **examples)} if examples else {}
     data = replace(recipe.data, source=source)
-    if recipe.task == "translation":
+    if hasattr(data, "source_column"):
         data = _other_columns(data, asked)
     return replace(recipe, data=data, **changes)
 
@@ -195,7 +192,7 @@ def image_recipe(
 
     where = _whole_path(source)
     values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
-    values |= {"task": "image-classification", "data": {"source": where}} | (chosen or {})
+    values |= {"task": ImageRecipe.task, "data": {"source": where}} | (chosen or {})
     asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "train")
     d = asked.data
     dataset = load_image_dataset(
@@ -224,17 +221,20 @@ def _whole_path(source: str) -> str:
 
 
 def show_run(run: Run, recipe: Any) -> None:
-    """A finished run on the terminal: scores beside the baselines, cut texts, own sentences, where it lies."""
-    if recipe.task == "word2vec":
-        show_vectors_run(run, recipe)
-        return
-    metrics = run.metrics
-    if recipe.task in ("translation", "masked-lm"):
-        show_sequence_run(run, recipe)
-        return
+    """A finished run on the terminal: its figures, by what they are of, and where it lies."""
+    show = {"baselines": show_labels_run, "tests": show_vectors_run}
+    next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
+    say(f"model: {run.folder / 'model'}")
+    say(f"report: {run.report}")
+
+
+def show_labels_run(run: Run, recipe: Any) -> None:
+    """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
+    from glassformer.tasks.catalog import TASKS
+
+    metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
-    noun = "texts" if recipe.task == "text-classification" else "pictures"
     if scores is not None:
         rows = [(recipe.model.model, scores, seconds["train"])]
         rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
@@ -254,8 +254,6 @@ def show_run(run: Run, recipe: Any) -> None:
     if metrics.get("sentences"):
         rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
-    say(f"model: {run.folder / 'model'}")
-    say(f"report: {run.report}")
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
@@ -277,14 +275,14 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
         )
         for words in sentence.get("fills") or []:
             say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))
-    say(f"model: {run.folder / 'model'}")
-    say(f"report: {run.report}")
 
 
 def _show_keys(wanted: bool) -> None:
     if not wanted:
         return
-    for task in recipe_classes():
+    from glassformer.tasks.catalog import TASKS
+
+    for task in TASKS:
         sections: dict[str, list[tuple[str, str, str]]] = {}
         for key in recipe_keys(task):
             sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))

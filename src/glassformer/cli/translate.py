@@ -72,7 +72,7 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
     from glassformer.tasks.run_folder import trained_column
 
     found = gather(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
-    return load_kind(folder, "Translator", "translate"), found
+    return load_kind(folder, "translate"), found
 
 
 def spread(texts: Sequence[str], rows: Sequence[int], count: int) -> list[str]:
@@ -83,21 +83,22 @@ def spread(texts: Sequence[str], rows: Sequence[int], count: int) -> list[str]:
     return lines
 
 
-def load_kind(folder: str | Path, kind: str, verb: str) -> Any:
+def load_kind(folder: str | Path, verb: str) -> Any:
     """The model in a folder, of the kind that the verb needs.
 
     Raises:
         ConfigError: it is of another kind.
     """
+    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
-    found = load(folder)
-    if type(found).__name__ != kind:
-        raise ConfigError(
+    found, able = load(folder), [task.estimator for task in TASKS.values() if task.verb == verb]
+    if not isinstance(found, tuple(able)):
+        what, fix = (
             f"holds a {type(found).__name__}, which cannot {verb}",
-            where=str(folder),
-            fix=f"Name a run of a {kind}",
+            f"Name a run of a {able[0].__name__}",
         )
+        raise ConfigError(what, where=str(folder), fix=fix)
     return found
 
 

@@ -100,8 +100,6 @@ def show_vectors_run(run: Run, recipe: Any) -> None:
         norms,
         right=("mean", "smallest", "largest"),
     )
-    say(f"model: {run.folder / 'model'}")
-    say(f"report: {run.report}")
 
 
 def show_tests(title: str, tests: dict[str, Any]) -> None:

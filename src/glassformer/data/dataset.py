@@ -36,6 +36,15 @@ class TextSplit:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def examples(self) -> list[str]:
+        """What a classifier takes."""
+        return self.texts
+
+    def names(self) -> list[str]:
+        """What to call each example in a table."""
+        return self.texts
+
     def select(self, indices: Sequence[int]) -> TextSplit:
         """The examples at ``indices``, in that order."""
         labels, rows = self.labels, self.rows

@@ -36,6 +36,11 @@ class ImageSplit:
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def examples(self) -> list[Any]:
+        """What a classifier takes."""
+        return self.images
+
     def select(self, indices: Sequence[int]) -> ImageSplit:
         """The examples at ``indices``, in that order."""
         labels, rows = self.labels, self.rows

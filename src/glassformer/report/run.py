@@ -94,7 +94,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
         certainty=certainty,
         doctor=read_json(folder / "doctor.json", dict),
         maps=read_json(folder / "maps.json", dict).get("examples", []),
-        noun="pictures" if config.get("task") == "image-classification" else "texts",
+        noun="pictures" if "image" in config else "texts",  # the section of how pictures are read
         pictures=read_json(folder / "pictures.json", dict),
         calibration=read_json(folder / "calibration.json", dict),
     )

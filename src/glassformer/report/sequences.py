@@ -55,7 +55,7 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
         settings=settings, expectation=tables.expectation(config, known.shipped), facts=tables.facts(metrics),
         times=tables.times(metrics.get("seconds") or {}),
         architecture=architecture(
-            metrics, "source tokens [M]" if metrics.get("task") == "translation" else "tokens [N]"
+            metrics, "source tokens [M]" if "scores" in metrics else "tokens [N]"
         ),
     )  # fmt: skip
 

@@ -29,6 +29,7 @@ from glassformer.data.sources import TEXT_COLUMNS
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.outputs import check_new_file
 from glassformer.scale.engines import mapped, needs
+from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run_folder import trained_column
 
 SHARD_ROWS = 4096
@@ -204,7 +205,7 @@ def _loaded(model: str, checksum: str) -> Any:
     from glassformer.tasks.load import load
 
     clf = load(model)
-    if not hasattr(clf, "predict_proba"):
+    if TASKS[clf.RECIPE.task].answer is None:
         raise ConfigError(f"holds a {type(clf).__name__}, which gives no labels", where=str(model))
     return clf
 
@@ -256,7 +257,8 @@ def _answered(target: Path, wanted: str) -> int | None:
 def _table(clf: Any, shard: Shard, note: str) -> Any:
     import pyarrow as pa
 
-    classes = clf.classes_.tolist()
+    classes, answer = clf.classes_.tolist(), TASKS[clf.RECIPE.task].answer
+    assert answer is not None, "only what gives labels is loaded"
     rows = np.full((shard.rows, len(classes)), np.nan)
     labels: list[Any] = [None] * shard.rows
     shares: list[float | None] = [None] * shard.rows
@@ -276,8 +278,8 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
             if clf.NOUN == "texts":
                 for i, truncated in zip(places, clf.truncated(chosen).tolist(), strict=True):
                     cut[i] = truncated
-            for i, label in zip(places, clf.decide(answers).tolist(), strict=True):
-                labels[i], shares[i] = label, float(rows[i, classes.index(label)])
+            for i, label, share in zip(places, *answer(clf, answers), strict=True):
+                labels[i], shares[i] = label, share
         seen += len(inputs)
     if seen != shard.rows:
         raise DataError(f"{seen} of {shard.rows} rows were read", where=shard.source)

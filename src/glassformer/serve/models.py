@@ -24,6 +24,7 @@ from glassformer.explain.methods import METHODS
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, too_many
+from glassformer.tasks.catalog import TASKS
 
 EXAMPLES = 6  # sentences on the page
 MOST_OVERLAP = 32  # windows that a token of a long text may stand in
@@ -61,9 +62,10 @@ class Served:
         precision: str = "auto",
         examples: Sequence[str] = (),
     ):
-        if not hasattr(clf, "predict_proba"):
+        answer = TASKS[clf.RECIPE.task].answer
+        if answer is None:
             raise ConfigError(f"holds a {type(clf).__name__}; classifiers are served", where=name)
-        self.name, self.clf, self.limits = name, clf, limits
+        self.name, self.clf, self.limits, self.answer = name, clf, limits, answer
         self.kind = "text" if clf.NOUN == "texts" else "image"
         stride = getattr(clf, "window_stride", None)
         if (
@@ -231,15 +233,16 @@ class Served:
         """As ``Prediction`` has it; raises Problem where the model's answer is no number."""
         if not np.isfinite(shares).all():
             raise Problem(422, "the model's answer to an input is no number", where="model")
-        chosen = map(str, self.clf.decide(shares).tolist())
         return [
             {
-                "label": label,
-                "probability": row[self.labels.index(label)],
+                "label": str(label),
+                "probability": share,
                 "probabilities": dict(zip(self.labels, row, strict=True)),
                 "truncated": item.truncated,
             }
-            for item, label, row in zip(items, chosen, shares.tolist(), strict=True)
+            for item, label, share, row in zip(
+                items, *self.answer(self.clf, shares), shares.tolist(), strict=True
+            )
         ]
 
     def explain(self, given: str, method: str, target: str | None, options: dict[str, Any]) -> dict[str, Any]:

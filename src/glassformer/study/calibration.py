@@ -12,9 +12,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.locks import writing
-from glassformer.data.checks import place
-from glassformer.data.image_sources import load_image_dataset
-from glassformer.data.sources import load_text_dataset
+from glassformer.data.splits import labelled
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import (
     COLDEST,
@@ -27,9 +25,8 @@ from glassformer.evaluate.calibrate import (
 )
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.report.html import write_report
-from glassformer.tasks.catalog import known_recipe
+from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run import PARTS, Part, check_classifies, image_part, text_part
 from glassformer.tasks.run_folder import read_run_recipe
 
 Say = Callable[[str], None]
@@ -67,8 +64,8 @@ def _calibrate(
     folder: Path, recipe: Any, data: str | None, threshold: Metric | None, bootstrap: int, say: Say
 ) -> dict[str, Any]:
     clf = load(folder)
-    parts = PARTS[recipe.task](recipe)
-    chosen_by, name = (_other(data, recipe), data) if data else (parts.validation, "validation")
+    splits = TASKS[recipe.task].load(recipe)
+    chosen_by, name = (_other(data, recipe), data) if data else (labelled(splits.validation), "validation")
     if chosen_by is None:
         raise ConfigError(
             "this run has no validation split, and the test split must not choose", where=str(folder),
@@ -79,7 +76,7 @@ def _calibrate(
             f"{len(clf.classes_)} classes have no one threshold", where="threshold", fix="Leave it out"
         )
     say(f"calibrating on {len(chosen_by):,} {name} examples")
-    logits, targets = clf.logits(chosen_by.examples), class_numbers(clf, chosen_by)
+    logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
     temperature = fit_temperature(logits, targets)
     limit = None
     if threshold is not None:
@@ -90,10 +87,11 @@ def _calibrate(
         "classes": [str(c) for c in clf.classes_.tolist()], "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
     out["splits"] = {name: _both(clf, logits, targets, temperature, limit, bootstrap)}
-    if parts.judged is not None and parts.judged_name != "validation":
-        say(f"looking at {len(parts.judged):,} {parts.judged_name} examples")
-        judged = clf.logits(parts.judged.examples), class_numbers(clf, parts.judged)
-        out["splits"][parts.judged_name] = _both(clf, *judged, temperature, limit, bootstrap)
+    judged_split = labelled(splits.judged)
+    if judged_split is not None and splits.judged_name != "validation":
+        say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
+        judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
+        out["splits"][splits.judged_name] = _both(clf, *judged, temperature, limit, bootstrap)
     clf.temperature_, clf.threshold_ = temperature, limit
     clf.save(folder / "model", overwrite=True)
     replace_text(folder / "calibration.json", json.dumps(out, indent=1, ensure_ascii=False) + "\n")
@@ -118,35 +116,14 @@ def _both(clf: Any, logits: np.ndarray, targets: np.ndarray, t: float, limit: fl
     return out
 
 
-def class_numbers(clf: Any, part: Part) -> np.ndarray:
-    """Class index of each label.
-
-    Raises:
-        DataError: a label that the model does not know; the row is named.
-    """
-    numbers = {label: i for i, label in enumerate(clf.classes_.tolist())}
-    for i, label in enumerate(part.labels):
-        if label not in numbers:
-            raise DataError(
-                f"label {label!r} was not seen in training", where=place(part.origin, i, part.rows),
-                fix=f"Known: {', '.join(map(str, numbers))}",
-            )  # fmt: skip
-    return np.array([numbers[label] for label in part.labels], np.int64)
+def _targets(clf: Any, split: Any) -> np.ndarray:
+    return clf.targets(split.labels, split.origin, split.rows)
 
 
-def _other(data: str, recipe: Any) -> Part:
+def _other(data: str, recipe: Any) -> Any:
     """The labelled texts or pictures of other data: their validation split, or the first there is."""
-    d = recipe.data
-    if recipe.task == "image-classification":
-        dataset = load_image_dataset(
-            data, image_column=d.image_column, label_column=d.label_column, broken=d.broken
-        )
-        part = image_part(dataset.splits.get("validation") or next(iter(dataset.splits.values())))
-    else:
-        dataset = load_text_dataset(
-            data, text_column=d.text_column, label_column=d.label_column, need_labels=True, on_bad_row=d.on_bad_row
-        )  # fmt: skip
-        part = text_part(dataset.splits.get("validation") or next(iter(dataset.splits.values())))
-    if part is None:
+    splits = TASKS[recipe.task].load(recipe, data)
+    found = labelled(splits.validation or next(iter(splits.dataset.splits.values())))
+    if found is None:
         raise DataError("has no labels", where=data)
-    return part
+    return found

@@ -22,15 +22,14 @@ import numpy as np
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
-from glassformer.data.splits import stratified_folds
+from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.tasks.catalog import build_recipe, known_recipe
-from glassformer.tasks.run import ESTIMATORS, PARTS, Part, check_classifies
+from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.run_folder import what_decides
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
@@ -84,10 +83,9 @@ def cross_validate(
 def _run_folds(
     recipe: Any, folder: Path, folds: int, say: Say, callbacks: Sequence[Callback], started: float
 ) -> dict[str, Any]:
-    parts = PARTS[recipe.task](recipe)
-    train = parts.train
-    d = recipe.data
-    numbers = stratified_folds(train.labels, folds, d.split_seed, train.names, blocks=d.hold_out == "blocks")
+    splits, d = TASKS[recipe.task].load(recipe), recipe.data
+    train, names = splits.train, splits.train.names()
+    numbers = stratified_folds(train.labels, folds, d.split_seed, names, blocks=d.hold_out == "blocks")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.toml", to_toml(recipe))
@@ -100,7 +98,7 @@ def _run_folds(
     for k in range(folds):
         fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
         known = (fold.folder / MARKER).is_file()
-        figures = run_fold(fold, recipe, train, parts.validation, callbacks)
+        figures = run_fold(fold, recipe, train, labelled(splits.validation), callbacks)
         out[fold.held] = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
         found.append(figures)
         say(f"fold {k + 1} of {folds}: accuracy {figures['accuracy']:.4f}" + (" (kept)" if known else ""))
@@ -116,7 +114,7 @@ def _run_folds(
         "label_names": [str(c) for c in classes.tolist()],
     }  # fmt: skip
     write_predictions(
-        folder / "predictions.csv", train.names, out, classes.tolist(), labels=list(train.labels), rows=train.rows,
+        folder / "predictions.csv", names, out, classes.tolist(), labels=list(train.labels), rows=train.rows,
         split=NAME,
     )  # fmt: skip
     replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
@@ -125,15 +123,19 @@ def _run_folds(
 
 
 def run_fold(
-    fold: Fold, recipe: Any, train: Part, validation: Part | None, callbacks: Sequence[Callback] = ()
+    fold: Fold, recipe: Any, train: Any, validation: Any, callbacks: Sequence[Callback] = ()
 ) -> dict[str, Any]:
-    """Train and judge one fold from wherever it stands; a finished one is left as it is. Returns its figures."""
+    """Train and judge one fold from wherever it stands; a finished one is left as it is. Returns its figures.
+
+    Args:
+        train, validation: splits with labels; None: no split chooses.
+    """
     marker = fold.folder / MARKER
     if marker.is_file():
         return json.loads(marker.read_text(encoding="utf-8"))
     with disk_errors(fold.folder):
         fold.folder.mkdir(parents=True, exist_ok=True)
-    clf = ESTIMATORS[recipe.task](recipe)
+    clf = TASKS[recipe.task].estimator.from_recipe(recipe)
     checkpoints = fold.folder / "checkpoints"
     clf.fit(
         [train.examples[i] for i in fold.train],

@@ -9,24 +9,51 @@ from typing import Any
 
 from glassformer.config import KnownRecipe, apply_overrides, build, nearest, read_toml, to_dict
 from glassformer.errors import ConfigError
+from glassformer.tasks.image_classification import run as image_classification
+from glassformer.tasks.masked_lm import run as masked_lm
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
-from glassformer.tasks.text_classification.recipe import Recipe
+from glassformer.tasks.task import Task
+from glassformer.tasks.text_classification import run as text_classification
+from glassformer.tasks.translation import run as translation
+from glassformer.tasks.word2vec import run as word2vec
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        text_classification.TASK,
+        image_classification.TASK,
+        word2vec.TASK,
+        translation.TASK,
+        masked_lm.TASK,
+    )
+}
 
 
 def recipe_classes() -> dict[str, type]:
     """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
-    from glassformer.tasks.image_classification.recipe import ImageRecipe
-    from glassformer.tasks.masked_lm.recipe import PretrainRecipe
-    from glassformer.tasks.translation.recipe import TranslationRecipe
-    from glassformer.tasks.word2vec.recipe import VectorsRecipe
+    return {name: task.recipe for name, task in TASKS.items()}
 
-    return {
-        "text-classification": Recipe,
-        "image-classification": ImageRecipe,
-        "word2vec": VectorsRecipe,
-        "translation": TranslationRecipe,
-        "masked-lm": PretrainRecipe,
-    }
+
+def check_classifies(recipe: Any) -> None:
+    """Raises ConfigError where the recipe's task does not predict labels."""
+    able = [name for name, task in TASKS.items() if task.answer]
+    if recipe.task not in able:
+        what = f"{recipe.task} does not predict labels"
+        raise ConfigError(what, where="task", fix=nearest(recipe.task, able))
+
+
+def task_of(folder: str | Path) -> Task:
+    """The task of a run folder; where its recipe says nothing, the usual one.
+
+    Raises:
+        ConfigError: config.toml is not TOML.
+    """
+    path = Path(folder) / "config.toml"
+    return _task_of(read_toml(path) if path.is_file() else {})
+
+
+def _task_of(config: Mapping[str, Any]) -> Task:
+    return TASKS.get(str(config.get("task")), TASKS[DEFAULT_TASK])
 
 
 def known_recipe(folder: str | Path) -> KnownRecipe:
@@ -41,7 +68,7 @@ def known_recipe(folder: str | Path) -> KnownRecipe:
 
 def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
     """The same of a recipe's TOML."""
-    defaults = _defaults(recipe_classes().get(config.get("task", ""), Recipe)())
+    defaults = _defaults(_task_of(config).recipe())
     name = str(config.get("name", ""))
     return KnownRecipe(defaults, to_dict(load_recipe(name)) if name in recipe_names() else None)
 
@@ -63,11 +90,10 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     Raises:
         ConfigError: an unknown task or key (the nearest is named), or a value of the wrong type.
     """
-    classes = recipe_classes()
     task = values.get("task", DEFAULT_TASK)
-    if not isinstance(task, str) or task not in classes:
-        raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(classes)))
-    cls = classes[task]
+    if not isinstance(task, str) or task not in TASKS:
+        raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
+    cls = TASKS[task].recipe
     return build(cls, apply_overrides(dict(values), overrides, cls), where)
 
 

@@ -302,6 +302,11 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         self._compute_model = None
         return self
 
+    def save_beside(self, folder: Path) -> None:
+        """The low-rank updates, where the fit had some."""
+        if getattr(self, "adapter_", None):
+            self.save_adapter(folder / "adapter")
+
     # --- what each kind of example does in its own way ---------------------------------------------
 
     def _is_from_scratch(self) -> bool:

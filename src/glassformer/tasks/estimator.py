@@ -83,6 +83,9 @@ class Estimator(BaseEstimator):
         "train_seconds",
     )  # kept in glassformer.json
     SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
+    ALONE: ClassVar[str] = (
+        ""  # why one process trains it, which stops on signals by itself; "": any number may
+    )
 
     model_: Any
     history_: list[dict[str, Any]]
@@ -298,6 +301,9 @@ class Estimator(BaseEstimator):
             (folder / "glassformer.json").write_text(text, encoding="utf-8")
 
         return write_folder(path, write, overwrite=overwrite)
+
+    def save_beside(self, folder: Path) -> None:
+        """Write into a run's folder what other programs read beside the saved model."""
 
     def _about(self) -> dict[str, Any]:
         """What ``glassformer.json`` says of the fitted state."""

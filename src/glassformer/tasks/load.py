@@ -16,7 +16,8 @@ from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import load_pretrained, read_checkpoint
 from glassformer.tasks.build import fitting
-from glassformer.tasks.classifier import read_labels
+from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.classifier import Classifier, read_labels
 from glassformer.tasks.estimator import FORMAT, Estimator
 
 LARGER = 4  # a picture of other people's models than the one that its positions belong to
@@ -66,13 +67,7 @@ def _load(folder: Path, path: str | Path) -> Any:
 
 def estimators() -> dict[str, type[Estimator]]:
     """Every estimator by what ``glassformer.json`` calls it."""
-    from glassformer.tasks.image_classification.estimator import ImageClassifier
-    from glassformer.tasks.masked_lm.estimator import MaskedLM
-    from glassformer.tasks.text_classification.estimator import TextClassifier
-    from glassformer.tasks.translation.estimator import Translator
-    from glassformer.tasks.word2vec.estimator import Word2Vec
-
-    return {cls.__name__: cls for cls in (TextClassifier, ImageClassifier, Translator, MaskedLM, Word2Vec)}
+    return {task.estimator.__name__: task.estimator for task in TASKS.values()}
 
 
 def _of_transformers(folder: Path) -> Any:
@@ -80,9 +75,6 @@ def _of_transformers(folder: Path) -> Any:
 
     Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
     """
-    from glassformer.tasks.image_classification.estimator import ImageClassifier
-    from glassformer.tasks.text_classification.estimator import TextClassifier
-
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
     model = load_pretrained(checkpoint)
@@ -111,11 +103,13 @@ def _of_transformers(folder: Path) -> Any:
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
-    clf: Any
-    if model.reads == "texts":
-        clf = TextClassifier(str(folder), max_length=model.config.embedding.max_positions)
-    else:
-        clf = ImageClassifier(str(folder))
+    kinds: dict[str, Any] = {
+        task.estimator.NOUN: task.estimator
+        for task in TASKS.values()
+        if issubclass(task.estimator, Classifier)
+    }
+    most = {"max_length": model.config.embedding.max_positions} if model.reads == "texts" else {}
+    clf = kinds[model.reads](str(folder), **most)
     clf.read_parts(folder, {})
     if model.reads == "texts":
         fitted = fitting(checkpoint, clf.tokenizer_, str(folder))

@@ -1,132 +1,179 @@
-"""What differs from task to task: who runs a recipe and judges its run, its examples, and the estimator it means."""
+"""One recipe of any task, from data to report, in one run folder; and a finished run judged again.
+
+    config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html  and what the task shows
+
+The order is here, the parts are the task's. Training can be killed at any instant: ``resume=True`` goes on from the
+newest whole checkpoint to the same bits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from glassformer.config import nearest
-from glassformer.data.dataset import TextSplit
-from glassformer.data.image_sources import ImageSplit
+from glassformer.data.rejected import summary, write_rejected
 from glassformer.errors import ConfigError
-from glassformer.tasks.image_classification.estimator import ImageClassifier
-from glassformer.tasks.image_classification.run import evaluate_image_run, load_image_splits, run_image_recipe
-from glassformer.tasks.masked_lm.run import evaluate_pretraining, run_pretraining
-from glassformer.tasks.run_folder import Run, read_run_recipe
-from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.tasks.text_classification.run import evaluate_run, load_splits, run_recipe
-from glassformer.tasks.translation.run import evaluate_translation, run_translation
-from glassformer.tasks.word2vec.run import evaluate_vectors, run_vectors
-from glassformer.train.callbacks import Count, uncounted
+from glassformer.explain.architecture import blocks
+from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.tasks.catalog import TASKS, known_recipe
+from glassformer.tasks.load import load
+from glassformer.tasks.run_folder import Run, alone, begin, one_writer, read_run_recipe
+from glassformer.tasks.task import Look, Say, Work, write_json
+from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
 from glassformer.train.distributed import refuse_several, world
-
-RUNNERS: dict[str, Callable[..., Run]] = {
-    "text-classification": run_recipe,
-    "image-classification": run_image_recipe,
-    "word2vec": run_vectors,
-    "translation": run_translation,
-    "masked-lm": run_pretraining,
-}
-EVALUATORS: dict[str, Callable[..., dict[str, Any]]] = {
-    "text-classification": evaluate_run,
-    "image-classification": evaluate_image_run,
-    "word2vec": evaluate_vectors,
-    "translation": evaluate_translation,
-    "masked-lm": evaluate_pretraining,
-}
+from glassformer.train.state import Training
 
 
 def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
-    """Run a recipe of any task in ``folder``; options and errors as in ``experiment.run_recipe``.
+    """Run a recipe of any task in ``folder``.
+
+    Args:
+        options: ``resume``: continue what was begun there; without it an existing folder is refused. ``say``: called
+            with one line at each stage. ``callbacks``: told of every step.
 
     Raises:
+        ConfigError: the folder exists and ``resume`` is False, or it holds another recipe.
+        InputError: whatever is wrong with the data, the settings or the checkpoint.
         Helped: under ``torchrun``, in every process but the first, which alone writes the run.
     """
-    if recipe.task == "word2vec":
-        refuse_several("word vectors are trained by threads of one process", "Run it without torchrun")
+    if why := TASKS[recipe.task].estimator.ALONE:
+        refuse_several(why, "Run it without torchrun")
     if world()[0] == 0:
-        return RUNNERS[recipe.task](recipe, folder, **options)
+        return _run(recipe, folder, **options)
     with TemporaryDirectory() as scratch:
-        return RUNNERS[recipe.task](recipe, Path(scratch) / "run", resume=options.get("resume", False))
+        return _run(recipe, Path(scratch) / "run", resume=options.get("resume", False))
 
 
-def evaluate_task(folder: str | Path, *arguments: Any, count: Count = uncounted) -> dict[str, Any]:
-    """Judge a run of any task again; arguments as in ``experiment.evaluate_run``. Classifiers alone are counted."""
-    task = read_run_recipe(Path(folder)).task
-    return EVALUATORS[task](folder, *arguments, **({"count": count} if task in PARTS else {}))
+@alone
+def _run(
+    recipe: Any,
+    folder: Path,
+    *,
+    resume: bool = False,
+    say: Say = lambda line: None,
+    callbacks: Sequence[Callback] = (),
+) -> Run:
+    task, started = TASKS[recipe.task], time.perf_counter()
+    work = Work(task, recipe, folder, say, _counter(callbacks))
+    work.data = task.load(recipe)
+    look = task.look(work)
+    work.estimator = task.estimator.from_recipe(recipe)
+    begin(folder, recipe)
+    _tell(work, look)
+    doctor = Examine(work, look)
+    setup = time.perf_counter() - started
+    task.fit(work, checkpoints=folder / "checkpoints", resume=resume, callbacks=_beside(doctor, callbacks))
+    one_writer()
+    work.estimator.save(folder / "model", overwrite=True)
+    work.estimator.save_beside(folder)
+    metrics: dict[str, Any] = _facts(work) | task.judge(work) | {"peak_memory_mb": peak_memory_mb()}
+    metrics["seconds"] = {
+        "setup": setup + doctor.seconds,
+        "train": work.estimator.train_seconds_ - doctor.seconds,
+        "total": time.perf_counter() - started,
+    } | metrics.get("seconds", {})
+    write_json(folder / "metrics.json", metrics)
+    for name, found in task.show(work).items():
+        write_json(folder / name, found)
+    return Run(folder, metrics, task.page(folder, known_recipe(folder)))
 
 
-@dataclass(frozen=True)
-class Part:
-    """The labelled examples of one split."""
+def evaluate_task(
+    folder: str | Path, data: str | None = None, say: Say = lambda line: None, count: Count = uncounted
+) -> dict[str, Any]:
+    """Judge the saved model of a run again, on its own split or on other data.
 
-    examples: Sequence[Any]  # what the estimator takes: texts, or pictures
-    labels: Sequence[Any]
-    names: Sequence[str]  # what stands for each example in a table: the text itself, or the picture's file
-    origin: str  # file or folder, for messages
-    rows: Sequence[int] | None = None  # row of each example in the file
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The data of a recipe. ``judged`` is the split that the final figures come from."""
-
-    train: Part
-    validation: Part | None
-    judged: Part | None
-    judged_name: str
+    Raises:
+        ConfigError: the folder's model is none of its recipe's task.
+        InputError: a damaged model, or data that cannot be judged.
+    """
+    recipe = read_run_recipe(Path(folder))
+    task = TASKS[recipe.task]
+    work = Work(task, recipe, Path(folder), say, count, estimator=load(folder))
+    if not isinstance(work.estimator, task.estimator):
+        raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
+    return task.again(work, data)
 
 
-def text_part(split: TextSplit | None) -> Part | None:
-    """A split's examples; None where it has no labels."""
-    if split is None or split.labels is None:
-        return None
-    return Part(split.texts, split.labels, split.texts, split.origin, split.rows)
+def _counter(callbacks: Sequence[Callback]) -> Count:
+    return next((call.count for call in callbacks if isinstance(call, Progress)), uncounted)
 
 
-def text_parts(recipe: Any) -> Parts:
-    """The texts of a recipe."""
-    splits = load_splits(recipe)
-    train = text_part(splits.train)
-    assert train is not None, "load_splits asks for labels"
-    return Parts(train, text_part(splits.validation), text_part(splits.judged), splits.judged_name)
+def _tell(work: Work, look: Look) -> None:
+    """What is known of the data before the training; rows that were left out are listed."""
+    for line in look.lines:
+        work.say(line)
+    if look.rejected:
+        write_rejected(work.folder / "rejected.jsonl", look.rejected)
+        work.say(summary(look.rejected))
 
 
-def image_part(split: ImageSplit | None) -> Part | None:
-    """A split's examples; None where it has no labels."""
-    if split is None or split.labels is None:
-        return None
-    return Part(split.images, split.labels, split.names(), split.origin, split.rows)
+def _facts(work: Work) -> dict[str, Any]:
+    """What metrics.json says of every run."""
+    estimator = work.estimator
+    facts: dict[str, Any] = {
+        "machine": machine_facts(), "versions": versions(*work.task.packages), "seed": estimator.seed,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+    if not hasattr(estimator, "model_"):
+        return facts
+    steps = [r for r in estimator.history_ if r["kind"] == "step"]
+    speed = sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9) if steps else None
+    return facts | {
+        "weights_source": estimator.weights_source_,
+        "parameters": sum(p.numel() for p in estimator.model_.parameters()),
+        "architecture": [block.to_dict() for block in blocks(estimator.model_)],
+        "tokens_per_second": speed,
+        "best_step": estimator.best_step_,
+    }
 
 
-def image_parts(recipe: Any) -> Parts:
-    """The pictures of a recipe."""
-    splits = load_image_splits(recipe)
-    train = image_part(splits.train)
-    assert train is not None, "load_image_splits asks for labels"
-    return Parts(train, image_part(splits.validation), image_part(splits.judged), splits.judged_name)
+def _beside(doctor: Examine, callbacks: Sequence[Callback]) -> list[Callback]:
+    """What goes on beside the training, in this order."""
+    work = doctor.work
+    calls: list[Callback] = [HistoryFile(work.folder / "history.jsonl")]
+    if work.estimator.ALONE:  # it stops on signals and says how far it is by itself
+        return [*calls, *callbacks]
+    return [*calls, doctor, Announce(work), *callbacks, StopOnSignal(work.folder / "checkpoints")]
 
 
-# Task -> the examples of its recipes, and the estimator that they describe.
-PARTS: dict[str, Callable[[Any], Parts]] = {
-    "text-classification": text_parts,
-    "image-classification": image_parts,
-}
-ESTIMATORS: dict[str, Callable[[Any], Any]] = {
-    "text-classification": TextClassifier.from_recipe,
-    "image-classification": ImageClassifier.from_recipe,
-}
+class Examine(Callback):
+    """The data doctor between preparation, which settles how data are read, and the first step."""
+
+    def __init__(self, work: Work, look: Look):
+        self.work, self.look = work, look
+        self.seconds = 0.0  # what it took, which is no time of training
+
+    def start(self, training: Training) -> None:
+        if self.look.doctor is None or not training.ranks.leads:
+            return
+        started = time.perf_counter()
+        report = self.look.doctor()
+        write_json(self.work.folder / "doctor.json", report.to_dict())
+        for finding in report.findings:
+            if finding.severity in self.look.speak:
+                self.work.say(f"data doctor: {finding.message}")
+        self.seconds = time.perf_counter() - started
+        training.began += self.seconds
 
 
-def check_classifies(recipe: Any) -> None:
-    """Raises ConfigError where the recipe's task does not predict labels."""
-    if recipe.task not in PARTS:
-        raise ConfigError(
-            f"{recipe.task} does not predict labels", where="task", fix=nearest(recipe.task, list(PARTS))
-        )
+class Announce(Callback):
+    """Say where the weights come from, how large the model is, and where a resume goes on."""
+
+    def __init__(self, work: Work):
+        self.say, self.estimator = work.say, work.estimator
+
+    def start(self, training: Training) -> None:
+        parameters = sum(p.numel() for p in training.model.parameters())
+        weight = next(training.model.get_submodule("encoder").parameters())
+        dtype = str(weight.dtype).removeprefix("torch.")
+        self.say(f"weights: {self.estimator.weights_source_}")
+        self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
+        for line in training.skipped:
+            self.say(f"damaged checkpoint passed over: {line}")
+        if training.step:
+            self.say(f"resumed at step {training.step}")

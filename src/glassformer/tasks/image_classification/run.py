@@ -1,15 +1,11 @@
-"""One recipe for pictures, from data to report, in one run folder: what ``experiment.py`` is for texts.
+"""What a run of a picture classifier is made of.
 
-config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  predictions.csv  pictures.json  maps.json
-grid.png  report.html
+It leaves ``predictions.csv``, ``pictures.json``, ``maps.json`` and ``grid.png`` beside what every run leaves.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,41 +13,28 @@ import numpy as np
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.robustness import KINDS, SEVERITIES, corrupt
+from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.transform import read_pictures
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import pixel_logistic
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
-from glassformer.evaluate.predictions import write_predictions
-from glassformer.explain.architecture import blocks
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
-from glassformer.report.html import write_report
-from glassformer.report.maps import encode as encode_maps
-from glassformer.report.pictures import draw_grid, thumbnail
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.tasks.catalog import known_recipe
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import (
-    Announce,
-    Examine,
-    Run,
-    Say,
-    Splits,
-    alone,
-    begin,
+from glassformer.tasks.labelled import (
+    answers,
     check_unseen,
-    counter,
-    describe,
-    one_writer,
-    read_run_recipe,
-    split_up,
-    training_sample,
-    write_json,
+    class_numbers,
+    export,
+    fit,
+    judge_again,
+    judge_splits,
+    page,
 )
-from glassformer.train.callbacks import Callback, Count, HistoryFile, StopOnSignal, uncounted
+from glassformer.tasks.task import TINY, Look, Task, Work
+from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
 MAPPED = 4  # pictures whose attention goes into the report
@@ -59,157 +42,59 @@ MAPPED_SIDE = 192  # pixels of a picture that lies under its map
 MOST_MAPS = 2**20  # shares between patches that are kept of one picture; a page has no room for more
 
 
-def load_image_splits(recipe: ImageRecipe) -> Splits:
-    """The pictures of a recipe, split as it says.
+def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
+    """The pictures of a recipe, split as it says; or those of another source, as they are.
 
     Raises:
         DataError: no such source, no training split, no labels.
     """
     d = recipe.data
+    part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
     dataset = load_image_dataset(
-        d.source, image_column=d.image_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed,
-        broken=d.broken,
+        d.source if source is None else source, image_column=d.image_column, label_column=d.label_column,
+        broken=d.broken, **part,
     )  # fmt: skip
-    splits = split_up(dataset, recipe)
+    if source is not None:
+        return as_they_are(dataset)
+    splits = split_up(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
         raise DataError("the pictures have no labels", where=splits.train.origin, fix="Name label_column")
     return splits
 
 
-@alone
-def run_image_recipe(
-    recipe: ImageRecipe,
-    folder: str | Path,
-    *,
-    resume: bool = False,
-    say: Say = lambda line: None,
-    callbacks: Sequence[Callback] = (),
-) -> Run:
-    """Run a recipe for pictures in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
-    folder, started = Path(folder), time.perf_counter()
-    splits = load_image_splits(recipe)
+def look(work: Work) -> Look:
+    """Labels that training would not show are found before it, not after it."""
+    splits = work.data
     check_unseen(splits)
-    clf = ImageClassifier.from_recipe(recipe)
-    begin(folder, recipe)
-    say(describe(splits))
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     there = {k: v for k, v in parts.items() if v is not None}
-    doctor = Examine(
-        lambda: examine_pictures(splits.dataset.name, there, splits.dataset.notes), folder, say,
+    name, notes = splits.dataset.name, splits.dataset.notes
+    return Look(
+        [f"{name}: {splits.sizes()}"],
+        doctor=lambda: examine_pictures(name, there, notes),
         speak=("warning", "note"),
-    )  # fmt: skip
-    stop = StopOnSignal(folder / "checkpoints")
-    setup = time.perf_counter() - started
-    held = splits.validation
-    clf.fit(
-        splits.train.images,
-        splits.train.labels,
-        validation=(held.images, held.labels or []) if held else None,
-        checkpoints=folder / "checkpoints",
-        resume=resume,
-        callbacks=[HistoryFile(folder / "history.jsonl"), doctor, Announce(say, clf), *callbacks, stop],
     )
-    one_writer()
-    clf.save(folder / "model", overwrite=True)
-    if recipe.train.lora_rank:
-        clf.save_adapter(folder / "adapter")
-    say("judging")
-    metrics = judge(clf, recipe, splits, folder, say, counter(callbacks))
-    metrics["seconds"] = {
-        "setup": setup + doctor.seconds,
-        "train": clf.train_seconds_ - doctor.seconds,
-        "total": time.perf_counter() - started,
-    } | metrics["seconds"]
-    write_json(folder / "metrics.json", metrics)
-    return Run(folder, metrics, write_report(folder, known_recipe(folder)))
 
 
-def judge(
-    clf: ImageClassifier,
-    recipe: ImageRecipe,
-    splits: Splits,
-    folder: Path,
-    say: Say,
-    count: Count = uncounted,
-) -> dict[str, Any]:
-    """Figures on the judged split (looked at once), beside a baseline, predictions and pictures."""
+def judge(work: Work) -> dict[str, Any]:
+    """Figures of the splits beside a baseline, and on pictures that are changed."""
     started = time.perf_counter()
-    steps = [r for r in clf.history_ if r["kind"] == "step"]
-    out: dict[str, Any] = {
-        "train": figures(clf, training_sample(splits), recipe, count)[0] | {"of": len(splits.train)},
-        "validation": None,
-        "test": None,
-        "judged": splits.judged_name,
-        "baselines": {},
-        "weights_source": clf.weights_source_,
-        "parameters": sum(p.numel() for p in clf.model_.parameters()),
-        "architecture": [block.to_dict() for block in blocks(clf.model_)],
-        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
-        if steps
-        else None,
-        "tokens_per_picture": clf.model_.config.embedding.num_tokens,
-        "machine": machine_facts(),
-        "versions": versions("pillow", "kornia", "safetensors", "scikit-learn"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": recipe.train.seed,
-        "best_step": clf.best_step_,
-        "label_names": [str(c) for c in clf.classes_.tolist()],
-    }
-    if splits.validation is not None:
-        out["validation"] = figures(clf, splits.validation, recipe, count)[0]
-    seconds: dict[str, float] = {}
-    if splits.judged is not None and splits.judged.labels is not None:
-        inference = time.perf_counter()
-        out["test"], probabilities = figures(clf, splits.judged, recipe, count)
-        seconds["inference"] = time.perf_counter() - inference
-        labels = clf.decide(probabilities).tolist()
-        write_predictions(
-            folder / "predictions.csv", splits.judged.names(), probabilities, clf.classes_.tolist(),
-            labels=splits.judged.labels, predicted=labels, rows=splits.judged.rows, split=splits.judged_name,
-        )  # fmt: skip
-        show(clf, splits.judged, probabilities, labels, recipe, folder)
-        if recipe.evaluate.baselines:
-            say("baseline on the same split")
-            out["baselines"] = baselines(clf, recipe, splits)
-        if recipe.evaluate.robustness:
-            say("robustness: crops, lighting, blur, noise, JPEG, rotation")
-            out["robustness"] = robustness(
-                clf, some_of(splits.judged, recipe.evaluate.robustness_limit), count
-            )
-    out["seconds"] = {"evaluate": time.perf_counter() - started} | seconds
-    out["peak_memory_mb"] = peak_memory_mb()
+    work.say("judging")
+    clf, splits, wanted = work.estimator, work.data, work.recipe.evaluate
+    out = judge_splits(work)
+    out["tokens_per_picture"] = clf.model_.config.embedding.num_tokens
+    if out["test"] and wanted.robustness:
+        work.say("robustness: crops, lighting, blur, noise, JPEG, rotation")
+        out["robustness"] = robustness(clf, some_of(splits.judged, wanted.robustness_limit), work.count)
+    out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
 
 
-def figures(
-    clf: ImageClassifier, split: ImageSplit, recipe: Any, count: Count = uncounted
-) -> tuple[dict[str, Any], np.ndarray]:
-    """The figures of a split and its probabilities ``[n, C]``."""
-    with count("judging", len(split)) as told:
-        probabilities = clf.predict_proba(split.images, progress=told)
-    meter = ClassificationMeter(clf.classes_.tolist())
-    targets = clf.targets(split.labels or [], split.origin, split.rows)
-    meter.update(probabilities, targets, predicted=decided(clf, probabilities))
-    return meter.result(recipe.evaluate.bootstrap), probabilities
-
-
-def decided(clf: ImageClassifier, probabilities: np.ndarray) -> np.ndarray:
-    """The classes ``[n]``, as numbers, that the classifier gives; a calibrated one has a threshold."""
-    return np.searchsorted(clf.classes_, clf.decide(probabilities))
-
-
-def baselines(clf: ImageClassifier, recipe: ImageRecipe, splits: Splits) -> dict[str, Any]:
-    """Logistic regression on small pixels, trained and judged on the same splits."""
-    assert splits.judged is not None
-    started = time.perf_counter()
-    classes = clf.classes_.tolist()
-    y = clf.targets(splits.train.labels or [], splits.train.origin)
-    probabilities, name = pixel_logistic(
-        splits.train.images, y, splits.judged.images, num_classes=len(classes)
-    )
-    meter = ClassificationMeter(classes)
-    meter.update(probabilities, clf.targets(splits.judged.labels or [], splits.judged.origin))
-    return {name: meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}}
+def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
+    """Logistic regression on small pixels."""
+    classes = len(clf.classes_)
+    found, name = pixel_logistic(splits.train.images, targets, splits.judged.images, num_classes=classes)
+    return name, found
 
 
 def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
@@ -241,7 +126,7 @@ def robustness(
                 logits = clf.table_rows(model, changed, "logits", torch.device(device), told)
                 meter = ClassificationMeter(clf.classes_.tolist())
                 probabilities = softmax(logits, clf.temperature_)
-                meter.update(probabilities, targets, predicted=decided(clf, probabilities))
+                meter.update(probabilities, targets, predicted=class_numbers(clf, probabilities))
                 result = meter.result(bootstrap=0)
                 out[kind].append(
                     {key: result[key] for key in ("accuracy", "macro_f1")}
@@ -250,16 +135,14 @@ def robustness(
     return out
 
 
-def show(
-    clf: ImageClassifier,
-    split: ImageSplit,
-    probabilities: np.ndarray,
-    labels: list,
-    recipe: ImageRecipe,
-    folder: Path,
-) -> None:
-    """``pictures.json``: one picture a class and the surest mistakes, small; and the grid as a figure."""
-    truth = split.labels or []
+def show(work: Work) -> dict[str, Any]:
+    """One picture a class and the surest mistakes, small; where the model looks in some; and ``grid.png``."""
+    from glassformer.report.pictures import draw_grid, thumbnail
+
+    if work.answers is None:
+        return {}
+    clf, split, probabilities = work.estimator, work.data.judged, work.answers
+    truth, labels = split.labels, clf.decide(probabilities).tolist()
     firsts = [truth.index(c) for c in clf.classes_.tolist() if c in truth][:10]
     sure = probabilities.max(1)
     wrong = [i for i in np.argsort(-sure, kind="stable").tolist() if labels[i] != truth[i]][:SHOWN_MISTAKES]
@@ -273,14 +156,19 @@ def show(
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
     mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][:MAPPED]
-    write_json(folder / "maps.json", {"examples": [attention_example(clf, split, i) for i in mapped]})
-    write_json(folder / "pictures.json", {"examples": examples, "mistakes": mistakes})
-    if recipe.evaluate.grid:
-        draw_grid(folder / "grid.png", [split.images[i] for i in firsts], examples)
+    if work.recipe.evaluate.grid:
+        draw_grid(work.folder / "grid.png", [split.images[i] for i in firsts], examples)
+    return {
+        "maps.json": {"examples": [attention_example(clf, split, i) for i in mapped]},
+        "pictures.json": {"examples": examples, "mistakes": mistakes},
+    }
 
 
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:
     """One picture as the model reads it, with its maps: the rows that the head reads, per layer and head."""
+    from glassformer.report.maps import encode as encode_maps
+    from glassformer.report.pictures import thumbnail
+
     e = explain_input(clf, split.images[i])
     assert e.maps is not None
     assert e.image is not None
@@ -295,22 +183,27 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
     }  # fmt: skip
 
 
-def evaluate_image_run(
-    folder: str | Path, data: str | None = None, say: Say = lambda line: None, count: Count = uncounted
-) -> dict[str, Any]:
-    """Judge the saved model of a run again, on its own split or on other pictures."""
-    folder = Path(folder)
-    recipe = read_run_recipe(folder)
-    clf = load(folder)
-    if data is None:
-        split = load_image_splits(recipe).judged
-    else:
-        d = recipe.data
-        dataset = load_image_dataset(
-            data, image_column=d.image_column, label_column=d.label_column, broken=d.broken
-        )
-        split = dataset.splits.get("test") or next(iter(dataset.splits.values()))
-    if split is None or split.labels is None:
-        raise DataError("nothing to judge: no labelled split", where=data or recipe.data.source)
-    say(f"{len(split):,} pictures of {split.origin}")
-    return figures(clf, split, recipe, count)[0]
+def tiny() -> tuple[ImageClassifier, tuple]:
+    """Noise under two labels."""
+    pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
+    settings: dict[str, Any] = {**TINY, "image_size": 8, "patch_size": 4}
+    return ImageClassifier(**settings), (pictures, [1, 0, 1, 1, 1, 0, 0])
+
+
+TASK = Task(
+    name="image-classification",
+    recipe=ImageRecipe,
+    estimator=ImageClassifier,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=judge_again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    baselines=(pixels,),
+    answer=answers,
+    export=export,
+    packages=("pillow", "kornia", "safetensors", "scikit-learn"),
+)

@@ -1,43 +1,25 @@
-"""A pre-training recipe, from raw texts to report, in one run folder.
-
-    config.toml  history.jsonl  checkpoints/  model/  metrics.json  report.html
+"""What a run of a masked language model is made of.
 
 ``model/`` is what fine-tuning goes on from: ``glassformer train imdb-minilm --model RUN/model``.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from glassformer.config import KnownRecipe
 from glassformer.data.masking import MaskSettings, chunk_texts, mask_tokens
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, DataError
-from glassformer.explain.architecture import blocks
-from glassformer.report.sequences import write_sequence_report
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.tasks.catalog import known_recipe
-from glassformer.tasks.load import load
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
-from glassformer.tasks.run_folder import (
-    Announce,
-    Run,
-    Say,
-    alone,
-    begin,
-    one_writer,
-    read_run_recipe,
-    write_json,
-)
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 
 COUNTED = 2000  # texts whose masks are counted for the report
 
@@ -101,73 +83,43 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     )  # fmt: skip
 
 
-@alone
-def run_pretraining(
-    recipe: PretrainRecipe,
-    folder: str | Path,
-    *,
-    resume: bool = False,
-    say: Say = lambda line: None,
-    callbacks: Sequence[Callback] = (),
-) -> Run:
-    """Run a recipe in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
-    folder, started = Path(folder), time.perf_counter()
+def load(recipe: PretrainRecipe) -> Corpus:
+    """The texts of a recipe, after a look at the sentences that it asks about; errors as in ``load_corpus``."""
     for sentence in recipe.evaluate.sentences:  # found before the training, not after it
         if MASK not in sentence:
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")
-    corpus = load_corpus(recipe)
-    learner = MaskedLM.from_recipe(recipe)
-    begin(folder, recipe)
+    return load_corpus(recipe)
+
+
+def look(work: Work) -> Look:
+    """What is said of the texts."""
+    corpus = work.data
     counts = ", ".join(f"{n:,} {split}" for split, n in corpus.counts.items())
-    say(f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out")
+    lines = [f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out"]
     for split, n in corpus.excluded.items():
-        say(f"{n:,} texts also stand in {split} and were left out")
-    checkpoints = folder / "checkpoints"
-    learner.fit(
-        corpus.train,
-        validation=corpus.validation,
-        checkpoints=checkpoints,
-        resume=resume,
-        callbacks=[
-            HistoryFile(folder / "history.jsonl"), Announce(say, learner), *callbacks, StopOnSignal(checkpoints)
-        ],
-    )  # fmt: skip
-    one_writer()
-    learner.save(folder / "model", overwrite=True)
-    metrics = figures(learner, recipe, corpus)
-    metrics["seconds"] = {"train": learner.train_seconds_, "total": time.perf_counter() - started}
-    write_json(folder / "metrics.json", metrics)
-    return Run(folder, metrics, write_sequence_report(folder, known_recipe(folder)))
+        lines.append(f"{n:,} texts also stand in {split} and were left out")
+    return Look(lines)
 
 
-def figures(learner: MaskedLM, recipe: PretrainRecipe, corpus: Corpus) -> dict[str, Any]:
-    """What ``metrics.json`` says."""
-    steps = [r for r in learner.history_ if r["kind"] == "step"]
+def fit(work: Work, **options: Any) -> None:
+    """Learn from the texts that are not held out."""
+    work.estimator.fit(work.data.train, validation=work.data.validation, **options)
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures on the texts held out, how masks fell, and the best words for the recipe's own sentences."""
+    learner, corpus, sentences = work.estimator, work.data, work.recipe.evaluate.sentences
     out: dict[str, Any] = {
-        "task": recipe.task,
+        "task": work.recipe.task,
         "masked": learner.judge(corpus.validation),
         "masks": count_masks(learner, corpus.train[:COUNTED]),
         "texts": corpus.counts | {"validation": len(corpus.validation)},
         "excluded": corpus.excluded,
         "repeated": corpus.repeated,
         "chunks": learner.chunks_,
-        "weights_source": learner.weights_source_,
-        "parameters": sum(p.numel() for p in learner.model_.parameters()),
-        "architecture": [block.to_dict() for block in blocks(learner.model_)],
-        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
-        if steps
-        else None,
-        "machine": machine_facts(),
-        "versions": versions("tokenizers", "safetensors"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": recipe.train.seed,
-        "best_step": learner.best_step_,
-        "peak_memory_mb": peak_memory_mb(),
     }
-    if recipe.evaluate.sentences:
-        out["sentences"] = [
-            {"text": s, "fills": fills(learner, s, recipe)} for s in recipe.evaluate.sentences
-        ]
+    if sentences:
+        out["sentences"] = [{"text": s, "fills": fills(learner, s, work.recipe)} for s in sentences]
     return out
 
 
@@ -193,20 +145,44 @@ def count_masks(learner: MaskedLM, texts: Sequence[str]) -> dict[str, int]:
     }
 
 
-def evaluate_pretraining(
-    folder: str | Path, data: str | None = None, say: Say = lambda line: None
-) -> dict[str, Any]:
-    """Judge the saved model of a run again, on its held-out texts or on other ones."""
-    folder = Path(folder)
-    recipe: PretrainRecipe = read_run_recipe(folder)
-    learner = load(folder)
-    if not isinstance(learner, MaskedLM):
-        raise ConfigError("holds no masked language model", where=str(folder))
-    if data is None:
-        texts, origin = load_corpus(recipe).validation, f"{recipe.data.source}, held out"
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of a saved model on its held-out texts or on other ones."""
+    d = work.recipe.data
+    if source is None:
+        texts, origin = load_corpus(work.recipe).validation, f"{d.source}, held out"
     else:
-        splits = load_text_dataset(data, text_column=recipe.data.text_column).splits
+        splits = load_text_dataset(source, text_column=d.text_column).splits
         split = splits.get("test") or next(iter(splits.values()))
         texts, origin = split.texts, split.origin
-    say(f"{len(texts):,} texts of {origin}")
-    return {"masked": learner.judge(texts)}
+    work.say(f"{len(texts):,} texts of {origin}")
+    return {"masked": work.estimator.judge(texts)}
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.sequences import write_sequence_report
+
+    return write_sequence_report(folder, known)
+
+
+def tiny() -> tuple[MaskedLM, tuple]:
+    """Words of a few texts."""
+    sizes = {"max_length": 16, "min_count": 1, "vocab_size": 60, "tokenizer": "word", "max_positions": 17}
+    settings: dict[str, Any] = {**TINY, **sizes}
+    return MaskedLM(**settings), (TINY_TEXTS,)
+
+
+TASK = Task(
+    name="masked-lm",
+    recipe=PretrainRecipe,
+    estimator=MaskedLM,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    verb="fill",
+    packages=("tokenizers", "safetensors"),
+)

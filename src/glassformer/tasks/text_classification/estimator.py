@@ -254,7 +254,7 @@ class TextClassifier(Classifier):
                 raise ConfigError(what, where="embed", fix="Put the words before the texts yourself")
             return super().embed(X)
         if not isinstance(X, str | bytes):
-            X = [clean_text(text, self.clean) if isinstance(text, str) else text for text in X]  # type: ignore[arg-type]
+            X = [clean_text(text, self.clean) if isinstance(text, str) else text for text in X]  # type: ignore[arg-type]  # checked by fit
         options = {"prompt_name": prompt_name, "prompt": prompt, "batch_tokens": self.token_budget()}
         return model.embed_texts(X, tokenizer=self.tokenizer_, **options)
 

@@ -1,6 +1,6 @@
-"""A translation recipe, from pairs to report, in one run folder.
+"""What a run of a translator is made of.
 
-config.toml  history.jsonl  checkpoints/  model/  metrics.json  translations.csv  alignments.json  report.html
+It leaves ``translations.csv`` and ``alignments.json`` beside what every run leaves.
 """
 
 from __future__ import annotations
@@ -8,60 +8,37 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.checkpoints.files import replacing
+from glassformer.config import KnownRecipe
 from glassformer.data.checks import check_texts
-from glassformer.data.pairs import PairDataset, PairSplit, fitting_columns, load_pairs
+from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
+from glassformer.data.splits import Splits, as_they_are, choose_judged
 from glassformer.data.subwords import detokenize
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.translation import translation_scores
-from glassformer.explain.architecture import blocks
-from glassformer.report.sequences import write_sequence_report
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.tasks.catalog import known_recipe
-from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import (
-    Announce,
-    Run,
-    Say,
-    alone,
-    begin,
-    choose_judged,
-    one_writer,
-    read_run_recipe,
-    write_json,
-)
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 SEARCHES = (("greedy", 1), ("beam", 0))  # name, width; 0: as the recipe says
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The pairs of one experiment. ``judged`` is the split that the final figures come from."""
-
-    dataset: PairDataset
-    train: PairSplit
-    validation: PairSplit | None
-    judged: PairSplit | None
-    judged_name: str
-
-
-def load_splits(recipe: TranslationRecipe) -> Pairs:
-    """The data of a recipe, split as it says.
+def load(recipe: TranslationRecipe) -> Splits:
+    """The pairs of a recipe, split as it says, after a look at what judging will need.
 
     Raises:
         DataError: no such source, a missing side, no training split, or nothing left to train on.
+        GlassformerError: sacrebleu is not installed.
     """
+    need_sacrebleu()
+    if recipe.evaluate.sentences:  # found before the training, not after it
+        check_texts(recipe.evaluate.sentences, "evaluate.sentences")
     d = recipe.data
     dataset = load_pairs(
         d.source,
@@ -80,7 +57,16 @@ def load_splits(recipe: TranslationRecipe) -> Pairs:
         chosen = np.random.default_rng(d.split_seed).permutation(len(splits["train"]))[: d.train_size]
         splits["train"] = splits["train"].select(np.sort(chosen).tolist())
     name = choose_judged(recipe.evaluate.split, [*splits])
-    return Pairs(dataset, splits["train"], splits.get("validation"), splits.get(name), name)
+    return Splits(dataset, splits["train"], splits.get("validation"), splits.get(name), name)
+
+
+def need_sacrebleu() -> None:
+    """Found missing before hours of training, not after them.
+
+    Raises:
+        GlassformerError: it is not installed.
+    """
+    translation_scores(["a"], ["a"])
 
 
 def hold_out(train: PairSplit, size: float, seed: int) -> tuple[PairSplit, PairSplit]:
@@ -97,95 +83,50 @@ def hold_out(train: PairSplit, size: float, seed: int) -> tuple[PairSplit, PairS
     return train.select(kept), train.select(held)
 
 
-@alone
-def run_translation(
-    recipe: TranslationRecipe,
-    folder: str | Path,
-    *,
-    resume: bool = False,
-    say: Say = lambda line: None,
-    callbacks: Sequence[Callback] = (),
-) -> Run:
-    """Run a recipe in ``folder``; arguments and errors as in ``experiment.run_recipe``."""
-    folder, started = Path(folder), time.perf_counter()
-    need_sacrebleu()
-    if recipe.evaluate.sentences:  # found before the training, not after it
-        check_texts(recipe.evaluate.sentences, "evaluate.sentences")
-    pairs = load_splits(recipe)
-    translator = Translator.from_recipe(recipe)
-    begin(folder, recipe)
-    parts = {"train": pairs.train, "validation": pairs.validation, pairs.judged_name: pairs.judged}
-    counts = ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
-    say(f"{pairs.dataset.name}: {counts} pairs, {' to '.join(pairs.dataset.columns)}")
+def look(work: Work) -> Look:
+    """What is said of the pairs."""
+    pairs = work.data
+    lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
     if pairs.validation is None and pairs.judged is None:
-        say("no held-out pairs: nothing will judge the translations; --set test_size=0.1 holds out a tenth")
-    checkpoints = folder / "checkpoints"
-    translator.fit(
-        pairs.train.source,
-        pairs.train.target,
-        validation=(pairs.validation.source, pairs.validation.target) if pairs.validation else None,
-        checkpoints=checkpoints,
-        resume=resume,
-        callbacks=[
-            HistoryFile(folder / "history.jsonl"), Announce(say, translator), *callbacks, StopOnSignal(checkpoints)
-        ],
-    )  # fmt: skip
-    one_writer()
-    translator.save(folder / "model", overwrite=True)
-    say("translating")
-    metrics = judge(translator, recipe, pairs, folder)
-    for name, (cut, total) in metrics["truncated"].items():
-        tell_cut(translator, name, cut, total, say)
-    metrics["seconds"] |= {"train": translator.train_seconds_, "total": time.perf_counter() - started}
-    write_json(folder / "metrics.json", metrics)
-    write_json(folder / "alignments.json", {"examples": alignments(translator, recipe, pairs)})
-    return Run(folder, metrics, write_sequence_report(folder, known_recipe(folder)))
+        what = "no held-out pairs: nothing will judge the translations"
+        lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
+    return Look(lines)
 
 
-def need_sacrebleu() -> None:
-    """Found missing before hours of training, not after them.
-
-    Raises:
-        GlassformerError: it is not installed.
-    """
-    translation_scores(["a"], ["a"])
+def fit(work: Work, **options: Any) -> None:
+    """Train on the training pairs; the validation pairs choose."""
+    train, held = work.data.train, work.data.validation
+    validation = (held.source, held.target) if held else None
+    work.estimator.fit(train.source, train.target, validation=validation, **options)
 
 
-def judge(translator: Translator, recipe: TranslationRecipe, pairs: Pairs, folder: Path) -> dict[str, Any]:
+def judge(work: Work) -> dict[str, Any]:
     """Greedy and beam search on the judged split (looked at once) and on validation, and ``translations.csv``."""
-    steps = [r for r in translator.history_ if r["kind"] == "step"]
+    work.say("translating")
+    translator, recipe, pairs = work.estimator, work.recipe, work.data
+    scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}
     out: dict[str, Any] = {
-        "task": recipe.task,
-        "judged": pairs.judged_name,
-        "columns": list(pairs.dataset.columns),
-        "scores": {},
-        "weights_source": translator.weights_source_,
-        "parameters": sum(p.numel() for p in translator.model_.parameters()),
-        "architecture": [block.to_dict() for block in blocks(translator.model_)],
-        "tokens_per_second": sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9)
-        if steps
-        else None,
-        "truncated": {"train": [translator.truncated_, len(pairs.train)]},
-        "machine": machine_facts(),
-        "versions": versions("tokenizers", "safetensors", "sacrebleu"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": recipe.train.seed,
-        "best_step": translator.best_step_,
-        "seconds": {},
-    }
-    splits = {"validation": pairs.validation, pairs.judged_name: pairs.judged}
-    for name, split in splits.items():
+        "task": recipe.task, "judged": pairs.judged_name, "columns": list(pairs.dataset.columns),
+        "scores": scores, "truncated": cut, "seconds": {},
+    }  # fmt: skip
+    for name, split in {"validation": pairs.validation, pairs.judged_name: pairs.judged}.items():
         if split is not None:
-            out["scores"][name], translations = search(translator, recipe, split, out["seconds"])
+            scores[name], translations = search(translator, recipe, split, out["seconds"])
             if name == pairs.judged_name:
-                write_translations(folder / "translations.csv", split, translations)
-            out["truncated"][name] = [cut_sources(translator, split), len(split)]
+                write_translations(work.folder / "translations.csv", split, translations)
+            cut[name] = [cut_sources(translator, split), len(split)]
     if recipe.evaluate.sentences:
         sentences = list(recipe.evaluate.sentences)
         said = translate_cut(translator, sentences, recipe.evaluate.beam, recipe.evaluate.length_penalty)
         out["sentences"] = [{"text": t, "translation": s} for t, s in zip(sentences, said, strict=True)]
-    out["peak_memory_mb"] = peak_memory_mb()
+    for name, (count, total) in cut.items():
+        tell_cut(translator, name, count, total, work.say)
     return out
+
+
+def show(work: Work) -> dict[str, Any]:
+    """What each word of a few translations was read from."""
+    return {"alignments.json": {"examples": alignments(work.estimator, work.recipe, work.data)}}
 
 
 def search(
@@ -242,7 +183,7 @@ def write_translations(path: Path, split: PairSplit, translations: dict[str, lis
             writer.writerow([csv_safe(cell) for cell in row])
 
 
-def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Pairs) -> list[dict[str, Any]]:
+def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits) -> list[dict[str, Any]]:
     """A few judged sentences of readable length with their cross-attention; none for a thought vector."""
     if recipe.model.model == "rnn" and recipe.model.attention == "none":
         return []
@@ -262,25 +203,47 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Pairs) 
     return examples
 
 
-def evaluate_translation(
-    folder: str | Path, data: str | None = None, say: Say = lambda line: None
-) -> dict[str, Any]:
-    """Judge the saved model of a run again, on its own split or on other pairs."""
-    folder = Path(folder)
-    recipe: TranslationRecipe = read_run_recipe(folder)
-    translator = load(folder)
-    if not isinstance(translator, Translator):
-        raise ConfigError("holds no translator", where=str(folder))
-    if data is None:
-        pairs = load_splits(recipe)
-        split, columns = pairs.judged, pairs.dataset.columns
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """Scores of a saved translator on its own judged split or on other pairs, by both searches."""
+    translator, recipe = work.estimator, work.recipe
+    if source is None:
+        pairs = load(recipe)
     else:
-        d = recipe.data
-        left, right = fitting_columns(data, (d.source_column, d.target_column))
-        other = load_pairs(data, source_column=left, target_column=right)
-        split, columns = other.splits.get("test") or next(iter(other.splits.values())), other.columns
+        left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
+        pairs = as_they_are(load_pairs(source, source_column=left, target_column=right))
+    split = pairs.judged
     if split is None:
         raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)
-    say(f"{len(split):,} pairs of {split.origin}, {' to '.join(columns)}")
-    tell_cut(translator, "source", cut_sources(translator, split), len(split), say)
+    work.say(f"{len(split):,} pairs of {split.origin}, {' to '.join(pairs.dataset.columns)}")
+    tell_cut(translator, "source", cut_sources(translator, split), len(split), work.say)
     return search(translator, recipe, split)[0]
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.sequences import write_sequence_report
+
+    return write_sequence_report(folder, known)
+
+
+def tiny() -> tuple[Translator, tuple]:
+    """Texts into others."""
+    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1, "vocab_size": 300}
+    return Translator(**settings), (TINY_TEXTS, TINY_TEXTS[::-1])
+
+
+TASK = Task(
+    name="translation",
+    recipe=TranslationRecipe,
+    estimator=Translator,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    verb="translate",
+    packages=("tokenizers", "safetensors", "sacrebleu"),
+)

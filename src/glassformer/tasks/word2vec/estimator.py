@@ -66,6 +66,7 @@ class Word2Vec(Estimator):
     RECIPE = VectorsRecipe
     SECTIONS = {"vectors": VectorsConfig}  # noqa: RUF012
     FIGURES = ("train_seconds",)
+    ALONE = "word vectors are trained by threads of one process"
 
     words_: tuple[str, ...]
     counts_: np.ndarray
@@ -292,6 +293,10 @@ class Word2Vec(Estimator):
         """A text file, or a binary one (``.bin``, or ``binary=True``), that gensim and others read."""
         self._check_fitted()
         return write_word2vec_format(path, self.words_, self.vectors_, binary)
+
+    def save_beside(self, folder: Path) -> None:
+        """The vectors as a text file."""
+        self.save_word2vec_format(folder / "vectors.txt")
 
     def _write_model(self, folder: Path) -> None:
         tensors = {"vectors": torch.from_numpy(self.vectors_)}

@@ -1,34 +1,26 @@
-"""One recipe of word vectors, from sentences to figures, in one run folder.
-
-config.toml  history.jsonl  checkpoints/  model/  vectors.txt  metrics.json  report.html
-"""
+"""What a run of word vectors is made of. It leaves ``vectors.txt`` beside what every run leaves."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import nearest
+from glassformer.config import KnownRecipe, nearest, read_toml
 from glassformer.data.dataset import SPLITS, NoSplit
-from glassformer.data.sentences import read_corpus
+from glassformer.data.sentences import Corpus, read_corpus
 from glassformer.data.sources import data_folders, load_text_dataset
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
-from glassformer.report.vectors import write_vectors_report
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.tasks.run_folder import Run, Say, alone, begin, read_run_recipe, write_json
+from glassformer.tasks.task import TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
-from glassformer.train.callbacks import Callback, HistoryFile
 
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
 _MARK = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
@@ -93,62 +85,20 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
     return named.splits[split].texts
 
 
-@alone
-def run_vectors(
-    recipe: VectorsRecipe,
-    folder: str | Path,
-    *,
-    resume: bool = False,
-    say: Say = lambda line: None,
-    callbacks: Sequence[Callback] = (),
-) -> Run:
-    """Run a recipe of word vectors in ``folder``; options and errors as in ``experiment.run_recipe``."""
-    folder, started = Path(folder), time.perf_counter()
+@dataclass(frozen=True)
+class Words:
+    """The texts of a run, counted."""
+
+    corpus: Corpus
+    excluded: dict[str, int]  # see ``Texts``
+
+
+def load(recipe: VectorsRecipe) -> Words:
+    """The corpus of a recipe, after a look at what is to judge it; errors as in ``check_judge`` and ``load_texts``."""
     check_judge(recipe.judge)
-    texts = load_texts(recipe.data)
-    corpus = read_corpus(
-        texts.sentences, min_count=recipe.vectors.min_count, max_words=recipe.vectors.max_words
-    )
-    setup = time.perf_counter() - started
-    begin(folder, recipe)
-    say(
-        f"{len(corpus):,} texts, {corpus.raw_words:,} words, {len(corpus.words):,} different ones with a vector"
-    )
-    for split, n in texts.excluded.items():
-        say(f"{n:,} texts also stand in {split} and were left out")
-    vectors = Word2Vec(**vars(recipe.vectors))
-    history = folder / "history.jsonl"
-    checkpoints = folder / "checkpoints"
-    told = 0
-
-    def tell(record: dict[str, Any]) -> None:
-        nonlocal told
-        if 10 * record["step"] // record["of"] > told:
-            told = 10 * record["step"] // record["of"]
-            say(
-                f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {record['step']}/{record['of']} rounds"
-            )
-
-    adam = recipe.vectors.optimizer == "adam"
-    calls = [HistoryFile(history), *callbacks] if adam else ()
-    vectors.fit(corpus, checkpoints=checkpoints, resume=resume, callbacks=calls, tell=tell)
-    replace_text(history, "".join(json.dumps(record) + "\n" for record in vectors.history_))
-    vectors.save(folder / "model", overwrite=True)
-    vectors.save_word2vec_format(folder / "vectors.txt")
-    say("judging")
-    asked = [*recipe.judge.neighbours, *(word for q in recipe.judge.analogies for word in q.split())]
-    if unknown := [word for word in dict.fromkeys(asked) if word not in vectors]:
-        say(f"left out, for they have no vector: {', '.join(unknown)}")
-    metrics = judge(vectors, recipe) | {
-        "texts": len(corpus), "excluded": texts.excluded, "words": corpus.raw_words, "vocabulary": len(corpus.words),
-        "seconds": {"setup": setup, "train": vectors.train_seconds_, "total": time.perf_counter() - started},
-        "words_per_second": recipe.vectors.epochs * corpus.raw_words / max(vectors.train_seconds_, 1e-9),
-        "loss": [[r["step"], r["loss"]] for r in vectors.history_ if r["kind"] == "step"],
-        "seed": recipe.vectors.seed, "machine": machine_facts(), "versions": versions("numba"),
-        "peak_memory_mb": peak_memory_mb(), "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
-    write_json(folder / "metrics.json", metrics)
-    return Run(folder, metrics, write_vectors_report(folder, recipe.name, metrics, vectors.history_))
+    texts, wanted = load_texts(recipe.data), recipe.vectors
+    corpus = read_corpus(texts.sentences, min_count=wanted.min_count, max_words=wanted.max_words)
+    return Words(corpus, texts.excluded)
 
 
 def check_judge(wanted: JudgeConfig) -> None:
@@ -157,33 +107,102 @@ def check_judge(wanted: JudgeConfig) -> None:
     Raises:
         ConfigError: a test that is neither known nor a file, or an analogy that is not three words.
     """
-    for test in wanted.tests:
-        if test not in KNOWN_TESTS and not Path(test).is_file():
-            raise ConfigError(f"no test {test!r}", where="judge.tests", fix=nearest(test, KNOWN_TESTS))
+    check_tests(wanted.tests, "judge.tests")
     for question in wanted.analogies:
         if len(question.split()) != 3:
             fix = "Write three words: king man woman is king - man + woman"
             raise ConfigError(f"{question!r} is no analogy", where="judge.analogies", fix=fix)
 
 
-def judge(vectors: Word2Vec, recipe: VectorsRecipe) -> dict[str, Any]:
-    """The recipe's tests, neighbours, analogies and the norms."""
-    known = [word for word in recipe.judge.neighbours if word in vectors]
-    asked = [question.split() for question in recipe.judge.analogies]
-    asked = [words for words in asked if len(words) == 3 and all(w in vectors for w in words)]
+def check_tests(tests: Sequence[str], where: str) -> None:
+    """Raises ConfigError where a test is neither known nor a file."""
+    for test in tests:
+        if test not in KNOWN_TESTS and not Path(test).is_file():
+            raise ConfigError(f"no test {test!r}", where=where, fix=nearest(test, KNOWN_TESTS))
+
+
+def look(work: Work) -> Look:
+    """What is said of the corpus."""
+    corpus, words = work.data.corpus, f"{len(work.data.corpus.words):,} different ones with a vector"
+    lines = [f"{len(corpus):,} texts, {corpus.raw_words:,} words, {words}"]
+    for split, n in work.data.excluded.items():
+        lines.append(f"{n:,} texts also stand in {split} and were left out")
+    return Look(lines)
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Learn the vectors, a line said each tenth of the way; then ``history.jsonl`` whole."""
+    told = 0
+
+    def tell(record: dict[str, Any]) -> None:
+        nonlocal told
+        step, of = record["step"], record["of"]
+        if 10 * step // of > told:
+            told = 10 * step // of
+            work.say(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{of} rounds")
+
+    work.estimator.fit(work.data.corpus, tell=tell, **options)
+    lines = (json.dumps(record) + "\n" for record in work.estimator.history_)
+    replace_text(work.folder / "history.jsonl", "".join(lines))
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """The recipe's tests, neighbours, analogies and the norms; and how fast the vectors were learned."""
+    work.say("judging")
+    vectors, corpus, wanted = work.estimator, work.data.corpus, work.recipe.judge
+    questions = [question.split() for question in wanted.analogies]
+    asked = [*wanted.neighbours, *(word for words in questions for word in words)]
+    if unknown := [word for word in dict.fromkeys(asked) if word not in vectors]:
+        work.say(f"left out, for they have no vector: {', '.join(unknown)}")
+    known = [word for word in wanted.neighbours if word in vectors]
+    able = [words for words in questions if len(words) == 3 and all(w in vectors for w in words)]
+    seconds = max(vectors.train_seconds_, 1e-9)
     return {
-        "tests": vectors.judge(recipe.judge.tests, tests_folder(data_folders())),
+        "tests": vectors.judge(wanted.tests, tests_folder(data_folders())),
         "neighbours": {word: vectors.most_similar(word, 8) for word in known},
-        "analogies": {" ".join(words): vectors.analogy(words[0], words[1], words[2], 3) for words in asked},
+        "analogies": {" ".join(words): vectors.analogy(words[0], words[1], words[2], 3) for words in able},
         "norms": vectors.norms_,
-    }
+        "texts": len(corpus), "excluded": work.data.excluded, "words": corpus.raw_words,
+        "vocabulary": len(corpus.words),
+        "words_per_second": work.recipe.vectors.epochs * corpus.raw_words / seconds,
+        "loss": [[r["step"], r["loss"]] for r in vectors.history_ if r["kind"] == "step"],
+    }  # fmt: skip
 
 
-def evaluate_vectors(folder: Path, data: str | None = None, say: Say = lambda line: None) -> dict[str, Any]:
-    """Judge the saved vectors of a run again, by the recipe's tests or by another (``data``: a name or a file)."""
-    recipe = read_run_recipe(Path(folder))
-    if data and data not in KNOWN_TESTS and not Path(data).is_file():
-        raise ConfigError(f"no test {data!r}", where="--data", fix=nearest(data, KNOWN_TESTS))
-    vectors = Word2Vec.load(folder)
-    say(f"{len(vectors):,} words")
-    return vectors.judge([data] if data else recipe.judge.tests, tests_folder(data_folders()))
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of saved vectors by the recipe's tests, or by another (a name or a file)."""
+    check_tests([source] if source else [], "--data")
+    work.say(f"{len(work.estimator):,} words")
+    tests = [source] if source else work.recipe.judge.tests
+    return work.estimator.judge(tests, tests_folder(data_folders()))
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.run import read_history, read_json
+    from glassformer.report.vectors import write_vectors_report
+
+    config, metrics = read_toml(folder / "config.toml"), read_json(folder / "metrics.json", dict)
+    history = [*read_history(folder / "history.jsonl")]
+    return write_vectors_report(folder, str(config.get("name", "")), metrics, history)
+
+
+def tiny() -> tuple[Word2Vec, tuple]:
+    """Words of a few texts."""
+    return Word2Vec(dim=7, min_count=1, epochs=2, threads=1, seed=3), (list(TINY_TEXTS),)
+
+
+TASK = Task(
+    name="word2vec",
+    recipe=VectorsRecipe,
+    estimator=Word2Vec,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    verb="vectors",
+    packages=("numba",),
+)

@@ -1,0 +1,163 @@
+"""What the runs of all classifiers share: the fit, the figures of their splits, and what else is asked of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import KnownRecipe
+from glassformer.data.checks import place
+from glassformer.data.rejected import summary
+from glassformer.data.splits import Splits, stratified_subset
+from glassformer.errors import DataError
+from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.predictions import write_predictions
+from glassformer.tasks.task import Work
+from glassformer.train.callbacks import Count, uncounted
+
+JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
+
+
+def training_sample(splits: Splits) -> Any:
+    """Training examples to be judged like the others once training is over, classes in proportion."""
+    train = splits.train
+    return train.select(stratified_subset(train.labels or [], JUDGED_OF_TRAINING, 0).tolist())
+
+
+def check_unseen(splits: Splits) -> None:
+    """A label that training never shows is found before training, not after it."""
+    known = set(splits.train.labels or [])
+    for split in (splits.validation, splits.judged):
+        if split is None:
+            continue
+        for i, label in enumerate(split.labels or []):
+            if label not in known:
+                raise DataError(
+                    f"label {label!r} was not seen in training",
+                    where=place(split.origin, i, split.rows),
+                    fix=f"Known: {', '.join(sorted(map(str, known)))}",
+                )
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Train on the training split; the validation split chooses."""
+    train, held = work.data.train, work.data.validation
+    validation = (held.examples, held.labels or []) if held else None
+    work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
+
+
+def judge_splits(work: Work) -> dict[str, Any]:
+    """Figures on every split, the judged one looked at once, beside the baselines; and ``predictions.csv``."""
+    clf, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
+    out: dict[str, Any] = {
+        "train": figures(clf, training_sample(splits), recipe, work.count)[0] | {"of": len(splits.train)},
+        "validation": None,
+        "test": None,
+        "judged": splits.judged_name,
+        "baselines": {},
+        "label_names": [str(c) for c in clf.classes_.tolist()],
+        "seconds": {},
+    }
+    if splits.validation is not None:
+        out["validation"] = figures(clf, splits.validation, recipe, work.count)[0]
+    if judged is not None and judged.labels is not None:
+        started = time.perf_counter()
+        out["test"], probabilities = figures(clf, judged, recipe, work.count)
+        out["seconds"]["inference"] = time.perf_counter() - started
+        work.answers = probabilities
+        if recipe.evaluate.baselines:
+            work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
+            out["baselines"] = judge_baselines(work.task.baselines, clf, recipe, splits)
+        write_predictions(
+            work.folder / "predictions.csv", judged.names(), probabilities, clf.classes_.tolist(),
+            labels=judged.labels, predicted=clf.decide(probabilities).tolist(), rows=judged.rows,
+            split=splits.judged_name,
+        )  # fmt: skip
+    return out
+
+
+def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tuple[dict[str, Any], np.ndarray]:
+    """The figures of a split and its probabilities ``[n, C]``."""
+    with count("judging", len(split)) as told:
+        probabilities = clf.predict_proba(split.examples, progress=told)
+    meter = ClassificationMeter(clf.classes_.tolist())
+    meter.update(
+        probabilities,
+        clf.targets(split.labels or [], split.origin, split.rows),
+        predicted=class_numbers(clf, probabilities),
+    )
+    return meter.result(recipe.evaluate.bootstrap), probabilities
+
+
+def class_numbers(clf: Any, probabilities: np.ndarray) -> np.ndarray:
+    """The classes ``[n]``, as numbers, that the classifier gives; a calibrated one has a threshold."""
+    return np.searchsorted(clf.classes_, clf.decide(probabilities))
+
+
+def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> dict[str, Any]:
+    """The figures of simple models, trained and judged on the same splits."""
+    judged = splits.judged
+    assert judged is not None
+    targets = clf.targets(splits.train.labels or [], splits.train.origin)
+    out = {}
+    for baseline in baselines:
+        started = time.perf_counter()
+        name, probabilities = baseline(clf, recipe, splits, targets)
+        meter = ClassificationMeter(clf.classes_.tolist())
+        meter.update(probabilities, clf.targets(judged.labels or [], judged.origin))
+        out[name] = meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}
+    return out
+
+
+def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
+    """The label of each of a recipe's own sentences, and how sure it is."""
+    probabilities = clf.predict_proba(sentences)
+    return [
+        {"text": text, "label": str(label), "probability": float(row.max())}
+        for text, label, row in zip(sentences, clf.decide(probabilities), probabilities, strict=True)
+    ]
+
+
+def judge_again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of a saved classifier on its own judged split, or on other data.
+
+    Raises:
+        DataError: no labelled split, or data that cannot be read.
+    """
+    clf, splits = work.estimator, work.task.load(work.recipe, source)
+    if source is not None and (rejected := getattr(splits.dataset, "rejected", ())):
+        work.say(summary(rejected, listed=False))
+    split = splits.judged
+    if split is None or split.labels is None:
+        raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
+    work.say(f"{len(split):,} {clf.NOUN} of {split.origin}")
+    found = figures(clf, split, work.recipe, work.count)[0]
+    if clf.NOUN == "texts" and (cut := int(clf.truncated(split.examples).sum())):
+        work.say(
+            f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
+        )
+    return found
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.html import write_report
+
+    return write_report(folder, known)
+
+
+def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
+    """The label of each row of probabilities ``[n, C]``, and that label's own probability."""
+    labels, column = clf.decide(probabilities).tolist(), clf.classes_.tolist().index
+    return labels, [float(row[column(label)]) for label, row in zip(labels, probabilities, strict=True)]
+
+
+def export(clf: Any, form: str, folder: Path, samples: list[Any], **options: Any) -> dict[str, Any]:
+    """Write a classifier for other programs; what its check on ``samples`` found. ``options``: of ``export_onnx``."""
+    from glassformer.export.hf_folder import export_hf
+    from glassformer.export.onnx_folder import export_onnx
+
+    return export_hf(clf, folder, samples) if form == "hf" else export_onnx(clf, folder, samples, **options)

@@ -1,0 +1,86 @@
+"""What a task is: the parts that ``run.py`` puts in order, and what goes from one part to the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.checkpoints.files import replace_text
+from glassformer.config import KnownRecipe
+from glassformer.data.doctor import DoctorReport, Severity
+from glassformer.train.callbacks import Count, uncounted
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Work:
+    """A recipe on its way through the parts of its task: each stage fills in what the next ones need."""
+
+    task: Task
+    recipe: Any
+    folder: Path
+    say: Say = lambda line: None
+    count: Count = uncounted  # how those who watch the training watch the judging
+    data: Any = None  # what ``load`` gave
+    estimator: Any = None
+    answers: Any = None  # what ``judge`` found on the judged split, for ``show``
+
+
+@dataclass(frozen=True)
+class Look:
+    """The data before a training."""
+
+    lines: Sequence[str]  # said once the run's folder is there
+    rejected: Sequence[Any] = ()  # rows that were left out
+    doctor: Callable[[], DoctorReport] | None = None  # called when the estimator knows how it reads them
+    speak: Sequence[Severity] = ("warning",)  # which of the doctor's findings are said
+
+
+TINY = {
+    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 3, "epochs": 2, "precision": "fp32",
+    "threads": 1, "seed": 3,
+}  # fmt: skip
+TINY_TEXTS = (
+    "the dog runs", "a small cat", "the cat sees a dog", "a dog", "the small dog runs", "a cat runs", "the cat",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Task:
+    """One kind of training. ``TASKS`` in ``catalog.py`` is the one list of them."""
+
+    name: str  # as a recipe's ``task`` says it
+    recipe: type
+    estimator: type[Any]  # an ``Estimator``
+    load: Callable[..., Any]  # (recipe) -> the examples, split as it says; refused is what would fail later
+    look: Callable[[Work], Look]  # refuses what the data show to be wrong
+    fit: Callable[
+        ..., None
+    ]  # (work, **options of every fit): the data, as this estimator's ``fit`` takes them
+    judge: Callable[[Work], dict[str, Any]]  # what metrics.json says beside what it says of every run
+    again: Callable[
+        [Work, str | None], dict[str, Any]
+    ]  # figures of a saved model on its own split or other data
+    page: Callable[[Path, KnownRecipe], Path]  # report.html from the files of a run
+    tiny: Callable[
+        [], tuple[Any, tuple]
+    ]  # an estimator that is fitted in a blink, and what its ``fit`` takes
+    show: Callable[[Work], dict[str, Any]] = lambda work: {}  # file -> its JSON, for the page: maps, pictures
+    baselines: Sequence[
+        Callable[..., tuple[str, Any]]
+    ] = ()  # (estimator, recipe, splits, targets) -> name, answers
+    answer: Callable[..., tuple[list, list[float]]] | None = (
+        None  # (estimator, probabilities) -> labels, their shares
+    )
+    export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
+    verb: str = "predict"  # of the command line, which asks such a model
+    packages: Sequence[str] = ()  # that metrics.json states the versions of
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a file of a run folder as ``replacing`` does."""
+    replace_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

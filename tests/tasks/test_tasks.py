@@ -1,0 +1,209 @@
+"""A task costs a folder and a line in ``TASKS``: the suite takes every one that stands there, and a made-up one."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.checkpoints.settings import section
+from glassformer.cli.app import main
+from glassformer.config import setting, to_toml
+from glassformer.errors import ConfigError
+from glassformer.tasks import catalog
+from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies
+from glassformer.tasks.estimator import Estimator
+from glassformer.tasks.run import evaluate_task, run_task
+from glassformer.tasks.task import Look, Task, Work
+
+PACKAGE = Path(gf.__file__).parent
+ASKS = ("tasks/catalog.py", "tasks/run.py", "tasks/load.py", "study/", "scale/", "serve/", "cli/")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_task_is_a_folder_with_files_of_always_the_same_names(name):
+    task = TASKS[name]
+    assert task.name == name == task.recipe().task == task.estimator.RECIPE.task
+    assert task.estimator.RECIPE is task.recipe
+    home = Path(inspect.getfile(task.recipe)).parent
+    assert home.parent == PACKAGE / "tasks"
+    assert {file.name for file in home.glob("*.py")} >= {"__init__.py", "recipe.py", "estimator.py", "run.py"}
+    assert Path(inspect.getfile(task.load)) == home / "run.py"
+    assert Path(inspect.getfile(task.estimator)) == home / "estimator.py"
+    assert build_recipe({"task": name}, "x") == task.recipe()
+
+
+def trees() -> dict[str, ast.Module]:
+    return {
+        p.relative_to(PACKAGE).as_posix(): ast.parse(p.read_text(encoding="utf-8"))
+        for p in PACKAGE.rglob("*.py")
+    }
+
+
+def test_few_places_ask_the_catalogue_and_a_task_knows_no_other_and_not_the_runner():
+    folders = {Path(inspect.getfile(task.recipe)).parent.name for task in TASKS.values()}
+    wrong = []
+    for place, tree in trees().items():
+        own = Path(place).parts[1] if place.startswith("tasks/") else ""
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            taken = {alias.name for alias in node.names}
+            if "TASKS" in taken and node.module.endswith("catalog") and not place.startswith(ASKS):
+                wrong.append(f"{place} asks TASKS")
+            parts = node.module.split(".")
+            run = place.endswith("/run.py") and own in folders
+            if run and parts[:2] == ["glassformer", "tasks"]:
+                above = parts[2:] in (["run"], ["run_folder"], ["catalog"], ["load"])
+                if above or (len(parts) > 3 and parts[2] != own):
+                    wrong.append(f"{place} takes from {node.module}")
+    assert not wrong
+
+
+def test_no_task_is_named_outside_its_own_folder():
+    """By the names that are no word of the language; ``translation`` is one."""
+    names = {name for name in TASKS if "-" in name}
+    assert len(names) >= 3
+    wrong = [
+        f"{place}: {node.value}"
+        for place, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in names
+        and place != "tasks/recipe.py"  # the task of a recipe that names none
+        and Path(place).parent.name.replace("_", "-") != node.value
+    ]  # fmt: skip
+    assert not wrong
+
+
+# --- one that is made up --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MeanFit:
+    power: float = setting(1.0, "of each length before the mean")
+    seed: int = setting(0, "of nothing at all")
+
+
+@dataclass(frozen=True)
+class MeanData:
+    source: str = setting("", "a file with a text a line")
+
+
+@dataclass(frozen=True)
+class MeanRecipe:
+    name: str = setting("", "of the run folder; by default the file's")
+    task: Literal["mean-length"] = setting("mean-length", "which engine runs it")
+    summary: str = setting("", "one line for lists and reports")
+    expect: str = setting("", "scores")
+    data: MeanData = field(default_factory=MeanData)
+    fit: MeanFit = field(default_factory=MeanFit)
+
+
+class MeanLength(Estimator):
+    """The mean length of some texts: an estimator without a network."""
+
+    RECIPE, SECTIONS, FIGURES = MeanRecipe, {"fit": MeanFit}, ("train_seconds",)
+    ALONE = "a mean needs one process"
+
+    def __init__(self, *, power: float = 1.0, seed: int = 0):
+        self._store(locals())
+
+    def fit(self, texts, *, checkpoints=None, resume=False, callbacks=()):
+        self.mean_ = float(np.mean([len(text) ** self.power for text in texts]))
+        self.history_, self.train_seconds_ = [], 0.25
+        return self
+
+    def _check_fitted(self) -> None:
+        assert hasattr(self, "mean_")
+
+    def _write_model(self, folder: Path) -> None:
+        (folder / "mean.json").write_text(json.dumps({"mean": self.mean_}))
+
+    def _read_model(self, folder: Path) -> None:
+        self.mean_ = json.loads((folder / "mean.json").read_text())["mean"]
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        return {"kept": {"mean": self.mean_}}
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        assert section(about, "kept", str(folder)) == {"mean": self.mean_}
+
+
+def lines(path: str) -> list[str]:
+    return Path(path).read_text(encoding="utf-8").split("\n")
+
+
+def off(work: Work, texts: list[str]) -> float:
+    return float(np.mean([abs(len(text) - work.estimator.mean_) for text in texts]))
+
+
+def show_page(folder: Path, known: Any) -> Path:
+    (folder / "report.html").write_text(f"<p>{json.loads((folder / 'metrics.json').read_text())['off']}")
+    return folder / "report.html"
+
+
+MEAN = Task(
+    name="mean-length",
+    recipe=MeanRecipe,
+    estimator=MeanLength,
+    load=lambda recipe: lines(recipe.data.source),
+    look=lambda work: Look([f"{len(work.data)} texts"]),
+    fit=lambda work, **options: work.estimator.fit(work.data, **options),
+    judge=lambda work: {"off": off(work, work.data)},
+    again=lambda work, source: {"off": off(work, lines(source or work.recipe.data.source))},
+    page=show_page,
+    tiny=lambda: (MeanLength(), (["a", "bcd"],)),
+    show=lambda work: {"lengths.json": [len(text) for text in work.data]},
+    verb="vectors",
+)
+
+
+def test_a_new_task_is_trained_judged_shown_and_opened_once_it_stands_in_the_dictionary(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setitem(TASKS, MEAN.name, MEAN)
+    monkeypatch.chdir(tmp_path)
+    Path("texts.txt").write_text("ab\nabcd\nabcdefg")
+    Path("mine.toml").write_text('task = "mean-length"\n[data]\nsource = "texts.txt"\n')
+    assert main(["train", "mine.toml", "--out", "run", "--set", "power=1.5"]) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert said.startswith("3 texts\n")
+    assert f"report: {Path('run/report.html')}" in said
+    wanted = float(np.mean([2**1.5, 4**1.5, 7**1.5]))
+    metrics = json.loads(Path("run/metrics.json").read_text())
+    assert metrics["off"] == pytest.approx(np.mean([abs(n - wanted) for n in (2, 4, 7)]))
+    assert metrics["seed"] == 0
+    assert metrics["seconds"].keys() == {"setup", "train", "total"}
+    assert json.loads(Path("run/lengths.json").read_text()) == [2, 4, 7]
+    assert gf.load("run").mean_ == pytest.approx(wanted)
+    assert main(["evaluate", "run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"off": pytest.approx(metrics["off"])}
+    assert main(["evaluate", "run"]) == 0
+    assert f"{metrics['off']:.4f}" in capsys.readouterr().out
+    Path("run/report.html").unlink()
+    assert main(["report", "run"]) == 0
+    assert Path("run/report.html").is_file()
+    assert main(["train", "mine.toml", "--out", "run"]) == 2
+    for verb, text in (("predict", "which gives no labels"), ("explain", "whose answers are no labels")):
+        assert main([verb, "run", "a text"]) == 2
+        assert text in capsys.readouterr().err
+    assert main(["export", "run", "--to", "onnx"]) == 2
+    with pytest.raises(ConfigError, match="mean-length does not predict labels"):
+        check_classifies(MeanRecipe())
+
+
+def test_a_model_of_another_task_than_its_recipes_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(TASKS, MEAN.name, MEAN)
+    (tmp_path / "texts.txt").write_text("ab\nabcd")
+    recipe = MeanRecipe(name="mine", data=MeanData(str(tmp_path / "texts.txt")))
+    run = run_task(recipe, tmp_path / "run")
+    (run.folder / "config.toml").write_text(to_toml(catalog.load_recipe("europe-mlm")))
+    with pytest.raises(ConfigError, match="holds no MaskedLM, as its recipe says"):
+        evaluate_task(run.folder)
