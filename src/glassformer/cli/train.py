@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 HELD_OUT = 0.1  # of a file without splits
 EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
-SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at least
 
 
 def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
@@ -137,7 +136,7 @@ def _other_columns(data: Any, asked: set[str]) -> Any:
 
 
 def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Recipe:
-    """A recipe around labelled texts of one's own, with settings that suit their number.
+    """A recipe around labelled texts of one's own; rate, epochs and batches are left for the fit to choose.
 
     A tenth each is held out for validation and for the figures where the source has no such split.
 
@@ -151,7 +150,6 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         ConfigError: an unknown key or a value of the wrong type.
     """
     from glassformer.data.sources import load_text_dataset
-    from glassformer.tasks.build import is_from_scratch
 
     where = _whole_path(source)
     values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
@@ -174,19 +172,13 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     for split in ("validation", "test"):
         if split not in dataset.splits:
             values["data"][f"{split}_size"] = held
-    if is_from_scratch(asked.model.model):
-        epochs = min(max(-(-SETTLED * 32 // max(texts, 1)), 3), 20)
-        values["train"] = {"lr": 1e-3, "epochs": epochs}
-    else:
-        epochs = 6 if texts < 1_000 else 3 if texts < 10_000 else 1
-        values["train"] = {"lr": 1e-4, "layer_decay": 0.9, "epochs": epochs}
     return build(Recipe, apply_overrides(values, settings, Recipe), "train")
 
 
 def image_recipe(
     source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None
 ) -> ImageRecipe:
-    """A recipe around labelled pictures of one's own, with settings that suit their number; see ``text_recipe``."""
+    """A recipe around labelled pictures of one's own; see ``text_recipe``."""
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.tasks.image_classification.build import is_image_architecture
 
@@ -205,11 +197,9 @@ def image_recipe(
         if split not in dataset.splits:
             values["data"][f"{split}_size"] = held
     if is_image_architecture(asked.model.model):
-        epochs = min(max(-(-SETTLED * 32 // max(pictures, 1)), 5), 60)
-        values["train"] = {"lr": 1e-3, "epochs": epochs, "weight_decay": 0.05, "schedule": "cosine"}
+        values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
     else:
-        values["train"] = {"lr": 5e-5, "epochs": 10 if pictures < 2_000 else 3}
         values["image"] = {"augment": "light"}
     return build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "train")
 

@@ -191,6 +191,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
     inference = (metrics.get("seconds") or {}).get("inference")
     cost = [
         ("weights", metrics.get("weights_source")),
+        ("chosen by the fit", ", ".join(f"{k} = {v:g}" for k, v in (metrics.get("chosen") or {}).items())),
         ("parameters", metrics.get("parameters") and wording.count(metrics["parameters"])),
         ("tokens a picture", metrics.get("tokens_per_picture")),
         ("training", speed and f"{wording.count(speed)} tokens a second"),

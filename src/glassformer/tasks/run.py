@@ -125,6 +125,7 @@ def _facts(work: Work) -> dict[str, Any]:
     speed = sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9) if steps else None
     return facts | {
         "weights_source": estimator.weights_source_,
+        "chosen": dict(estimator.chosen_),
         "parameters": sum(p.numel() for p in estimator.model_.parameters()),
         "architecture": [block.to_dict() for block in blocks(estimator.model_)],
         "tokens_per_second": speed,

@@ -34,7 +34,8 @@ from glassformer.tasks.labelled import (
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.tasks.text_classification.recipe import Recipe
+from glassformer.tasks.text_classification.recipe import Recipe, TextFitConfig
+from glassformer.train.defaults import settled
 
 
 def load(recipe: Recipe, source: str | None = None) -> Splits:
@@ -98,7 +99,7 @@ def judge(work: Work) -> dict[str, Any]:
     cut = {name: _cut(clf, split) for name, split in others.items() if split is not None}
     sentences = judge_sentences(clf, list(recipe.evaluate.sentences)) if recipe.evaluate.sentences else []
     out = judge_splits(work) | {
-        "padding": {"linear": 0.0, **attention_padding(lengths, recipe)},
+        "padding": {"linear": 0.0, **attention_padding(lengths, settled(recipe.train, clf.chosen_))},
         "truncated": {"train": [clf.truncated_, len(splits.train)]} | cut,
     }
     if sentences:
@@ -112,9 +113,8 @@ def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
     return [int(clf.truncated(split.texts).sum()), len(split)]
 
 
-def attention_padding(lengths: np.ndarray, recipe: Recipe) -> dict[str, float]:
+def attention_padding(lengths: np.ndarray, t: TextFitConfig) -> dict[str, float]:
     """The share of padded rows inside attention in training and in evaluation; linear layers have none."""
-    t = recipe.train
     settings = BatchSettings(t.batch_size, t.batch_tokens, t.length_window)
     kinds = {
         "attention": training_batches(lengths, settings, t.seed, 0),
