@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.hub import CATALOGUE
+from glassformer.checkpoints.hub import CATALOG
 from glassformer.checkpoints.settings import ABOUT, shown
 from glassformer.errors import ConfigError
 
@@ -26,7 +26,7 @@ def check_start(model: str, reads: str) -> None:
     """Raises ConfigError where a folder, or the run in it, holds an estimator of ours that no classifier of ``reads``
     ("texts" or "pictures") can begin from; folders of others, names and ids pass."""
     folder = Path(model).expanduser()
-    if model.lower() in CATALOGUE or not folder.is_dir():
+    if model.lower() in CATALOG or not folder.is_dir():
         return
     file = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
     if file is None:

@@ -49,6 +49,7 @@ class ImageClassifier(Classifier):
 
     # Set by __init__; named here for readers and type checkers.
     augment: str
+    model: str
     batch_size: int | None
     transform_: ImageTransform
 

@@ -47,6 +47,7 @@ class TextClassifier(Classifier):
     SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TextFitConfig}  # noqa: RUF012
 
     # Set by __init__; named here for readers and type checkers.
+    model: str
     max_length: int
     add_special_tokens: bool
     long_texts: str
@@ -186,7 +187,7 @@ class TextClassifier(Classifier):
 
     def _stream(self, fit: Fit) -> TextStream:
         train: TextFitConfig = fit.train
-        settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
+        settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
         return TextStream(fit.table, settings, train.accumulate, train.seed, fit.device)
 
     def _objective(self, fit: Fit) -> Classification:

@@ -115,7 +115,7 @@ def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig) -> dict[str, float]:
     """The share of padded rows inside attention in training and in evaluation; linear layers have none."""
-    settings = BatchSettings(t.batch_size, t.batch_tokens, t.length_window)
+    settings = BatchSettings(t.batch_size or 0, t.batch_tokens, t.length_window)
     kinds = {
         "attention": training_batches(lengths, settings, t.seed, 0),
         "attention_evaluation": evaluation_batches(lengths, t.batch_tokens or 8192),
