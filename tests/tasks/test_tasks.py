@@ -109,6 +109,7 @@ class MeanRecipe:
 class MeanLength(Estimator):
     """The mean length of some texts: an estimator without a network."""
 
+    power: float
     RECIPE, SECTIONS, FIGURES = MeanRecipe, {"fit": MeanFit}, ("train_seconds",)
     ALONE = "a mean needs one process"
 
