@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ OTHER = (
     "target_parameters", "layer_replication", "trainable_token_indices", "alora_invocation_tokens",
 )  # fmt: skip
 MOST_BYTES = 1 << 20
+FromHub = Callable[[dict[str, Tensor], str], dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,12 @@ def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
     return list(dict.fromkeys(out))
 
 
-def load_adapter(folder: Path, table: NameTable) -> Adapter:
+def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None) -> Adapter:
     """The updates of an adapter, and the head that was learned with them where it has one.
+
+    Args:
+        table: the names of the family that the encoder is of.
+        from_hub: how this family's whole layers become ours; None: by the table alone.
 
     Raises:
         CheckpointError: another kind of adapter, settings that cannot be, or tensors that are missing, of no matrix's
@@ -141,7 +146,7 @@ def load_adapter(folder: Path, table: NameTable) -> Adapter:
         raise CheckpointError(f"only plain LORA is read, this says {what}", where=where)
     rank, alpha = number(settings, "r", where), real(settings, "lora_alpha", where, 8.0)
     scale = alpha / (math.sqrt(rank) if settings.get("use_rslora") else rank)
-    found, rest = _sorted_out(read_tensors(folder, WEIGHTS), table, str(folder))
+    found, rest = _sorted_out(read_tensors(folder, WEIGHTS), table, str(folder), from_hub or table.from_hub)
     for slot in {key[:-2] for key in found}:
         sides = [found.get(f"{slot}.{side}") for side in "AB"]
         if sides[0] is None or sides[1] is None:
@@ -157,7 +162,7 @@ def load_adapter(folder: Path, table: NameTable) -> Adapter:
 
 
 def _sorted_out(
-    tensors: dict[str, Tensor], table: NameTable, where: str
+    tensors: dict[str, Tensor], table: NameTable, where: str, from_hub: FromHub
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """The updates, and whole layers under our names."""
     slots = {name: part for names in _names(table) for part, name in names.items()}
@@ -182,7 +187,7 @@ def _sorted_out(
             whole[key.removeprefix(ROOT)] = tensor.float()
     if unexplained:
         raise CheckpointError(listing("unexplained tensors", unexplained), where=where)
-    rest: dict[str, Any] = table.from_hub(whole, where) if whole else {}
+    rest: dict[str, Any] = from_hub(whole, where) if whole else {}
     if deep := [name for name in rest if not name.startswith(("head.", "pooling."))]:
         raise CheckpointError(listing("whole layers of the encoder", deep), where=where)
     return found, rest

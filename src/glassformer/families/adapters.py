@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ def add_adapter(model: Any, folder: str | Path) -> None:
             "this model has no layers with low-rank updates", where="adapter", fix="Take a Transformer"
         )
     where = str(folder)
-    found = load_adapter(Path(folder), names_of(model.config))
+    hub = family_of(model.config).hub
+    read = None if hub is None else partial(hub.from_hub, config=model.config)
+    found = load_adapter(Path(folder), names_of(model.config), read)
     if not found.updates and not found.head:
         raise CheckpointError("holds no updates", where=where)
     weights, state = part_weights(model), model.state_dict()
@@ -62,7 +65,7 @@ def head_in_hub(model: Any) -> dict[str, Tensor]:
     """
     config = model.config
     family = family_of(config)
-    if family.hub is None or (config.pooling, config.head_type) != (family.hub.pooling, "linear"):
+    if family.hub is None or not family.hub.is_own_head(config):
         raise ConfigError(
             "the Hub's layout has no such pooling and head",
             where="head",
