@@ -133,12 +133,13 @@ def test_an_adapter_of_another_model_changes_nothing(base, tmp_path):
     ours = gf.load_pretrained(base)
     table, before = names_of(ours.config), {n: t.clone() for n, t in ours.state_dict().items()}
     d = ours.config.encoder.d_model
+    out = f"{table.heads.get('head.out', 'classifier')}.weight"
     good = {"0.query.A": torch.ones(2, d), "0.query.B": torch.ones(d, 2)}
     for name, updates, head, said in (
         ("wide", {**good, "1.key.A": torch.ones(2, d + 1), "1.key.B": torch.ones(d, 2)}, {}, "the update of 1.key is"),
         ("deep", {**good, "7.key.A": torch.ones(2, d), "7.key.B": torch.ones(d, 2)}, {}, "but the model has 2 layers"),
         ("none", {}, {}, "holds no updates"),
-        ("classes", good, {"classifier.weight": torch.ones(5, d)}, r"head.out.weight is \(5, "),
+        ("classes", good, {out: torch.ones(5, d)}, r"head.out.weight is \(5, "),
     ):  # fmt: skip
         save_adapter(tmp_path / name, table, updates, 2, 4.0, head=head)
         with pytest.raises(CheckpointError, match=said):
