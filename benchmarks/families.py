@@ -6,7 +6,8 @@ Real IMDb reviews, cut to 256 of MiniLM's word pieces, so that both families rea
 same whatever the weights are. Contenders in turn on the same reviews, each in a process of its own:
 
 - training: a plain PyTorch loop over transformers' model (``plain_loop.py``: bf16 autocast, batches of 32 of similar
-  length, the faster of its attentions), and ``TextClassifier.fit``: the same head, packed; dropout 0 in both.
+  length, the faster of its attentions), and ``TextClassifier.fit``: the same head, packed; dropout 0 in both. The loop
+  goes on from window to window and ``fit`` begins anew in each, so that their losses part.
 - prediction, from raw text: transformers' model in bf16, batches of 32 sorted by length, the faster of its attentions,
   and ``predict_proba`` of the same folder.
 """

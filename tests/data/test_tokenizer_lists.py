@@ -97,6 +97,16 @@ def test_fast_bpe_as_the_published_tokenizer(seed, tmp_path):
     assert known.special(ours)[first:].all()
 
 
+def test_marked_ends_behind_a_mask_that_comes_first_are_no_steps():
+    pieces = {token: i for i, token in enumerate([*SPECIAL, "a", "b</w>", "ab</w>"])}
+    tokenizer = Tokenizer(models.BPE(pieces, [("a", "b</w>")], unk_token="<unk>", end_of_word_suffix="</w>"))
+    tokenizer.add_special_tokens(SPECIAL)
+    known = Vocabulary.of(tokenizer)
+    assert known.steps(tokenizer) is None
+    assert np.flatnonzero(known.special(tokenizer)).tolist() == [0, 1, 2, 3, 4]
+    assert np.flatnonzero(known.continued(tokenizer)).tolist() == [5]
+
+
 def test_words_of_fast_bpe_stay_together(tmp_path):
     words = put_fast(tmp_path, 11)
     tokenizer = load_tokenizer(tmp_path)

@@ -75,11 +75,13 @@ class Vocabulary:
     def steps(self, tokenizer: Tokenizer) -> int | None:
         """The first id of pieces that only stand on the way to others and of which a table has no rows; None: none.
 
-        Lists of merges in fastBPE's form have such, behind the mask (``data/tokenizer_lists.py``).
+        Lists of merges in fastBPE's form have such, behind the mask, which stands behind all other pieces there
+        (``data/tokenizer_lists.py``).
         """
-        if self.mask is None or not _marks_ends(tokenizer) or self.mask == id_count(tokenizer) - 1:
+        if self.mask is None or not _marks_ends(tokenizer):
             return None
-        return self.mask + 1
+        ends = max(tokenizer.get_added_tokens_decoder(), default=-1) == self.mask >= len(self.tokens)
+        return self.mask + 1 if ends and self.mask + 1 < id_count(tokenizer) else None
 
     def special(self, tokenizer: Tokenizer) -> np.ndarray:
         """Which ids mean no piece of a text, bool ``[V]``."""
