@@ -230,13 +230,16 @@ def page(result: dict[str, Any]) -> str:
     told = [note for note in (borrowed.onnx()[1],) if note]
     for name, words in (("round_trips", "Round trips"),
                         ("interruptions", "Interruptions"), ("races", "Races"),
-                        ("suite", "Tests with the network shut (the other folders have not been run so)"),
+                        ("suite", "Tests with the network shut"),
                         ("memory", "Memory against that at 10,000 steps"),
                         ("hostile_requests", "Hostile requests"),
                         ("soak_server", "The soak of the server")):  # fmt: skip
         if answers := found.get(name, {}).get("answers"):
             largest = found[name].get("largest")
             words += f" (largest difference {largest:.1e})" if largest else ""
+            if name == "suite":
+                whole = found[name]["run"] == found[name]["asked"]
+                words += " (the whole suite)" if whole else " (some folders have not been run so)"
             told.append(f"{words}: " + ", ".join(f"{n:,} of {what}" if name not in SPELLED else ", ".join([what] * n)
                                                  for what, n in answers.items()) + ".")  # fmt: skip
     lines += [line for note in told for line in ("", note)]

@@ -222,3 +222,15 @@ def test_the_scoreboard_is_the_one_of_the_result_file(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     soak = runpy.run_path(str(BENCHMARKS / "reliability.py"))
     assert soak["PAGE"].read_text(encoding="utf-8") == soak["page"](soak["read"]())
+
+
+def test_the_page_says_whether_the_whole_suite_ran_without_a_network(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    soak = runpy.run_path(str(BENCHMARKS / "reliability.py"))
+    result, told = soak["read"](), []
+    for fewer in (0, 7):
+        result["rows"]["suite"]["run"] -= fewer
+        lines = soak["page"](result).splitlines()
+        told.append(next(line for line in lines if line.startswith("Tests with the network")))
+    assert told[0].startswith("Tests with the network shut (the whole suite): ")
+    assert told[1].startswith("Tests with the network shut (some folders have not been run so): ")
