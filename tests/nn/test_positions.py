@@ -115,3 +115,9 @@ def test_positions_may_begin_further_down_their_table():
     torch.testing.assert_close(padded[0], module(ids[0], Packing((11,))))
     assert build(EmbeddingConfig, to_dict(config)) == config
     assert EmbeddingConfig(13, 6, "learned", 11).places == Learned(11)
+
+
+def test_learned_positions_take_what_their_table_does():
+    module = LearnedPositions(7, 5, 2, device="meta", dtype=torch.float64, offset=1)
+    assert (module.padding_idx, module.offset) == (2, 1)
+    assert (module.weight.device.type, module.weight.dtype) == ("meta", torch.float64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -68,13 +69,16 @@ class LearnedPositions(nn.Embedding):
 
     Args:
         offset: the row of the first place; the rows before it stand for none.
+        rest, embedding: as ``torch.nn.Embedding`` takes them (``device``, ``dtype`` and so on).
 
     Raises:
         ShapeError: a sequence longer than the table.
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, *, offset: int = 0):
-        super().__init__(num_embeddings, embedding_dim)
+    def __init__(
+        self, num_embeddings: int, embedding_dim: int, *rest: Any, offset: int = 0, **embedding: Any
+    ):
+        super().__init__(num_embeddings, embedding_dim, *rest, **embedding)
         self.offset, self.length = offset, num_embeddings - offset
 
     def forward(self, packing: Packing) -> Tensor:  # type: ignore[override]  # places, not ids  # [N, D]

@@ -48,6 +48,7 @@ class MaskedLM(Estimator):
     """
 
     RECIPE = PretrainRecipe
+    TASK = PretrainRecipe.task
     SECTIONS = {"text": MaskTextConfig, "model": PretrainModelConfig, "train": PretrainFitConfig}  # noqa: RUF012
 
     max_length: int

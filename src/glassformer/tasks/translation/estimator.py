@@ -51,6 +51,7 @@ class Translator(Estimator):
     """
 
     RECIPE = TranslationRecipe
+    TASK = TranslationRecipe.task
     SECTIONS = {"text": PairTextConfig, "model": Seq2SeqModelConfig, "train": TranslationFitConfig}  # noqa: RUF012
 
     max_length: int
