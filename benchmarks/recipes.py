@@ -21,7 +21,7 @@ from common import RESULTS, write_result
 from rich.console import Console
 
 from glassformer.data.corpus import hard_negatives
-from glassformer.study.published import headline
+from glassformer.report.published import headline
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import run_task

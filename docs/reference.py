@@ -163,7 +163,6 @@ MODULES = {
             "study.review",
             "study.calibration",
             "scale.scoring",
-            "study.published",
         ],
     ),
     "reports": (
@@ -173,6 +172,7 @@ MODULES = {
             "report.run",
             "report.study",
             "report.review",
+            "report.published",
             "report.sequences",
             "report.vectors",
             "export.hf_folder",

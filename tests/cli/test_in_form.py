@@ -16,7 +16,7 @@ from PIL import Image
 from glassformer import ImageClassifier, TextClassifier, save_pretrained
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
-from glassformer.study.published import find_row
+from glassformer.report.published import find_row
 from glassformer.tasks.run_folder import Run
 
 from .tiny import sentences, write_csv

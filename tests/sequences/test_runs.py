@@ -11,7 +11,7 @@ import pytest
 from glassformer.cli.app import main
 from glassformer.data.text import SPECIAL_TOKENS
 from glassformer.explain.alignment import picture as alignment
-from glassformer.study.published import headline
+from glassformer.report.published import headline
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.masked_lm.run import load_corpus

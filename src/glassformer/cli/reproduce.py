@@ -13,8 +13,7 @@ from glassformer.cli.output import say, show_table
 from glassformer.cli.places import RUNS
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.outputs import write_text_whole
-from glassformer.study.published import (
-    ROWS,
+from glassformer.report.published import (
     Measured,
     Row,
     find_row,
@@ -22,7 +21,7 @@ from glassformer.study.published import (
     in_form,
     measured,
     measured_study,
-    recipes_of,
+    published_rows,
     stand_ins,
 )
 from glassformer.tasks.catalog import load_recipe
@@ -38,10 +37,10 @@ def measure(name: str) -> Measured | None:
 def show_rows() -> None:
     """Every row with its published result and what our recipes reach."""
     lines: list[list[object]] = []
-    for row in ROWS:
+    for row in published_rows():
         about = ", ".join(filter(None, (row.data, row.hours)))
         lines.append([row.number, f"{row.system} ({about})", f"published: {row.published}"])
-        for name in recipes_of(row):
+        for name in row.recipes:
             found = measure(name)
             lines.append(["", name, found.score if found else load_recipe(name).expect])
         if not row.recipes:
@@ -55,7 +54,7 @@ def write_page(path: Path) -> None:
     Raises:
         InputError: no such folder.
     """
-    from glassformer.study.published_page import page
+    from glassformer.report.published_page import page
 
     if path.suffix != ".md" or not path.parent.is_dir():
         raise InputError(

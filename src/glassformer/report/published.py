@@ -6,18 +6,19 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import build
 from glassformer.errors import ConfigError
-from glassformer.tasks.recipe import recipe_names
 
-HUB = "needs {} from the Hub, which could not be had where this was measured"
+TABLE = Path(__file__).parents[1] / "recipes" / "published.json"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One published system."""
+    """One published system, as ``recipes/published.json`` has it."""
 
     number: int
     system: str
@@ -36,42 +37,11 @@ class Row:
         return tuple(dict.fromkeys((*self.given, *filter(None, (self.best,)), *self.others)))
 
 
-ROWS = (
-    Row(1, "BERT fine-tuning for sentiment", "IMDb", "test accuracy 0.8941", ("imdb-bert",),
-        "imdb-minilm-best", ("imdb-minilm", "imdb-textcnn"), "5 h", HUB.format("bert-base-uncased")),
-    Row(2, "ViT fine-tuning", "CIFAR-10 at 224 px", "0.9740, 0.9780, 0.9796 after each epoch", ("cifar10-vit-base",),
-        "cifar10-vit-stem", ("cifar10-vit",), "9 h", HUB.format("vit-base-patch16-224")),
-    Row(3, "text classification table", "NTC-SCV", "encoder 82.55, BERT 85.52, RNN 80.92, TextCNN 88.78",
-        ("ntc-encoder", "ntc-lstm", "ntc-textcnn"), "ntc-bert", ("ntc-mlm",), "45 min",
-        "its BERT " + HUB.format("multilingual weights") + "; no split or settings are stated there, so the column "
-        "as the document sets it has its models and our training"),
-    Row(4, "BERT pre-training", "any text", "the objective itself", ("europe-mlm",),
-        "imdb-mlm", ("imdb-from-mlm", "imdb-mlm-minilm"), "2 min"),
-    Row(5, "ViT from scratch and pre-trained", "Flowers", "none", ("flowers-vit", "flowers-pretrained"),
-        "flowers-best", (), "1 h", "the pre-trained half " + HUB.format("vit-base-patch16-224-in21k")),
-    Row(6, "sequence to sequence", "Multi30k", "none; the literature 35 to 38 BLEU",
-        ("multi30k-rnn", "multi30k-rnn-dot", "multi30k-rnn-multiplicative", "multi30k-rnn-additive",
-         "multi30k-transformer"), "multi30k-transformer", (), "3 h"),
-    Row(7, "Word2Vec", "countries and capitals", "analogies and neighbours", ("countries-word2vec-adam",),
-        "countries-word2vec", ("imdb-word2vec",), "1 min"),
-    Row(8, "mini-Transformer classifier", "countries and capitals", "curves and maps", ("europe-frozen",),
-        "europe-frozen", ("europe-trained", "europe-frozen-learned", "europe"), "1 min"),
-    Row(9, "ViT head study", "Hotdog", "curves, confusion matrix, macro-F1", ("hotdog-head",), "", (), "10 min",
-        HUB.format("vit-base-patch16-224") + "; the study with our own CIFAR-10 weights stands for it",
-        ("hotdog-heads-cifar",)),
-    Row(10, "augmentation ladder", "Hotdog", "accuracy, macro-F1, seconds an epoch, robustness",
-        ("hotdog-baseline", "hotdog-light", "hotdog-medium", "hotdog-strong", "hotdog-mix"), "", (), "2 h 30 min",
-        HUB.format("vit-base-patch16-224") + "; the ladder with our own CIFAR-10 weights stands for it, and the "
-        "same on Flowers, which has a test set", ("hotdog-ladder-cifar", "flowers-ladder-cifar")),
-    Row(11, "explaining a ViT", "Hotdog", "figures", missing="figures, not a score: lab 4 draws rollout and "
-        "occlusion before and after augmentation, the page on explanations has figures for Hotdog; "
-        "`glassformer explain RUN PICTURE` does it for any run"),
-    Row(12, "encoder from scratch, small", "IMDb", "left blank", ("imdb-encoder-small",), "imdb-encoder-small-best",
-        (), "1 h"),
-    Row(13, "encoder from scratch, base width", "IMDb, 15k/10k", "62.38 %; pre-trained 82.66 %",
-        ("imdb-encoder-base", "imdb-bert-15k"), "imdb-encoder-base-best", (), "1 h 30 min",
-        "the pre-trained half " + HUB.format("bert-base-uncased")),
-)  # fmt: skip
+@cache
+def published_rows() -> tuple[Row, ...]:
+    """The table that ships with the recipes, in its order."""
+    rows = json.loads(TABLE.read_text(encoding="utf-8"))["rows"]
+    return tuple(build(Row, row, TABLE.name) for row in rows)
 
 
 def find_row(text: str) -> Row:
@@ -80,15 +50,14 @@ def find_row(text: str) -> Row:
     Raises:
         ConfigError: there is none, or it is figures rather than a run.
     """
-    row = next((row for row in ROWS if str(row.number) == text.strip()), None)
+    rows = published_rows()
+    row = next((row for row in rows if str(row.number) == text.strip()), None)
     if row is None:
-        raise ConfigError(
-            f"no row {text!r}", where="reproduce", fix=f"Rows are 1 to {len(ROWS)}: see --table"
-        )
-    if not recipes_of(row):
-        raise ConfigError(
-            f"row {row.number} ({row.system}) has no recipe", where="reproduce", fix=f"{row.missing}"
-        )
+        fix = f"Rows are 1 to {len(rows)}: see --table"
+        raise ConfigError(f"no row {text!r}", where="reproduce", fix=fix)
+    if not row.recipes:
+        what = f"row {row.number} ({row.system}) has no recipe"
+        raise ConfigError(what, where="reproduce", fix=row.missing)
     return row
 
 
@@ -97,11 +66,6 @@ def stand_ins(row: Row) -> list[str]:
     studies = [f"glassformer compare {name}" for name in row.studies]
     ours = [name for name in row.recipes if name not in row.given]
     return studies or [f"glassformer train {name}" for name in ours]
-
-
-def recipes_of(row: Row) -> list[str]:
-    """The row's recipes that this version has."""
-    return [name for name in row.recipes if name in recipe_names()]
 
 
 @dataclass(frozen=True)

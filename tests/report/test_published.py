@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.study.grid import load_study
-from glassformer.study.published import (
-    ROWS,
+from glassformer.report.published import (
     duration,
     duration_range,
     find_row,
@@ -20,8 +18,10 @@ from glassformer.study.published import (
     in_form,
     measured,
     measured_study,
+    published_rows,
 )
-from glassformer.study.published_page import page
+from glassformer.report.published_page import page
+from glassformer.study.grid import load_study
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.recipe import recipe_names, study_names
 
@@ -183,10 +183,10 @@ def test_each_task_has_its_figure(metrics, told):
 def test_nothing_measured_is_said_plainly():
     text = page(lambda name: None)
     rows = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
-    assert len([line for line in rows if line.count("|") == 8]) == len(ROWS) == 13
-    cells = sum(len(row.given) + bool(row.best) + len(row.studies or row.others) for row in ROWS)
-    assert text.count("not measured") == cells + sum(len(row.recipes) for row in ROWS)
-    assert "0 of 35 recipes" in text.replace(str(sum(len(r.recipes) for r in ROWS)), "35")
+    assert len([line for line in rows if line.count("|") == 8]) == len(published_rows()) == 13
+    cells = sum(len(row.given) + bool(row.best) + len(row.studies or row.others) for row in published_rows())
+    assert text.count("not measured") == cells + sum(len(row.recipes) for row in published_rows())
+    assert "0 of 35 recipes" in text.replace(str(sum(len(r.recipes) for r in published_rows())), "35")
     assert headline({}) is None
 
 
@@ -215,7 +215,7 @@ def test_the_best_and_the_others_stand_in_columns_of_their_own(tmp_path):
     row = next(line for line in text.splitlines() if line.startswith("| 1 |")).split(" | ")
     assert row[5] == "`imdb-minilm-best` **93.00%** (1 seed, 60 s)"
     assert row[6].startswith("`imdb-minilm` **91.00%** (1 seed, 60 s)<br>")
-    for row in ROWS:
+    for row in published_rows():
         assert len(set(row.recipes)) == len(row.recipes)
         assert not set(row.others) & {*row.given, row.best}
 
