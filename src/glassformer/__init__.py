@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `__getattr__`
+    from glassformer import data, errors, models, nn
+    from glassformer.errors import GlassformerError, InputError
+    from glassformer.families.pretrained import load_pretrained, save_pretrained
+    from glassformer.nn.trace import Trace
+    from glassformer.packing import Packing
+    from glassformer.process import tune_process
+    from glassformer.tasks.image_classification.estimator import ImageClassifier
+    from glassformer.tasks.load import load
+    from glassformer.tasks.masked_lm.estimator import MaskedLM
+    from glassformer.tasks.text_classification.estimator import TextClassifier
+    from glassformer.tasks.translation.estimator import Translator
+    from glassformer.tasks.word2vec.estimator import Word2Vec
 
 # Public name -> where it lives. Loaded on first use, so that ``import glassformer`` costs torch and no more.
 _PUBLIC = {
@@ -25,7 +39,26 @@ _PUBLIC = {
 }
 _MODULES = ("nn", "models", "data", "errors")
 
-__all__ = [*_PUBLIC, *_MODULES, "__version__"]
+__all__ = [
+    "GlassformerError",
+    "ImageClassifier",
+    "InputError",
+    "MaskedLM",
+    "Packing",
+    "TextClassifier",
+    "Trace",
+    "Translator",
+    "Word2Vec",
+    "__version__",
+    "data",
+    "errors",
+    "load",
+    "load_pretrained",
+    "models",
+    "nn",
+    "save_pretrained",
+    "tune_process",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -147,7 +147,7 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             if isinstance(value, list | tuple):
                 (element, *_) = typing.get_args(option) or (typing.Any,)
                 return tuple(_coerce(item, element, f"{where}[{i}]") for i, item in enumerate(value))
-        elif isinstance(value, origin):
+        elif isinstance(value, typing.cast(type, origin)):
             return value
         elif origin is str and isinstance(value, Path):
             return str(value)

@@ -8,7 +8,7 @@ ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
-from glassformer.nn.groups import Group, groups_of
+from glassformer.nn.groups import Group, check_packed, groups_of
 from glassformer.nn.linear import Linear
 from glassformer.nn.maps import (
     attend_with_maps,
@@ -30,6 +30,7 @@ from glassformer.nn.maps import (
     masked_softmax,
     textbook_weights,
 )
+from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
 Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen"]
@@ -37,6 +38,29 @@ BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen")
 LONG = 1024  # from here on the weights of one group would not fit a cache, let alone be kept
 
 
+class Choices(TypedDict, total=False):
+    """What ``attend`` takes beside its input."""
+
+    mask: Tensor | None
+    scale: float | None
+    dropout: float
+    branch: Branch
+
+
+@overload
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None = None,
+    q_packing: Packing | None = None,
+    kv_packing: Packing | None = None,
+    causal: bool = False,
+    *,
+    return_weights: Literal[False] = False,
+    **choices: Unpack[Choices],
+) -> Tensor: ...
+@overload
+def attend(*args: Any, return_weights: bool, **kwargs: Any) -> Any: ...
 def attend(
     q: Tensor,
     k: Tensor,
@@ -88,7 +112,7 @@ def attend(
             "a packed batch needs no mask", where="attend", fix="Give mask or q_packing, not both"
         )
     kv_packing = kv_packing or q_packing
-    _check_packed(q, k, v, q_packing, kv_packing)
+    check_packed(q, k, v, q_packing, kv_packing)
     one_head = q.ndim == 2
     if one_head:
         q, k, v = q[:, None], k[:, None], v[:, None]
@@ -145,21 +169,6 @@ def choose_branch(
 
 def _needs_gradient(*tensors: Tensor) -> bool:
     return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-
-
-def _check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
-    if q.ndim not in (2, 3) or q.shape[1:] != k.shape[1:] or k.shape[:-1] != v.shape[:-1]:
-        shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
-        raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
-    if q.shape[0] != q_packing.total or k.shape[0] != kv_packing.total:
-        raise ShapeError(
-            f"q has {q.shape[0]} rows for a packing of {q_packing.total}, k {k.shape[0]} for {kv_packing.total}",
-            where="attend",
-        )
-    if q_packing.count != kv_packing.count:
-        raise ShapeError(
-            f"{q_packing.count} query sequences against {kv_packing.count} key sequences", where="attend"
-        )
 
 
 # --- the padded door -----------------------------------------------------------------------------
@@ -349,7 +358,7 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         *,
         rows: Tensor | None = None,
-        record=None,
+        record: LayerRecord | None = None,
     ) -> Tensor:
         """Self-attention, or cross-attention when ``memory`` is given.
 

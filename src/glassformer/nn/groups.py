@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
+from glassformer.errors import ShapeError
 from glassformer.packing import Packing, kept_tensor
 
 TOLERANCE = 0.06  # a sequence may be this much shorter than the longest of its group
@@ -155,3 +156,19 @@ def padding_share(packing: Packing) -> float:
     """The share of padded rows inside attention, 0 for one length: ``1 - sum(T_i) / sum(G * T)``."""
     computed = sum(len(g.k.lengths) * g.k.length for g in groups_of(packing, packing))
     return 1.0 - packing.total / computed
+
+
+def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
+    """Raises ShapeError where packed rows do not fit each other or their packings."""
+    if q.ndim not in (2, 3) or q.shape[1:] != k.shape[1:] or k.shape[:-1] != v.shape[:-1]:
+        shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
+    if q.shape[0] != q_packing.total or k.shape[0] != kv_packing.total:
+        raise ShapeError(
+            f"q has {q.shape[0]} rows for a packing of {q_packing.total}, k {k.shape[0]} for {kv_packing.total}",
+            where="attend",
+        )
+    if q_packing.count != kv_packing.count:
+        raise ShapeError(
+            f"{q_packing.count} query sequences against {kv_packing.count} key sequences", where="attend"
+        )

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from glassformer.config import nearest
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn.attention import masked_softmax
+from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
 
@@ -93,7 +94,12 @@ class ScoredAttention(nn.Module):
         return weights @ memory, weights
 
     def forward(
-        self, q: Tensor, memory: Tensor, q_packing: Packing, memory_packing: Packing, record=None
+        self,
+        q: Tensor,
+        memory: Tensor,
+        q_packing: Packing,
+        memory_packing: Packing,
+        record: LayerRecord | None = None,
     ) -> Tensor:
         """Packed queries ``[N, Kq]`` over packed states ``[M, Kk]`` -> ``[N, Kk]``; padding stays in here.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -38,13 +38,13 @@ class LayerRecord:
     weights: tuple[Tensor, ...] = ()
 
 
-class Layers(Sequence):
+class Layers(Sequence[Any]):
     """Layer number -> what was recorded; asking for a layer that was not recorded is an error, never None."""
 
     def __init__(self, items: dict[int, Tensor | tuple[Tensor, ...]], count: int, what: str):
         self._items, self._count, self._what = items, count, what
 
-    def __getitem__(self, layer):  # type: ignore[override]
+    def __getitem__(self, layer: Any) -> Any:
         if isinstance(layer, slice):
             return [self[i] for i in range(*layer.indices(self._count)) if i in self._items]
         number = layer + self._count if layer < 0 else layer
@@ -108,7 +108,9 @@ class TraceRecord:
         last_map = self.num_layers - 1 in self._want_attention and self.request.rows == "all"
         return last_map or self.num_layers in self._want_hidden
 
-    def mapped(self, maps, states) -> TraceRecord:
+    def mapped(
+        self, maps: Callable[[tuple[Tensor, ...]], Any], states: Callable[[Tensor], Tensor]
+    ) -> TraceRecord:
         """The same record with ``maps`` applied to every layer's weights and ``states`` to every state."""
         out = TraceRecord(self.request, self.num_layers)
         out._attentions = {i: maps(x) for i, x in self._attentions.items()}

@@ -194,7 +194,7 @@ class MaskedLM(Estimator):
 
     # --- use -------------------------------------------------------------------------------------
 
-    def fill(self, text: str, top: int = 5) -> list:
+    def fill(self, text: str, top: int = 5) -> list[Any]:
         """The most probable words for each [MASK] of a text.
 
         Returns:

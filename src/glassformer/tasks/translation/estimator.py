@@ -232,7 +232,7 @@ class Translator(Estimator):
         beam: int,
         length_penalty: float,
         max_tokens: int | None = None,
-        progress=None,
+        progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of every text, best first, in the order given; sources of one length go together."""
         model, limits = self.predictor(), self._limits()

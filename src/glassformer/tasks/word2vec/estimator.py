@@ -280,7 +280,7 @@ class Word2Vec(Estimator):
 
     def judge(
         self, tests: Sequence[str] = ("wordsim353", "simlex999", "google"), folder: str | Path | None = None
-    ):
+    ) -> dict[str, Any]:
         """Figures of the tests named; see ``evaluate.vectors.judge_vectors``."""
         self._check_fitted()
         tests = [tests] if isinstance(tests, str) else tests

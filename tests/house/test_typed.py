@@ -1,0 +1,68 @@
+"""The public interface for type checkers: a program as users write them is clean, and it does what it says."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import glassformer as gf
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(__file__).with_name("typed_program.py")
+
+
+def pyright_says(program: str, tmp_path: Path) -> list[dict]:
+    """What pyright finds in a program outside the repository that imports the package."""
+    pytest.importorskip("pyright")
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    settings = {"typeCheckingMode": "basic", "pythonVersion": "3.11", "extraPaths": [str(ROOT / "src")]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pyright",
+        "--pythonpath",
+        sys.executable,
+        "--outputjson",
+        "-p",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    if not done.stdout.startswith("{"):  # it fetches its own Node where there is none
+        pytest.skip(f"pyright does not start: {done.stderr.strip()[:200]}")
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] == 1
+    return found["generalDiagnostics"]
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (Path(gf.__file__).parent / "py.typed").is_file()
+    assert set(gf.__all__) == {*gf._PUBLIC, *gf._MODULES, "__version__"}
+
+
+def test_a_users_program_is_clean(tmp_path):
+    assert pyright_says(PROGRAM.read_text(encoding="utf-8"), tmp_path) == []
+
+
+def test_public_names_are_no_unknowns(tmp_path):
+    names = [name for name in gf.__all__ if name != "__version__"]
+    program = "import glassformer as gf\n" + "".join(f"reveal_type(gf.{name})\n" for name in names)
+    wrong = "gf.TextClassifier().predit(['a'])\ngf.Packing((3,)).total.nosuch\n"
+    found = pyright_says(program + wrong, tmp_path)
+    told = [line["message"] for line in found if line["severity"] == "information"]
+    assert len(told) == len(names)
+    assert not [line for line in told if 'is "Any"' in line or "Unknown" in line]
+    assert [line["rule"] for line in found if line["severity"] == "error"] == [
+        "reportAttributeAccessIssue"
+    ] * 2
+
+
+def test_the_program_runs(tmp_path):
+    runpy.run_path(str(PROGRAM))["main"](tmp_path)
+    assert (tmp_path / "texts" / "manifest.json").is_file()
+    assert (tmp_path / "masked" / "manifest.json").is_file()
