@@ -92,7 +92,7 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
         ConfigError: an unknown key (with the nearest name) or a value of the wrong type.
     """
     hints = typing.get_type_hints(cls)
-    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]  # a dataclass
     retired = getattr(cls, "RETIRED", {})
     kwargs: dict[str, Any] = {}
     for key, value in values.items():

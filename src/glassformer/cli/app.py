@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     tune_process()  # before torch is imported, which no verb has done yet
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     listening = own_process() if argv is None else Listening()
     listening.listen()

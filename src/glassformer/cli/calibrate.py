@@ -71,7 +71,7 @@ def calibrate_command(
     from glassformer.study.calibration import calibrate_run
 
     folder = check_run(run)
-    found = calibrate_run(folder, data, threshold, say=(lambda line: None) if json else say)  # type: ignore[arg-type]
+    found = calibrate_run(folder, data, threshold, say=(lambda line: None) if json else say)
     if json:
         say_json(found)
     else:

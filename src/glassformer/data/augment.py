@@ -248,7 +248,7 @@ def mix_pairs(
     b, _, h, w = x.shape
     partner = torch.randperm(b, generator=generator)
     # Beta(a, a) from two gamma draws; torch's take a generator only below the distributions.
-    gamma = torch._standard_gamma(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)  # pyright: ignore[reportPrivateImportUsage]
+    gamma = torch._standard_gamma(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)  # pyright: ignore[reportPrivateImportUsage]  # see above
     keep = gamma[0] / gamma.sum(0)
     other = x[partner.to(x.device)]
     if kind == "mixup":

@@ -41,7 +41,7 @@ class ResidentTable:
     @staticmethod
     def of(table: Any, device: torch.device) -> ResidentTable:
         parts = (None if x is None else torch.from_numpy(x).to(device) for x in (table.ids, table.segments))
-        return ResidentTable(table, *parts)  # type: ignore[arg-type]
+        return ResidentTable(table, *parts)  # type: ignore[arg-type]  # two parts
 
     def pack(self, index: np.ndarray) -> TextBatch:
         """As ``pack_texts``."""

@@ -41,7 +41,7 @@ class TextSplit:
         labels, rows = self.labels, self.rows
         return TextSplit(
             [self.texts[i] for i in indices],
-            None if labels is None else [labels[i] for i in indices],  # type: ignore[arg-type]
+            None if labels is None else [labels[i] for i in indices],  # type: ignore[arg-type]  # of one kind
             self.origin,
             None if rows is None else [rows[i] for i in indices],
         )

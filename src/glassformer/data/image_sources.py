@@ -216,7 +216,7 @@ def _labels(table: Table, column: str, class_names: Sequence[str]) -> list[Any]:
     for row, value in zip(table.rows, values, strict=True):
         if not isinstance(value, int) or not 0 <= value < len(class_names):
             raise DataError(f"label {value!r} has no name", where=f"{table.origin}, row {row}")
-    return [class_names[value] for value in values]  # type: ignore[index]
+    return [class_names[value] for value in values]  # type: ignore[index]  # all are int, see above
 
 
 def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> ImageDataset:

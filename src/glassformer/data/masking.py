@@ -163,7 +163,7 @@ class MaskedStream:
     def steps(self, epoch: int) -> list:
         """The optimiser steps of an epoch, each a list of (epoch, chunk numbers)."""
         batches = training_batches(self.lengths, self.settings, self.seed, epoch)
-        return list(grouped([(epoch, index) for index in batches], self.accumulate))  # type: ignore[arg-type]
+        return list(grouped([(epoch, index) for index in batches], self.accumulate))  # type: ignore[arg-type]  # pairs as well
 
     def in_order(self, batch_tokens: int) -> list:
         """All chunks once, longest first, under the masks of epoch -1: for judging."""

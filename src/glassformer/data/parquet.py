@@ -150,7 +150,7 @@ def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]
                 if chunk.has_dictionary_page and 0 < (first := chunk.dictionary_page_offset or 0) < start:
                     start = first
                 try:
-                    pages = chunk_pages(raw, start, chunk.total_compressed_size)  # type: ignore[arg-type]
+                    pages = chunk_pages(raw, start, chunk.total_compressed_size)
                 except (PagesError, OSError, ValueError) as error:
                     what = f"column {column!r} is damaged ({error})"
                     raise DataError(what, where=str(path), fix="Write the file anew") from None
@@ -172,8 +172,8 @@ def unfolded(array: Any) -> int:
     if pa.types.is_dictionary(array.type):
         if not _is_bytes(array.dictionary.type):
             return array.nbytes
-        lengths = pc.binary_length(array.dictionary)  # type: ignore[attr-defined]
-        return pc.sum(lengths.take(array.indices).cast(pa.int64())).as_py() or 0  # type: ignore[attr-defined]
+        lengths = pc.binary_length(array.dictionary)  # type: ignore[attr-defined]  # pyarrow makes it at run time
+        return pc.sum(lengths.take(array.indices).cast(pa.int64())).as_py() or 0  # type: ignore[attr-defined]  # pyarrow makes it at run time
     return array.nbytes
 
 

@@ -40,9 +40,9 @@ def bpe_tokenizer(
         )
     tokenizer = Tokenizer(models.BPE())
     steps: list[Any] = [normalizers.NFC()] + ([normalizers.Lowercase()] if lowercase else [])
-    tokenizer.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)  # type: ignore[assignment]
-    tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=min_count,

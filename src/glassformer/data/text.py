@@ -87,14 +87,14 @@ def word_tokenizer(
     Raises:
         DataError: no word is seen ``min_count`` times.
     """
-    tokenizer = Tokenizer(models.WordLevel({}, unk_token=UNK))  # type: ignore[call-arg]
+    tokenizer = Tokenizer(models.WordLevel({}, unk_token=UNK))
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+(?:['’]\w+)*|[^\w\s]")
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocab_size,
         min_frequency=min_count,
         special_tokens=list(SPECIAL_TOKENS),
         show_progress=False,
-    )  # type: ignore[call-arg]
+    )
     tokenizer.train_from_iterator(texts, trainer)
     return _finished(tokenizer, add_special_tokens)
 
@@ -121,12 +121,12 @@ def wordpiece_tokenizer(
     Raises:
         DataError: the texts hold no word.
     """
-    tokenizer = Tokenizer(models.WordPiece({}, unk_token=UNK))  # type: ignore[call-arg]
+    tokenizer = Tokenizer(models.WordPiece({}, unk_token=UNK))
     _set_stages(tokenizer, lowercase, strip_accents, r"\w+|[^\w\s]")
     pieces = learn_pieces(_count_words(tokenizer, texts), vocab_size - len(SPECIAL_TOKENS), min_count)
     vocab = {piece: index for index, piece in enumerate((*SPECIAL_TOKENS, *pieces))}
-    tokenizer.model = models.WordPiece(vocab, unk_token=UNK)  # type: ignore[call-arg,assignment]
-    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)  # type: ignore[assignment]
+    tokenizer.model = models.WordPiece(vocab, unk_token=UNK)
+    tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
     return _finished(tokenizer, add_special_tokens)
 
@@ -151,8 +151,8 @@ def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, word
     steps += [normalizers.Lowercase()] if lowercase else []
     steps += [normalizers.NFD(), normalizers.StripAccents()] if strip_accents else []
     steps += [normalizers.NFC()] if len(steps) > 1 else []
-    tokenizer.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)  # type: ignore[assignment]
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)
 
 
 def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
@@ -169,7 +169,7 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
 
 def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str = SEP) -> Tokenizer:
     """The same tokenizer with [CLS] ... [SEP] around each text."""
-    tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
+    tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=f"{cls} $A {sep} $B:1 {sep}:1",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],

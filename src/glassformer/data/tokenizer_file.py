@@ -136,14 +136,14 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
     others = [t for t in (named(f"{kind}_token", NAMES[kind][0]) for kind in ("pad", "mask")) if t in vocab]
 
     def build() -> Tokenizer:
-        tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))  # type: ignore[call-arg]
-        tokenizer.normalizer = normalizers.BertNormalizer(  # type: ignore[assignment]
+        tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))
+        tokenizer.normalizer = normalizers.BertNormalizer(
             lowercase=chosen("do_lower_case", True),
             strip_accents=chosen("strip_accents", None),  # None: as lowercase
             handle_chinese_chars=chosen("tokenize_chinese_chars", True),
         )
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
-        tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)  # type: ignore[assignment]
+        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
         tokenizer.add_special_tokens([unk, cls, sep, *others])
         return frame_texts(tokenizer, cls, sep)
 

@@ -36,7 +36,7 @@ def learn_pieces(words: Counter[str], size: int, min_count: int) -> list[str]:
     continuing = {letter: chr(FIRST_PRIVATE + i) for i, letter in enumerate(alphabet)}
 
     bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    bpe.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=min_count,

@@ -63,7 +63,7 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
         lambda log_t: log_loss(z, y, float(np.exp(log_t))),
         bounds=(np.log(COLDEST), np.log(HOTTEST)), method="bounded", options={"xatol": 1e-7},
     )  # fmt: skip
-    return float(np.exp(found.x))  # type: ignore[attr-defined]
+    return float(np.exp(found.x))
 
 
 def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> list[Bin]:

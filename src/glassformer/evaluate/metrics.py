@@ -164,4 +164,4 @@ class ClassificationMeter:
             seen = np.bincount(true, counts, size) + np.bincount(predicted, counts, size)
             f1 = 2 * right[seen > 0] / seen[seen > 0]  # 2TP / (2TP + FP + FN)
             accuracy[i], macro_f1[i] = right.sum() / n, f1.mean()
-        return tuple(np.quantile(x, [0.025, 0.975]).tolist() for x in (accuracy, macro_f1))  # type: ignore[return-value]
+        return tuple(np.quantile(x, [0.025, 0.975]).tolist() for x in (accuracy, macro_f1))

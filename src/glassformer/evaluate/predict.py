@@ -79,7 +79,7 @@ def predict_pictures(
         for start in range(0, len(table), batch_size):
             pixels = evaluation_pixels(table, start, batch_size, transform, torch.device(device))
             if what == "features":
-                rows = model.features(pixels)  # type: ignore[operator]
+                rows = model.features(pixels)  # type: ignore[operator]  # every picture model has it
             else:
                 out = model(pixels, packed=True)
                 rows = out.logits if what == "logits" else out.pooler_output

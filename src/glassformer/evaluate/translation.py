@@ -46,7 +46,7 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         "bleu": float(score.score),
         "chrf": float(characters.score),
         "bleu_tokenised": float(words.score),
-        "length_ratio": float(score.sys_len / max(score.ref_len, 1)),  # type: ignore[attr-defined]
+        "length_ratio": float(score.sys_len / max(score.ref_len, 1)),
         "signatures": {
             "bleu": str(bleu.get_signature()),
             "chrf": str(chrf.get_signature()),

@@ -155,7 +155,7 @@ def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Q
         words = (line.lower() if lowercase else line).split()
         if len(words) != 4:
             raise DataError(f"{len(words)} words instead of 4", where=f"{path}, line {row}")
-        sections.setdefault(current, []).append(tuple(words))  # type: ignore[arg-type]
+        sections.setdefault(current, []).append(tuple(words))  # type: ignore[arg-type]  # four, see above
     if not sections:
         raise DataError("no questions", where=str(path))
     return sections

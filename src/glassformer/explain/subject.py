@@ -97,7 +97,7 @@ class Subject:
                     rows = torch.where(part[:, :, None], self.rows, instead).flatten(0, 1)  # [m*T, D]
                     packing = Packing.uniform(len(part), len(self), rows.device)
                 out.append(run_rows(model, rows, packing).logits)
-        return torch.cat(out).double().cpu().numpy()  # type: ignore[arg-type]
+        return torch.cat(out).double().cpu().numpy()
 
     def chance(self, logits: np.ndarray) -> np.ndarray:
         """Logits ``[M, C]`` as the probabilities that the classifier states."""

@@ -66,8 +66,8 @@ def draw_graph(
 def quantise(file: str | Path, out: str | Path) -> Path:
     """The graph with int8 weights; ranges of activations are taken from each batch (ONNX Runtime's dynamic form)."""
     need_onnx()
-    import onnx  # pyright: ignore[reportMissingImports]
-    from onnxruntime.quantization import QuantType, quantize_dynamic  # pyright: ignore[reportMissingImports]
+    import onnx  # pyright: ignore[reportMissingImports]  # of the extra
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # pyright: ignore[reportMissingImports]  # of the extra
 
     graph = onnx.load(str(file))
     del graph.graph.value_info[:]  # the exporter's shapes of inner tensors, which the quantiser disputes
@@ -87,7 +87,7 @@ def run_graph(file: str | Path, threads: int = 0) -> Run:
         threads: 0 leaves ONNX Runtime's own choice.
     """
     need_onnx()
-    import onnxruntime  # pyright: ignore[reportMissingImports]
+    import onnxruntime  # pyright: ignore[reportMissingImports]  # of the extra
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

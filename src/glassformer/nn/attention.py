@@ -236,7 +236,7 @@ class _Grouped(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, groups: tuple[Group, ...], causal: bool, scale: float):  # type: ignore[override]
+    def forward(ctx, q, k, v, groups: tuple[Group, ...], causal: bool, scale: float):
         out = q.new_empty(*q.shape[:2], v.shape[2])  # [N, H, K]
         kept = []
         for group in groups:
@@ -252,7 +252,7 @@ class _Grouped(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):  # type: ignore[override]
+    def backward(ctx, grad):
         dq, dk, dv = (grad.new_empty(shape) for shape in ctx.shapes)
         for i, group in enumerate(ctx.groups):
             q_g, k_g, v_g, weights = ctx.saved_tensors[4 * i : 4 * i + 4]

@@ -19,7 +19,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, x, weight, bias, targets, smoothing: float):  # type: ignore[override]
+    def forward(ctx, x, weight, bias, targets, smoothing: float):
         w = weight.to(x.dtype)
         logits = x @ w.t() if bias is None else torch.addmm(bias.to(x.dtype), x, w.t())  # [M, V]
         predicted = torch.empty(len(x), dtype=torch.int64, device=x.device)
@@ -49,7 +49,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad, _):  # type: ignore[override]
+    def backward(ctx, grad, _):
         x, w, dlogits, mean_row = ctx.saved_tensors
         scale = grad.to(x.dtype)[:, None]  # [M, 1]; on the narrow side of both products
         scaled = x * scale
@@ -79,4 +79,4 @@ def linear_cross_entropy(
     Returns:
         ``[M]`` fp32 losses, and ``[M]`` word numbers, without a gradient.
     """
-    return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing)  # type: ignore[return-value]
+    return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing)

@@ -155,13 +155,13 @@ class Decoder(nn.Module):
         """The cache before the first place: keys and values of ``memory`` ``[M, D]``, made once."""
         layers = []
         for layer in self.layers:
-            k, v = layer.cross.keys_values(memory)  # type: ignore[operator,union-attr]
+            k, v = layer.cross.keys_values(memory)  # type: ignore[operator,union-attr]  # a DecoderLayer
             layers.append(LayerCache(*(memory_packing.pad(part).transpose(1, 2) for part in (k, v))))
         return DecoderCache(layers, memory_packing.mask())
 
     def step(self, x: Tensor, cache: DecoderCache) -> Tensor:
         """One place further: the embedded tokens ``[R, D]`` -> ``[R, D]``."""
         for layer, kept in zip(self.layers, cache.layers, strict=True):
-            x = layer.step(x, kept, cache.memory_mask)  # type: ignore[operator]
+            x = layer.step(x, kept, cache.memory_mask)  # type: ignore[operator]  # a DecoderLayer
         cache.position += 1
         return self.final_norm(x)

@@ -30,14 +30,14 @@ class _DropElements(torch.autograd.Function):
     """x * keep / (1 - p), remembering one byte per element."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, p: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx, x: Tensor, p: float) -> Tensor:
         keep = keep_mask(x.shape, p, x.device)
         ctx.scale = 1.0 / (1.0 - p)
         ctx.save_for_backward(keep)
         return (x * keep).mul_(ctx.scale)
 
     @staticmethod
-    def backward(ctx, grad: Tensor):  # type: ignore[override]
+    def backward(ctx, grad: Tensor):
         (keep,) = ctx.saved_tensors
         return (grad * keep).mul_(ctx.scale), None
 
@@ -52,7 +52,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Zero each element with probability ``p`` and scale the rest by 1/(1-p) (Srivastava et al., 2014)."""
     if p == 0.0 or not training:
         return x
-    return _DropElements.apply(x, p)  # type: ignore[return-value]
+    return _DropElements.apply(x, p)
 
 
 class Dropout(nn.Module):

@@ -19,19 +19,19 @@ class Linear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]
         if torch.is_grad_enabled() and self.weight.requires_grad and kernels.gives_gradient(x, self.weight):
-            return _Linear.apply(x, self.weight, self.bias)  # type: ignore[return-value]
+            return _Linear.apply(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias):  # type: ignore[override]
+    def forward(ctx, x, weight, bias):
         ctx.save_for_backward(x, weight)
         return F.linear(x, weight, bias)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):  # type: ignore[override]
+    def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         dx = grad @ weight if ctx.needs_input_grad[0] else None
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])

@@ -81,7 +81,7 @@ class LearnedPositions(nn.Embedding):
         super().__init__(num_embeddings, embedding_dim, *rest, **embedding)
         self.offset, self.length = offset, num_embeddings - offset
 
-    def forward(self, packing: Packing) -> Tensor:  # type: ignore[override]  # places, not ids  # [N, D]
+    def forward(self, packing: Packing) -> Tensor:  # places, not ids  # [N, D]
         if packing.max_length > self.length:
             raise ShapeError(
                 f"a sequence of {packing.max_length} tokens, but the model knows {self.length} positions",

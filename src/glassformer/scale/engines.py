@@ -68,7 +68,7 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
     )  # tasks that ask for no GPU leave it visible
     try:
-        import ray  # pyright: ignore[reportMissingImports]
+        import ray  # pyright: ignore[reportMissingImports]  # of the extra
     except ImportError:
         raise ConfigError(
             "Ray is not installed",

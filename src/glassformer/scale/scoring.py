@@ -146,7 +146,7 @@ def _cut(out: Path) -> int:
 
     if "truncated" not in pq.read_schema(out).names:  # pictures
         return 0
-    return pc.sum(pq.read_table(out, columns=["truncated"])["truncated"]).as_py() or 0  # type: ignore[attr-defined]
+    return pc.sum(pq.read_table(out, columns=["truncated"])["truncated"]).as_py() or 0  # type: ignore[attr-defined]  # pyarrow makes it at run time
 
 
 def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:

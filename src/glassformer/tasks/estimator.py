@@ -121,7 +121,7 @@ class Estimator(BaseEstimator):
         """
         given = isinstance(recipe, str | Path)
         values, where = recipe_values(recipe) if given else (vars(recipe), "")
-        task = cls.RECIPE.task  # type: ignore[attr-defined]  # every recipe has one
+        task = cls.RECIPE.task  # every recipe has one
         if values["task"] != task:
             raise ConfigError(
                 f"{values['name']!r} is a recipe of the task {values['task']!r}",

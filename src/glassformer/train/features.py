@@ -134,7 +134,7 @@ class FeatureStream(TextStream):
 
     features: Tensor
 
-    def pack(self, index: np.ndarray) -> FeatureBatch:  # type: ignore[override]
+    def pack(self, index: np.ndarray) -> FeatureBatch:
         lengths = tuple(self.table.lengths[index].tolist())
         return FeatureBatch(self.features[torch.from_numpy(index)], Packing(lengths, self.device), index)
 
@@ -145,7 +145,7 @@ class PictureFeatureStream(ImageStream):
 
     features: Tensor
 
-    def pack(self, index: Draw) -> FeatureBatch:  # type: ignore[override]
+    def pack(self, index: Draw) -> FeatureBatch:
         packing = Packing.uniform(len(index.index), self.tokens, self.device)
         return FeatureBatch(self.features[torch.from_numpy(index.index)], packing, index.index)
 
@@ -154,11 +154,11 @@ class PictureFeatureStream(ImageStream):
 class HeadClassification(Classification):
     """``Classification`` from features: the same loss, pooling and head alone being computed."""
 
-    def inputs(self, batch: FeatureBatch) -> dict[str, Tensor]:  # type: ignore[override]
+    def inputs(self, batch: FeatureBatch) -> dict[str, Tensor]:
         return {"features": batch.features} | targets_and_weights(self, batch.index, batch.features.device)
 
     def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
-        return model.classify(given["features"])  # type: ignore[operator]
+        return model.classify(given["features"])  # type: ignore[operator]  # every model here has it
 
 
 def on_features(

@@ -26,7 +26,7 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
                 "this model has no encoder layers to freeze", where="train_layers", fix="Leave it out"
             )
         return
-    count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]
+    count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
     if config.lora_rank and (n is not None or config.unfreeze_every):
         raise ConfigError(
             "lora_rank leaves the encoder as it is", where="train_layers", fix="Choose one of them"
@@ -48,7 +48,7 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
 def _open(model: nn.Module, layers: int | None) -> None:
     """Let the head and the last ``layers`` encoder layers learn; with all of them the embeddings too, but for vectors
     that were given to stay as they are."""
-    count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]
+    count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
     table = getattr(getattr(model, "embeddings", None), "config", None)
     kept = "embeddings.tokens.weight" if getattr(table, "frozen", False) else None
     for name, p in model.named_parameters():

@@ -94,14 +94,14 @@ class FixedPacking(Packing):
     """
 
     REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
-    is_uniform = False  # pyright: ignore[reportAssignmentType]
+    is_uniform = False  # pyright: ignore[reportAssignmentType]  # no property here
 
     def __init__(self, like: Packing, max_length: int):
         values = {"count": like.count, "total": like.total, "max_length": max_length, "device": like.device}
         values |= {name: getattr(like, name).clone() for name in self.REFILLED}
         self.__dict__.update(values)
 
-    count: int = 0  # pyright: ignore[reportIncompatibleMethodOverride]
+    count: int = 0
 
     def refill(self, packing: Packing) -> None:
         """Take over the lengths of ``packing``, which has as many sequences and tokens."""
@@ -109,13 +109,13 @@ class FixedPacking(Packing):
             getattr(self, name).copy_(getattr(packing, name))
 
     @property
-    def lengths(self) -> tuple[int, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def lengths(self) -> tuple[int, ...]:
         raise ShapeError("the lengths were asked for on the host", where="a captured graph")
 
     def __repr__(self) -> str:
         return f"FixedPacking({self.count} sequences, {self.total} tokens)"
 
-    starts = padded_rows = lengths  # pyright: ignore[reportAssignmentType]
+    starts = padded_rows = lengths  # pyright: ignore[reportAssignmentType]  # refuse likewise
 
 
 class Graphs:

@@ -61,7 +61,7 @@ class History(Sequence[dict[str, Any]]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
     def tensors(self) -> dict[str, Tensor]:
         """The numbers of the steps, for a checkpoint: ``history/step`` and so on, ``[n]``."""

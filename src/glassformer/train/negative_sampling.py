@@ -27,7 +27,7 @@ LOSS_EVERY = 16  # the loss is computed in every 16th block: it is only looked a
 FULL = 2.0**32 - 1.0
 
 if "NUMBA_CACHE_DIR" not in os.environ:  # compiled loops live in the user's cache, not beside the sources
-    numba.config.CACHE_DIR = str(folder_for_code("numba"))  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(folder_for_code("numba"))  # type: ignore[attr-defined]  # not in its stubs
 
 # What the compiler may assume of sums: their order is free. Infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}

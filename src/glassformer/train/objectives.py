@@ -188,9 +188,9 @@ class Translation:
     label_smoothing: float = 0.0
 
     def __call__(self, model: nn.Module, batch: PairBatch) -> StepLoss:
-        memory = model.encode(batch.source, batch.source_packing)  # type: ignore[operator]
-        states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # [N, D]
-        weight, bias = model.output_layer()  # type: ignore[operator]
+        memory = model.encode(batch.source, batch.source_packing)  # type: ignore[operator]  # a Seq2Seq
+        states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # a Seq2Seq  # [N, D]
+        weight, bias = model.output_layer()  # type: ignore[operator]  # a Seq2Seq
         losses, said = linear_cross_entropy(states, weight, bias, batch.labels, self.label_smoothing)
         return StepLoss(losses.sum(), (said == batch.labels).sum(), len(losses))
 

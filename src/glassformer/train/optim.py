@@ -46,7 +46,7 @@ class MasterOptimizer:
         # Weights that stay as they are, in full precision: computing in bf16 must not round what is saved.
         self.frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
         self.shapes = {name: p.shape for name, p in originals.items()}
-        model.set_compute_dtype(dtype)  # type: ignore[operator]
+        model.set_compute_dtype(dtype)  # type: ignore[operator]  # every model here has it
         ranks.wrap(model, uneven=bool(config.unfreeze_every))
         self.params = {name: p for name, p in model.named_parameters() if name in originals}
         self.masters = {

@@ -244,7 +244,7 @@ class KernelAttention(torch.autograd.Function):
     """softmax(Q K^T * scale) V over packed rows, without padding and without keeping the weights."""
 
     @staticmethod
-    def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float):  # type: ignore[override]
+    def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float):
         q, k, v = _rows(q), _rows(k), _rows(v)
         out = q.new_empty(q.shape)  # [N, H, K]
         stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
@@ -255,7 +255,7 @@ class KernelAttention(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):  # type: ignore[override]
+    def backward(ctx, grad):
         q, k, v, out, stats = ctx.saved_tensors
         dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
         _run(True, *ctx.settings, q=q, k=k, v=v, out=out, grad=_rows(grad), stats=stats, dq=dq, dk=dk, dv=dv)

@@ -48,7 +48,7 @@ def can_gelu(x: Tensor) -> bool:
 
 def gelu(x: Tensor) -> Tensor:
     """``x * Phi(x)`` with the share ``Phi`` of the normal distribution below x (Hendrycks and Gimpel, 2016)."""
-    return _Gelu.apply(x)  # type: ignore[return-value]
+    return _Gelu.apply(x)
 
 
 def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
@@ -61,7 +61,7 @@ def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor
 
 def layer_norm(x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
     """The layer norm (Ba et al., 2016) of the rows of ``x + plus`` (None: of ``x``), ``[N, D]``."""
-    return _Norm.apply(x, plus, weight, bias, eps)  # type: ignore[return-value]
+    return _Norm.apply(x, plus, weight, bias, eps)
 
 
 def _fits(x: Tensor) -> bool:
@@ -79,14 +79,14 @@ def _run(name: str, job: ctypes.Structure) -> None:
 
 class _Gelu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x):  # type: ignore[override]
+    def forward(ctx, x):
         x = x.contiguous()
         ctx.save_for_backward(x)
         return _gelu(x, None)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):  # type: ignore[override]
+    def backward(ctx, grad):
         return _gelu(ctx.saved_tensors[0], grad.contiguous())
 
 
@@ -99,7 +99,7 @@ def _gelu(x: Tensor, grad: Tensor | None) -> Tensor:
 
 class _Norm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, plus, weight, bias, eps):  # type: ignore[override]
+    def forward(ctx, x, plus, weight, bias, eps):
         x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
         out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
         job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads(), eps=eps)
@@ -114,7 +114,7 @@ class _Norm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, grad):  # type: ignore[override]
+    def backward(ctx, grad):
         x, stats, weight = ctx.saved_tensors
         grad, dx = grad.contiguous(), torch.empty_like(x)
         sums, partial = weight.new_empty(2, len(weight)), stats.new_empty(-(-len(x) // SHARE), 2, len(weight))

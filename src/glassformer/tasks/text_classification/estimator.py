@@ -145,7 +145,7 @@ class TextClassifier(Classifier):
 
     def encode(self, examples: Sequence[str]) -> TokenTable:
         return encode(
-            self.tokenizer_, examples, max_length=self.max_length, clean=self.clean,  # type: ignore[arg-type]
+            self.tokenizer_, examples, max_length=self.max_length, clean=self.clean,  # type: ignore[arg-type]  # checked by fit
             add_special_tokens=self.add_special_tokens,
         )  # fmt: skip
 
@@ -155,7 +155,7 @@ class TextClassifier(Classifier):
             return Windows(self.encode(examples), len(examples))
         return encode_windows(
             self.tokenizer_, examples, max_length=self.max_length, stride=self.window_stride,
-            clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]
+            clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]  # checked by fit
         )  # fmt: skip
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:

@@ -130,7 +130,7 @@ class Word2Vec(Estimator):
         config: VectorsConfig = self.configs()["vectors"]
         corpus = sentences
         if not isinstance(corpus, Corpus):
-            corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)  # type: ignore[arg-type]
+            corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)
         if np.diff(corpus.starts).max(initial=0) < 2:
             fix = "Give sentences of several words"
             if corpus.raw_words > len(corpus.ids):  # else no setting has left a word out
