@@ -179,7 +179,7 @@ def main() -> None:
     for method in METHODS:
         # A fixed number of points: under noise, completeness is not what is asked for.
         options = {"steps": 32, "max_steps": 32} if method == "integrated_gradients" else {}
-        noise[method] = sanity.randomisation(subjects, method, **options)
+        noise[method] = sanity.randomization(subjects, method, **options)
         console.print(f"{method}: rank correlation {noise[method][-1]['mean']:.2f} when all is noise")
     stable: dict[str, Any] = {}
     for method in METHODS:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from glassformer.checkpoints.hub import CATALOGUE
+from glassformer.checkpoints.hub import CATALOG
 from glassformer.cli import doctor as doctor_module
 from glassformer.cli.data import describe
 from glassformer.cli.demo import OURS, demo
@@ -168,7 +168,7 @@ def test_demo_leaves_other_runs_and_links_alone(gf, refused, run: Path, tmp_path
 def test_doctor_finds_weights_in_the_hub_cache_without_asking_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    known = CATALOGUE["bert-base-uncased"]
+    known = CATALOG["bert-base-uncased"]
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     before = {line.what: line for line in doctor_module.examine_machine()["weights"]}
     assert before["bert-base-uncased"].state == "note"

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from glassformer.errors import DataError, GlassformerError
-from glassformer.evaluate.translation import tokenised, translation_scores
+from glassformer.evaluate.translation import tokenized, translation_scores
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_case_and_marks_count_for_one_of_the_scores_only():
     scores = translation_scores(["a dog runs, and a cat sleeps."], ["A Dog runs , and a Cat sleeps ."])
     assert scores["bleu_tokenised"] == pytest.approx(100)
     assert scores["bleu"] < 60
-    assert tokenised("It's RED, isn't it?") == "it ' s red , isn ' t it ?"
+    assert tokenized("It's RED, isn't it?") == "it ' s red , isn ' t it ?"
     assert "case:mixed" in scores["signatures"]["bleu"]
     assert "tok:13a" in scores["signatures"]["bleu"]
     assert "nc:6" in scores["signatures"]["chrf"]

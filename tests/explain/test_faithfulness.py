@@ -80,8 +80,8 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     assert f.verdict(table["truth"]).startswith("Believe it:")
     assert f.verdict(table["lie"]).startswith("Do not believe it: worse than random")
     assert f.verdict(table["coin"]).startswith("No reason to believe it")
-    assert f.verdict(table["truth"], randomised=0.8).startswith("Do not believe it: it hardly changes")
-    assert f.verdict(table["truth"], randomised=0.1).startswith("Believe it:")
+    assert f.verdict(table["truth"], randomized=0.8).startswith("Do not believe it: it hardly changes")
+    assert f.verdict(table["truth"], randomized=0.1).startswith("Believe it:")
     assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
     one = judged[0]
     assert "The picture holds here" in f.verdict_on_one(one["truth"], one["random"])

@@ -50,7 +50,7 @@ def clf():
     return SimpleNamespace(
         model_=Reader().eval(), classes_=np.array(["cat", "dog", "owl"]), temperature_=1.0,
         decide=lambda p: np.array(["cat", "dog", "owl"])[p.argmax(1)],
-        transform_=SimpleNamespace(picture=lambda x: x, normalise=lambda x: x.float() / 127.5 - 1),
+        transform_=SimpleNamespace(picture=lambda x: x, normalize=lambda x: x.float() / 127.5 - 1),
     )  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_every_method_scores_the_grid(clf, picture, method):
 
 def test_what_is_hidden_is_a_patch_of_the_mean_colour(clf, picture):
     e = explain_input(clf, picture, method="occlusion", target="owl")
-    values = clf.transform_.normalise(torch.from_numpy(picture)[None])
+    values = clf.transform_.normalize(torch.from_numpy(picture)[None])
 
     def logit(values):
         with torch.no_grad():

@@ -39,13 +39,13 @@ def test_parts_become_noise_from_the_output_down(tiny):
 
 def test_what_does_not_read_the_weights_fails_and_what_does_passes(tiny):
     subjects = [text_subject(tiny, text) for text in TEXTS]
-    records = sanity.randomisation(subjects, "rollout")
+    records = sanity.randomization(subjects, "rollout")
     assert [r["down to"] for r in records] == ["head", "layer 3", "layer 2", "layer 1"]
     assert records[0]["mean"] == pytest.approx(1.0)  # attention does not know the head
     assert records[0]["n"] == 3
     assert sanity.passes([{"mean": 0.1}])
     assert not sanity.passes([{"mean": 0.1}, {"mean": 0.9}])
-    gradients = sanity.randomisation(subjects, "gradient_x_input")
+    gradients = sanity.randomization(subjects, "gradient_x_input")
     assert gradients[0]["mean"] < 0.999
 
 

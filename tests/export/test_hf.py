@@ -77,7 +77,7 @@ def test_pictures(picture_model, tmp_path: Path):
     assert export_hf(picture_model, tmp_path / "hf", samples_of(picture_model, "", 5)[0])["whole"]
     picture = Image.fromarray(np.random.default_rng(1).integers(0, 256, (12, 12, 3), np.uint8))
     model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "hf").eval()
-    pixels = picture_model.transform_.normalise(
+    pixels = picture_model.transform_.normalize(
         torch.from_numpy(picture_model.transform_.picture(picture))[None]
     )
     with torch.inference_mode():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from glassformer.data.augment import LEVELS, OPERATIONS, _recoloured, augment, mix_pairs
+from glassformer.data.augment import LEVELS, OPERATIONS, _recolored, augment, mix_pairs
 from glassformer.data.image_batching import Changes, ImageBatch, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.errors import ConfigError
@@ -59,7 +59,7 @@ def test_shift_moves_and_mirrors_whole_pixels():
 def test_an_operation_touches_only_the_pictures_that_drew_it(name):
     x = some(6).float() / 255
     drawn = torch.tensor([0, OPERATIONS.index(name)] * 3)
-    out = _recoloured(x, drawn, torch.ones(6))
+    out = _recolored(x, drawn, torch.ones(6))
     assert torch.equal(out[0::2], x[0::2])
     assert not torch.equal(out[1::2], x[1::2])
 

@@ -82,7 +82,7 @@ def test_saved_model_opens_in_transformers_with_its_processor(fitted, tmp_path):
     peer = transformers.ViTForImageClassification.from_pretrained(tmp_path / "model").eval()
     pixels = torch.from_numpy(np.stack([fitted.transform_.picture(p) for p in pictures]))
     with torch.no_grad():
-        theirs = peer(fitted.transform_.normalise(pixels)).logits.softmax(-1)
+        theirs = peer(fitted.transform_.normalize(pixels)).logits.softmax(-1)
     np.testing.assert_allclose(fitted.predict_proba(pictures), theirs.numpy(), atol=1e-5)
     assert peer.config.id2label[0] == "bottom"
 

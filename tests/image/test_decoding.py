@@ -130,7 +130,7 @@ def test_transform_equals_transformers_processor(size, interpolation):
     kind = next(p for p in processors if p is not None)
     theirs = kind(**{k: v for k, v in ours.to_hub().items() if k != "image_processor_type"})
     wanted = torch.as_tensor(np.asarray(theirs(picture, return_tensors="np")["pixel_values"][0]))
-    found = ours.normalise(torch.from_numpy(ours.picture(picture))[None])[0]
+    found = ours.normalize(torch.from_numpy(ours.picture(picture))[None])[0]
     torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-5)
 
 
@@ -141,7 +141,7 @@ def test_grey_pictures_pass_transformers_processor():
     kind = next(p for p in processors if p is not None)
     theirs = kind(**{k: v for k, v in ours.to_hub().items() if k != "image_processor_type"})
     wanted = torch.as_tensor(np.asarray(theirs([picture], return_tensors="np")["pixel_values"][0]))
-    found = ours.normalise(torch.from_numpy(ours.picture(picture))[None])[0]
+    found = ours.normalize(torch.from_numpy(ours.picture(picture))[None])[0]
     torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-5)
 
 

@@ -49,7 +49,7 @@ class Known:
     sha256: str | None = None  # of model.safetensors in that package
 
 
-CATALOGUE = {
+CATALOG = {
     "all-minilm-l6-v2": Known(
         "sentence-transformers/all-MiniLM-L6-v2",
         "c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
@@ -91,7 +91,7 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
             safetensors weights, or an installed package with other weights than expected.
     """
     name = os.fspath(name_or_path)
-    known = CATALOGUE.get(name.lower())
+    known = CATALOG.get(name.lower())
     if known is not None:
         packaged = _from_package(known) if revision is None else None
         return packaged or _from_hub(known.repo, revision or known.revision)
@@ -104,10 +104,10 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
     if path.parts[:1] == ("runs",):  # where training leaves its runs, never an organisation of the Hub
         raise CheckpointError("no such folder", where=name, fix=missing_run(path))
     if _HUB_ID.fullmatch(name):
-        pinned = {known.repo.lower(): known.revision for known in CATALOGUE.values()}
+        pinned = {known.repo.lower(): known.revision for known in CATALOG.values()}
         return _from_hub(name, revision or pinned.get(name.lower()))
     what = "is neither a known checkpoint, an existing folder nor a Hub id such as 'org/name'"
-    raise CheckpointError(what, where=repr(name), fix=f"Known: {', '.join(CATALOGUE)}")
+    raise CheckpointError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
 
 
 def _from_package(known: Known) -> Resolved | None:

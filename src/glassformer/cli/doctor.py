@@ -107,11 +107,11 @@ def _data() -> list[Line]:
 
 
 def _weights() -> list[Line]:
-    from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+    from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.errors import CheckpointError
 
     lines = []
-    for name, known in CATALOGUE.items():
+    for name, known in CATALOG.items():
         if known.package and importlib.util.find_spec(known.package):
             try:
                 lines.append(Line("ok", name, resolve_checkpoint(name).source))

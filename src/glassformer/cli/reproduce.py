@@ -134,10 +134,10 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> 
 
 def check_weights(recipe: Any, row: Row) -> None:
     """Raises CheckpointError where the weights of a recipe cannot be had; it names what stands for the row."""
-    from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+    from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 
     name = str(getattr(getattr(recipe, "model", None), "model", ""))
-    if name.lower() not in CATALOGUE and "/" not in name:
+    if name.lower() not in CATALOG and "/" not in name:
         return
     try:
         resolve_checkpoint(name, recipe.model.revision)

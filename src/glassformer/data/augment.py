@@ -29,7 +29,7 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random part
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
 ERASE = 0.25  # share of pictures that lose a rectangle of 2 to 33 % of their area
 MAGNITUDE = 9 / 30  # of RandAugment
-GREY = (0.299, 0.587, 0.114)  # what the eye sees of red, green and blue (ITU-R BT.601)
+GRAY = (0.299, 0.587, 0.114)  # what the eye sees of red, green and blue (ITU-R BT.601)
 
 
 def augment(
@@ -62,7 +62,7 @@ def augment(
     x = F.grid_sample(pixels.float() / 255, grid, "bilinear", "zeros", align_corners=False)
     if drawn is not None:
         for operations, sign in zip(drawn, signs, strict=True):
-            x = _recoloured(x, operations, sign)
+            x = _recolored(x, operations, sign)
     elif level == "medium":
         x = _jitter(x, generator)
     if level in ("medium", "strong"):
@@ -112,7 +112,7 @@ def _jitter(x: Tensor, generator: torch.Generator) -> Tensor:
     b = len(x)
     for name in ("brightness", "contrast", "saturation"):
         factor = _uniform(generator, b, 1 - JITTER[name], 1 + JITTER[name]).to(x.device)
-        x = COLOURS[name](x, factor).clamp(0, 1)
+        x = COLORS[name](x, factor).clamp(0, 1)
     turn = _uniform(generator, b, -JITTER["hue"], JITTER["hue"]) * 2 * math.pi
     if x.shape[1] == 3:
         from kornia.enhance import adjust_hue
@@ -138,20 +138,20 @@ def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
 # --- colours: each takes pictures and one factor a picture; 1 leaves them as they are ----------------
 
 
-def _grey(x: Tensor) -> Tensor:
+def _gray(x: Tensor) -> Tensor:
     if x.shape[1] == 1:
         return x
-    return (x * torch.tensor(GREY, device=x.device)[:, None, None]).sum(1, keepdim=True)
+    return (x * torch.tensor(GRAY, device=x.device)[:, None, None]).sum(1, keepdim=True)
 
 
 def _towards(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
     return other + (x - other) * factor[:, None, None, None]
 
 
-COLOURS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+COLORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "brightness": lambda x, f: _towards(x, torch.zeros_like(x), f),
-    "contrast": lambda x, f: _towards(x, _grey(x).mean((2, 3), keepdim=True), f),
-    "saturation": lambda x, f: _towards(x, _grey(x), f),
+    "contrast": lambda x, f: _towards(x, _gray(x).mean((2, 3), keepdim=True), f),
+    "saturation": lambda x, f: _towards(x, _gray(x), f),
 }
 
 # --- RandAugment ------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def _moved(operations: Tensor, sign: Tensor) -> Tensor:
     return theta
 
 
-def _recoloured(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
+def _recolored(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
     from kornia import enhance
 
     def stretched(some: Tensor) -> Tensor:
@@ -192,8 +192,8 @@ def _recoloured(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
             continue
         here = places.to(x.device)
         some = x[here].clamp(0, 1)
-        if name in COLOURS:
-            some = COLOURS[name](some, (1 + 0.9 * MAGNITUDE * sign[places]).to(x.device))
+        if name in COLORS:
+            some = COLORS[name](some, (1 + 0.9 * MAGNITUDE * sign[places]).to(x.device))
         elif name == "sharpness":
             some = enhance.sharpness(some, 1 + 0.9 * MAGNITUDE)
         elif name == "autocontrast":

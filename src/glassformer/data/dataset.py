@@ -59,6 +59,11 @@ class TextDataset:
     notes: tuple[str, ...] = ()
     rejected: tuple[Any, ...] = ()  # rows left out (``RejectedRow``), where that was asked for
 
+    @property
+    def license(self) -> str:
+        """The terms of the data: ``licence`` under its American name."""
+        return self.licence
+
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:
     """The ``wanted`` ones among what is there, in the usual order; None: all.

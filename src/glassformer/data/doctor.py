@@ -14,7 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.data.dataset import TextDataset, TextSplit
-from glassformer.data.neighbours import kinship
+from glassformer.data.neighbors import kinship
 from glassformer.data.text import Clean, clean_text, encode, unknown_id
 
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
@@ -79,7 +79,7 @@ def examine(
         *_balance(splits),
         *_missing_classes(splits),
         *_twin_classes(splits),
-        *_neighbours(splits, figures, held_out),
+        *_neighbors(splits, figures, held_out),
         *_short_texts(splits),
         *_markup(splits, clean),
         *_segmentation(splits, tokenizer, clean),
@@ -146,7 +146,7 @@ def _leaks(
         yield Finding(severity, "leaks", message, len(shared), tuple(map(_excerpt, shared[:3])))
 
 
-def _neighbours(
+def _neighbors(
     splits: dict[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
 ) -> Iterable[Finding]:
     """Whether rows that belong together stand together, so that a random part held out of them would flatter."""

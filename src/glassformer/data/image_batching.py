@@ -114,7 +114,7 @@ class ImageStream:
             generator,
             flip=self.changes.flip,
         )
-        pixels = self.transform.normalise(pixels)
+        pixels = self.transform.normalize(pixels)
         c, mixed = self.changes, None
         if c.mix != "none" and len(pixels) > 1:
             pixels, mixed = mix_pairs(pixels, c.mix, c.mix_share, c.mix_alpha, generator)
@@ -126,4 +126,4 @@ def evaluation_pixels(
     table: PixelTable, start: int, size: int, transform: ImageTransform, device: torch.device
 ) -> Tensor:
     """Pictures ``start`` to ``start + size``, normalised."""
-    return transform.normalise(torch.from_numpy(table.pixels[start : start + size]).to(device))
+    return transform.normalize(torch.from_numpy(table.pixels[start : start + size]).to(device))

@@ -221,8 +221,8 @@ def _ppm(content: bytes, where: str) -> None:
     plain = kind[0] in (b"P1", b"P2", b"P3")
     if plain and content.count(b"#") > MAX_COMMENTS:
         raise too_much("more remarks", MAX_COMMENTS, where)
-    grey16 = kind[0] == b"P5" and tokens[-1] == b"65535"
-    if plain or (kind[0] not in (b"P4", b"Pf") and tokens[2] != b"255" and not grey16):
+    gray16 = kind[0] == b"P5" and tokens[-1] == b"65535"
+    if plain or (kind[0] not in (b"P4", b"Pf") and tokens[2] != b"255" and not gray16):
         try:
             values = abs(int(tokens[0][:12]) * int(tokens[1][:12])) * bands
             if not plain and int(tokens[2][:12]) > 255:  # two bytes each take half as long again

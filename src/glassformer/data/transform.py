@@ -73,7 +73,7 @@ class ImageTransform:
         if self.channels == 1:
             image = image.convert("L")
         return _channels_first(
-            _centre(self._scaled(image), self.size) if self.fit == "crop" else self._scaled(image)
+            _center(self._scaled(image), self.size) if self.fit == "crop" else self._scaled(image)
         )
 
     def _scaled(self, image: Image) -> Image:
@@ -91,7 +91,7 @@ class ImageTransform:
             return image
         return image.resize(wanted, pil.Resampling(RESAMPLE[self.interpolation]), reducing_gap=None)
 
-    def normalise(self, pixels: Tensor) -> Tensor:
+    def normalize(self, pixels: Tensor) -> Tensor:
         """uint8 ``[B, C, H, W]``, or floats from 0 to 1 -> fp32 with the mean and deviation taken out."""
         scale = 255.0 if pixels.dtype == torch.uint8 else 1.0
         mean = torch.tensor(self.mean, device=pixels.device).view(-1, 1, 1)
@@ -185,7 +185,7 @@ def _pair(size: Any, where: str) -> tuple[int, int]:
     raise ConfigError(f"{size!r} is no size of pictures", where=where)
 
 
-def _centre(image: Image, size: tuple[int, ...]) -> Image:
+def _center(image: Image, size: tuple[int, ...]) -> Image:
     (height, width), (w, h) = size, image.size
     top, left = (h - height) // 2, (w - width) // 2
     return image.crop((left, top, left + width, top + height))

@@ -11,7 +11,7 @@ from glassformer.errors import DataError, GlassformerError
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
-def tokenised(text: str) -> str:
+def tokenized(text: str) -> str:
     """Lower-cased words and single marks between blanks: close to what the literature on Multi30k scores."""
     return " ".join(_TOKEN.findall(text.lower()))
 
@@ -40,7 +40,7 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
     bleu, chrf, plain = BLEU(), CHRF(), BLEU(tokenize="none", force=True)
     score = bleu.corpus_score(list(hypotheses), [list(references)])
     characters = chrf.corpus_score(list(hypotheses), [list(references)])
-    words = plain.corpus_score(list(map(tokenised, hypotheses)), [list(map(tokenised, references))])
+    words = plain.corpus_score(list(map(tokenized, hypotheses)), [list(map(tokenized, references))])
     return {
         "n": len(references),
         "bleu": float(score.score),

@@ -264,34 +264,34 @@ def _block(out: list[str], block: Block, y: int, open_: bool) -> int:
             start = top - 3 - (part.residual - 1) * (PART + 6)
             out.append(
                 f'<path d="M{x + 34} {start}H{x + 18}V{top + PART + 3}H{x + 30}m-5 -4l5 4l-5 4" fill="none" '
-                f'stroke="{_colour("held")}" stroke-width="1.4"/>'
+                f'stroke="{_color("held")}" stroke-width="1.4"/>'
             )
         top += PART + 6
     return y + height
 
 
-COLOURS = {"ink": "#16212a", "muted": "#586773", "rule": "#dbe2e6", "held": "#0b7285", "sheet": "#ffffff"}
+COLORS = {"ink": "#16212a", "muted": "#586773", "rule": "#dbe2e6", "held": "#0b7285", "sheet": "#ffffff"}
 
 
-def _colour(name: str) -> str:
-    return f"var(--{name}, {COLOURS[name]})"
+def _color(name: str) -> str:
+    return f"var(--{name}, {COLORS[name]})"
 
 
 def _box(x: float, y: float, width: float, height: float, line: str, opacity: float) -> str:
     return (
-        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" fill="{_colour("sheet")}" '
-        f'stroke="{_colour(line)}" opacity="{opacity:g}"/>'
+        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="7" fill="{_color("sheet")}" '
+        f'stroke="{_color(line)}" opacity="{opacity:g}"/>'
     )
 
 
-def _text(x: float, y: float, text: str, colour: str, anchor: str = "start", bold: bool = False) -> str:
+def _text(x: float, y: float, text: str, color: str, anchor: str = "start", bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" fill="{_colour(colour)}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
+    return f'<text x="{x:g}" y="{y:g}" fill="{_color(color)}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
 
 
 def _arrow(top: float, bottom: float) -> str:
     x = WIDTH / 2
     return (
-        f'<path d="M{x:g} {top:g}V{bottom - 1:g}m-4 -5l4 5l4 -5" fill="none" stroke="{_colour("muted")}" '
+        f'<path d="M{x:g} {top:g}V{bottom - 1:g}m-4 -5l4 5l4 -5" fill="none" stroke="{_color("muted")}" '
         f'stroke-width="1.2"/>'
     )

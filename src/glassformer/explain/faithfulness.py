@@ -189,7 +189,7 @@ def agreement(scores: dict[str, np.ndarray], chosen: np.ndarray | None = None) -
 # --- words ----------------------------------------------------------------------------------------
 
 
-def verdict(row: dict[str, Any], randomised: float | None = None) -> str:
+def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     """One method's row of ``table`` in words.
 
     Args:
@@ -205,8 +205,8 @@ def verdict(row: dict[str, Any], randomised: float | None = None) -> str:
     )
     if gain["n"] < LEAST:
         return f"Too few inputs to say: {evidence}."
-    if randomised is not None and randomised >= 0.5:
-        doubt = f"it hardly changes when the weights are noise (rank correlation {randomised:.2f})"
+    if randomized is not None and randomized >= 0.5:
+        doubt = f"it hardly changes when the weights are noise (rank correlation {randomized:.2f})"
         return f"Do not believe it: {doubt}, so it cannot show what the model learned; {evidence}."
     if len(won) == len(FIGURES):
         return f"Believe it: better than random in all four figures; {evidence}."
@@ -227,10 +227,10 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
         )
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
     better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
-    judgement = {4: "The picture holds here", 0: "The picture misleads here"}.get(
+    judgment = {4: "The picture holds here", 0: "The picture misleads here"}.get(
         better, "The picture holds in part"
     )
     return (
-        f"{judgement}: hiding the parts marked first lowers the probability by {fall:.3f}, hiding random ones by "
+        f"{judgment}: hiding the parts marked first lowers the probability by {fall:.3f}, hiding random ones by "
         f"{chance:.3f}; it is better than random orders in {better} of 4 figures."
     )

@@ -46,7 +46,7 @@ def shuffled(model: Any, seed: int = 0) -> Iterator[tuple[str, Any]]:
         yield name, model
 
 
-def randomisation(
+def randomization(
     subjects: Sequence[Subject], method: str, *, seed: int = 0, **options: Any
 ) -> list[dict[str, Any]]:
     """How much a method's scores still resemble themselves as the weights become noise, stage by stage.

@@ -63,7 +63,7 @@ def draw_graph(
     return Path(file)
 
 
-def quantise(file: str | Path, out: str | Path) -> Path:
+def quantize(file: str | Path, out: str | Path) -> Path:
     """The graph with int8 weights; ranges of activations are taken from each batch (ONNX Runtime's dynamic form)."""
     need_onnx()
     import onnx  # pyright: ignore[reportMissingImports]  # of the extra

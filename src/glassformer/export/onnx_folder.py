@@ -20,7 +20,7 @@ from glassformer.data.text import clean_text
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.evaluate.predict import softmax
-from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantise, run_graph
+from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantize, run_graph
 from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32
 
@@ -70,7 +70,7 @@ def export_onnx(
         logits = judge_in_fp32(clf, samples)
         checked.update(_check(clf, folder, about, samples, logits, tolerance))
         if int8:
-            quantise(folder / "model.onnx", folder / "model-int8.onnx")
+            quantize(folder / "model.onnx", folder / "model-int8.onnx")
             checked["int8"] = _judge_int8(clf, folder, about, samples, logits, labels, validation)
             if _fall(checked["int8"]) > int8_tolerance:
                 (folder / "model-int8.onnx").unlink()

@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, _svg
+from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
 from glassformer.report.wording import cut
 
 NAME = 42  # characters of an arm's name
@@ -22,15 +22,15 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str) -> str:
         figure, axes = _rows(arms)
         for y, arm in enumerate(arms):
             accuracy = arm["accuracy"]
-            colour = TRAIN if arm["name"] == baseline else HELD
-            axes.barh(y, accuracy["mean"], height=0.6, color=colour, alpha=0.35)
-            axes.hlines(y, *accuracy["interval"], color=colour, linewidth=2.2)
+            color = TRAIN if arm["name"] == baseline else HELD
+            axes.barh(y, accuracy["mean"], height=0.6, color=color, alpha=0.35)
+            axes.hlines(y, *accuracy["interval"], color=color, linewidth=2.2)
             axes.plot(
                 accuracy["values"], [y] * len(accuracy["values"]), "o", color=INK, markersize=2.6, alpha=0.7
             )
         axes.set(xlim=(0, 1.0), xlabel="accuracy")
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return _svg(figure, "bars", "Accuracy of each arm with its 95 % interval")
+        return as_svg(figure, "bars", "Accuracy of each arm with its 95 % interval")
 
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str) -> str:
@@ -48,7 +48,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str) -> str:
         axes.set(xlabel="difference in accuracy, points")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
-        return _svg(
+        return as_svg(
             figure, "differences", f"Difference of each arm from {cut(baseline, NAME)}, with 95 % intervals"
         )
 
@@ -77,7 +77,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
             axes.set_visible(False)
         for axes in grid[max(len(arms) - ACROSS, 0) : len(arms)]:
             axes.set_xlabel("evaluation")
-        return _svg(
+        return as_svg(
             figure, f"curves-{key}", f"Validation {key} of each arm over the evaluations, mean over seeds"
         )
 
@@ -90,14 +90,14 @@ def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]
         axes = figure.subplots()
         left = min([b["low"] for b in [*before, *after]], default=0.5)
         axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
-        for curve, colour in ((before, TRAIN), (after, HELD)):
+        for curve, color in ((before, TRAIN), (after, HELD)):
             x, y = [b["confidence"] for b in curve], [b["accuracy"] for b in curve]
-            axes.plot(x, y, color=colour, linewidth=1.4)
-            axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=colour, linewidths=0)
+            axes.plot(x, y, color=color, linewidth=1.4)
+            axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=color, linewidths=0)
         axes.set(xlabel="probability the model states", ylabel="right", xlim=(left, 1.01), ylim=(None, 1.03))
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return _svg(figure, "reliability", f"Share of right {cut(name, 20)} answers by stated probability")
+        return as_svg(figure, "reliability", f"Share of right {cut(name, 20)} answers by stated probability")
 
 
 def spread_in_words(arms: Sequence[dict[str, Any]]) -> str:

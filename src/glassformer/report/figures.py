@@ -1,6 +1,6 @@
 """Figures as SVG text that sits in a page: its fonts, its colours, nothing but shapes.
 
-matplotlib draws with the stand-in colours below; ``_svg`` then turns them into CSS variables, so
+matplotlib draws with the stand-in colours below; ``as_svg`` then turns them into CSS variables, so
 that one figure serves light and dark, and drops style attributes, which the page's policy forbids.
 """
 
@@ -47,7 +47,7 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
         _, held = _series(evaluations, "loss")
         top = np.quantile(np.concatenate([y, held]), 0.99) if len(y) + len(held) else 1.0
         axes.set_ylim(0, float(top) * 1.12 or 1.0)
-        return _svg(figure, "loss", "Loss over optimiser steps")
+        return as_svg(figure, "loss", "Loss over optimiser steps")
 
 
 def accuracy_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> str:
@@ -61,7 +61,7 @@ def accuracy_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        return _svg(figure, "accuracy", "Accuracy over optimiser steps")
+        return as_svg(figure, "accuracy", "Accuracy over optimiser steps")
 
 
 def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> str:
@@ -90,7 +90,7 @@ def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "tex
         counts.yaxis.set_major_locator(MaxNLocator(2, integer=True))
         for axis in (axes.yaxis, counts.xaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return _svg(figure, "certainty", "Share of right answers by the probability the model stated")
+        return as_svg(figure, "certainty", "Share of right answers by the probability the model stated")
 
 
 def _axes(steps: Sequence[dict[str, Any]]) -> tuple[Figure, Axes]:
@@ -113,12 +113,12 @@ def _series(records: Sequence[dict[str, Any]], key: str) -> tuple[np.ndarray, np
 
 
 def _points(
-    axes: Axes, records: Sequence[dict[str, Any]], key: str, colour: str, *, ring: bool = False
+    axes: Axes, records: Sequence[dict[str, Any]], key: str, color: str, *, ring: bool = False
 ) -> None:
     x, y = _series(records, key)
     size = 10.0 if ring else 4.6 if len(x) <= 20 else 0.0
-    face = "none" if ring else colour
-    axes.plot(x, y, color=colour, linewidth=1.8, marker="o", markersize=size, markerfacecolor=face)
+    face = "none" if ring else color
+    axes.plot(x, y, color=color, linewidth=1.8, marker="o", markersize=size, markerfacecolor=face)
 
 
 def _thin(values: np.ndarray) -> np.ndarray:
@@ -134,12 +134,12 @@ def _trend(values: np.ndarray) -> np.ndarray:
 
 def _wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
     """95 % intervals of shares; unlike the plain ones they make sense for few answers."""
-    centre = (hits + z * z / 2) / (n + z * z)
+    center = (hits + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    return centre - half, centre + half
+    return center - half, center + half
 
 
-def _svg(figure: Figure, name: str, title: str) -> str:
+def as_svg(figure: Figure, name: str, title: str) -> str:
     """The figure as an ``<svg>`` element without style attributes, links and ids that could clash."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})

@@ -61,7 +61,7 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
     examples, left_out = maps.prepare(run.maps)
     shows = bool(run.pictures or any(view.picture for view in examples))
     settings = tables.settings(run.config, known.defaults)
-    return _environment().get_template("report.html.j2").render(
+    return templates().get_template("report.html.j2").render(
         css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=shows),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
         title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
@@ -85,12 +85,13 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
 def render_page(template: str, **values: object) -> str:
     """Any page that needs no script: its style sheet, its policy, and what the template prints."""
     css = asset("page.css")
-    page = _environment().get_template(template)
+    page = templates().get_template(template)
     return page.render(css=Markup(css), policy=policy(css, ""), **values)
 
 
 @cache
-def _environment() -> Environment:
+def templates() -> Environment:
+    """Those of all pages, in which every value is escaped."""
     made = environment(TEMPLATES, EXPLAIN_TEMPLATES)
     made.filters.update(FILTERS)
     return made

@@ -13,7 +13,7 @@ from glassformer.errors import DataError
 from glassformer.explain.alignment import picture
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
-from glassformer.report.html import _environment, architecture
+from glassformer.report.html import architecture, templates
 from glassformer.report.run import read_history, read_json, shown
 
 
@@ -45,7 +45,7 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
     parts += ["the loss of the next sentence"] * bool((config.get("text") or {}).get("next_sentence"))
     held = any(e.get("accuracy") is not None for e in evaluations)
     apart = f" The training loss has {' and '.join(parts)} in it, the validation loss has not."
-    return _environment().get_template("sequences.html.j2").render(
+    return templates().get_template("sequences.html.j2").render(
         css=Markup(css), policy=policy(css, ""), metrics=metrics, config=config,
         title=config.get("name") or folder.resolve().name,
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from glassformer.checkpoints.files import replace_text
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures
-from glassformer.report.html import _environment
+from glassformer.report.html import templates
 
 
 def write_vectors_report(
@@ -21,7 +21,7 @@ def write_vectors_report(
     css = asset("page.css")
     steps = [record for record in history if record["kind"] == "step"]
     page = (
-        _environment()
+        templates()
         .get_template("vectors.html.j2")
         .render(
             css=Markup(css), policy=policy(css, ""), title=name or folder.resolve().name, metrics=metrics,

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 from glassformer.config import nearest
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
@@ -33,7 +33,7 @@ def is_from_scratch(model: str) -> bool:
 
 def check_name(model: str) -> None:
     """Raises ConfigError, with the nearest name, for a model that cannot exist: no architecture, path or Hub id."""
-    known = [*TEXT_ARCHITECTURES, *CATALOGUE]
+    known = [*TEXT_ARCHITECTURES, *CATALOG]
     if model not in known and "/" not in model and not Path(model).expanduser().exists():
         raise ConfigError(f"no model {model!r}", where="model", fix=nearest(model, known))
 

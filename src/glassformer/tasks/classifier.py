@@ -34,7 +34,7 @@ COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.
 OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
 
 
-class Labelled(NamedTuple):
+class Labeled(NamedTuple):
     """Examples to learn from."""
 
     X: list[Any]
@@ -87,7 +87,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         """
         return self._fit((X, y, validation, sample_weight), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Labelled, tuple[list[Any], np.ndarray] | None]:
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         X, y, validation, sample_weight = data
         examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check)
         classes = check_classes(labels)
@@ -102,7 +102,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
             weights = None if weights is None else weights[kept]
         else:
             held = self._held_out(validation)
-        return Labelled(examples, targets, weights), held
+        return Labeled(examples, targets, weights), held
 
     def _held_out(self, validation: Any) -> tuple[list[Any], np.ndarray] | None:
         if validation is None:
@@ -113,7 +113,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         )
         return examples, self.targets(labels, "validation labels")
 
-    def _weights(self, examples: Labelled) -> np.ndarray | None:
+    def _weights(self, examples: Labeled) -> np.ndarray | None:
         """Class weights times sample weights, with mean 1."""
         _, targets, sample_weight = examples
         weights = class_weights(targets, self.classes_.tolist(), self.class_weight)

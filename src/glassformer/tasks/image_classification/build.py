@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.hub import CATALOGUE, resolve_checkpoint
+from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 from glassformer.config import nearest
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
@@ -32,7 +32,7 @@ def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransfo
     Raises:
         ConfigError: no such model, or settings that do not fit each other.
     """
-    known = [*IMAGE_ARCHITECTURES, *CATALOGUE]
+    known = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
     if name not in known and "/" not in name and not Path(name).expanduser().exists():
         raise ConfigError(f"no model {name!r}", where="model", fix=nearest(name, known))
