@@ -15,7 +15,14 @@ from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.image import picture_files, picture_name
-from glassformer.data.sources import LABEL_COLUMNS, data_folders, split_files
+from glassformer.data.sources import (
+    LABEL_COLUMNS,
+    data_folders,
+    find_column,
+    joined,
+    named_labels,
+    split_files,
+)
 from glassformer.data.splits import stratified_split, stratified_subset
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.transform import broken_pictures
@@ -166,24 +173,18 @@ def _from_tables(
         images: list[Any] = []
         labels: list[Any] = []
         for table in parts:
-            column = _column(table, image_column, IMAGE_COLUMNS, "image")
+            column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
                 raise DataError(
                     "no column of pictures", where=table.origin,
                     fix=f"There are: {', '.join(table.names)}. Name it with image_column",
                 )  # fmt: skip
             images += [_beside(x, table.origin) for x in table.read(column)]
-            label = _column(table, label_column, LABEL_COLUMNS, "label")
+            label = find_column(table, label_column, LABEL_COLUMNS, "label")
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += _labels(table, label, class_names)
-        origin = " + ".join(table.origin for table in parts)
-        if labels and len(labels) != len(images):
-            raise DataError(
-                "some parts have labels and some have none", where=origin, fix="Label all or none"
-            )
-        rows = parts[0].rows if len(parts) == 1 else range(1, len(images) + 1)
-        splits[split] = ImageSplit(images, labels or None, origin, rows)
+        splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
     return ImageDataset(name, splits, tuple(map(str, class_names)) or _names(splits))
 
 
@@ -194,29 +195,13 @@ def _beside(value: Any, origin: str) -> Any:
     return value
 
 
-def _column(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
-    if wanted is not None:
-        if wanted not in table.names:
-            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
-        return wanted
-    found = [name for name in table.names if name.lower() in usual]
-    if len(found) > 1:
-        what = f"several columns could be the {kind}: {', '.join(found)}"
-        raise DataError(what, where=table.origin, fix=f"Name it with {kind}_column")
-    return found[0] if found else None
-
-
 def _labels(table: Table, column: str, class_names: Sequence[str]) -> list[Any]:
     values = check_labels(table.read(column), table.origin, table.rows)
     if not class_names:
         return list(values)
     if all(value == -1 for value in values):  # so the datasets library writes that there are none
         return []
-    check_class_names(class_names, table.origin)
-    for row, value in zip(table.rows, values, strict=True):
-        if not isinstance(value, int) or not 0 <= value < len(class_names):
-            raise DataError(f"label {value!r} has no name", where=f"{table.origin}, row {row}")
-    return [class_names[value] for value in values]  # type: ignore[index]  # all are int, see above
+    return named_labels(values, class_names, table)
 
 
 def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> ImageDataset:

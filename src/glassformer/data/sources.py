@@ -154,16 +154,22 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 continue
             class_names = table.class_names.get(label_column, class_names)
             labels += _read_labels(table, label_column, class_names)
-        origin = " + ".join(table.origin for table in parts)
-        if labels and len(labels) != len(texts):
-            raise DataError(
-                "some parts have labels and some have none", where=origin, fix="Label all or none"
-            )
-        rows = parts[0].rows if len(parts) == 1 else range(1, len(texts) + 1)
-        splits[split] = TextSplit(texts, labels or None, origin, rows)
+        splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     splits = _whole_numbers(splits, untyped)
     return TextDataset(name, splits, class_names or names_of(splits), notes=tuple(notes))
+
+
+def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
+    """The origin and the rows of a split that several tables make up.
+
+    Raises:
+        DataError: some of them have labels, and some have none.
+    """
+    origin = " + ".join(table.origin for table in parts)
+    if labels and labels != examples:
+        raise DataError("some parts have labels and some have none", where=origin, fix="Label all or none")
+    return origin, parts[0].rows if len(parts) == 1 else range(1, examples + 1)
 
 
 def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Sequence[Any]:
@@ -174,10 +180,10 @@ def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Seq
     elif class_names and all(value == -1 for value in values):
         return []
     labels = check_labels(values, table.origin, table.rows)
-    return _named(labels, class_names, table) if class_names else labels
+    return named_labels(labels, class_names, table) if class_names else labels
 
 
-def _named(labels: Sequence[Any], class_names: tuple[str, ...], table: Table) -> list[str]:
+def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
     """The names of numbers, by the names that the file itself gives.
 
     Raises:
@@ -191,7 +197,7 @@ def _named(labels: Sequence[Any], class_names: tuple[str, ...], table: Table) ->
                 where=f"{table.origin}, row {row}",
                 fix=f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}",
             )
-    return [class_names[label] for label in labels]
+    return [class_names[int(label)] for label in labels]
 
 
 def _whole_numbers(splits: dict[str, TextSplit], untyped: set[str]) -> dict[str, TextSplit]:
@@ -208,8 +214,8 @@ def _whole_numbers(splits: dict[str, TextSplit], untyped: set[str]) -> dict[str,
 
 
 def _find_columns(table: Table, columns: _Columns, split: str) -> tuple[str, str | None]:
-    text = _find(table, columns.text, TEXT_COLUMNS, "text")
-    label = _find(table, columns.label, LABEL_COLUMNS, "label") if split != "unsupervised" else None
+    text = find_column(table, columns.text, TEXT_COLUMNS, "text")
+    label = find_column(table, columns.label, LABEL_COLUMNS, "label") if split != "unsupervised" else None
     if text is None and label is not None and len(table.names) == 2:
         text = next(name for name in table.names if name != label)
     if text is None:
@@ -225,7 +231,12 @@ def _find_columns(table: Table, columns: _Columns, split: str) -> tuple[str, str
     return text, label
 
 
-def _find(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
+def find_column(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
+    """The column ``wanted``, else the one with a usual name; the first of these goes before the others.
+
+    Raises:
+        DataError: no such column, or several that could be it.
+    """
     if wanted is not None:
         if wanted not in table.names:
             raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
