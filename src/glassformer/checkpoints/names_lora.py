@@ -1,7 +1,7 @@
 """A LoRA adapter in PEFT's file layout: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
-The names are those of the Hub's checkpoints. ``peft`` opens the folder on a model whose modules bear these names: BERT,
-and ViT in transformers 4; ViT in transformers 5 calls its own modules otherwise.
+The names are those of the Hub's checkpoints. ``peft`` opens the folder on a model whose modules bear these
+names: BERT, and ViT in transformers 4; ViT in transformers 5 calls its own modules otherwise.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def save_adapter(
     Args:
         table: the names of the family that the encoder is of.
         updates: as ``nn.lora.adapter`` gives them.
-        with_prefix: the base is a Hub model with a head, whose encoder's keys begin with ``bert.`` or ``vit.``.
+        with_prefix: the base is a Hub model with a head, whose encoder's keys begin with ``bert.`` or
+            ``vit.``.
     """
     tensors = {}
     for key, tensor in updates.items():

@@ -31,7 +31,8 @@ SETTLED = 1000  # optimiser steps that a small encoder from scratch wants at lea
 
 
 def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
-    """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes again.
+    """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes
+    again.
 
     Raises:
         InputError: see ``run_task``.
@@ -105,11 +106,13 @@ def choose_recipe(
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """A recipe on other data than its own: nothing is left in it that speaks of those, but what ``settings`` ask for.
+    """A recipe on other data than its own: nothing is left in it that speaks of those, but what ``settings``
+    ask for.
 
     Args:
         source: a named data set, or a path from the root.
-        shipped: the recipe came with the package, its examples (sentences, and words with their neighbours) too.
+        shipped: the recipe came with the package, its examples (sentences, and words with their neighbours)
+            too.
     """
     asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
     said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
@@ -127,7 +130,9 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
 
 
 def _other_columns(data: Any, asked: set[str]) -> Any:
-    """Pairs under other names than the recipe's: the names found stand in the run's config, for later verbs."""
+    """Pairs under other names than the recipe's: the names found stand in the run's config, for
+    later verbs.
+    """
     from glassformer.data.pairs import fitting_columns
 
     keys = ("source_column", "target_column")
@@ -189,7 +194,9 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
 def image_recipe(
     source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None
 ) -> ImageRecipe:
-    """A recipe around labelled pictures of one's own, with settings that suit their number; see ``text_recipe``."""
+    """A recipe around labelled pictures of one's own, with settings that suit their number; see
+    ``text_recipe``.
+    """
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.tasks.image_classification.build import is_image_architecture
 
@@ -224,7 +231,9 @@ def _whole_path(source: str) -> str:
 
 
 def show_run(run: Run, recipe: Any) -> None:
-    """A finished run on the terminal: scores beside the baselines, cut texts, own sentences, where it lies."""
+    """A finished run on the terminal: scores beside the baselines, cut texts, own sentences,
+    where it lies.
+    """
     if recipe.task == "word2vec":
         show_vectors_run(run, recipe)
         return

@@ -1,4 +1,6 @@
-"""A tokenizer from a file: ``tokenizer.json`` or BERT's ``vocab.txt``, checked before and tried after it is built."""
+"""A tokenizer from a file: ``tokenizer.json`` or BERT's ``vocab.txt``, checked before and tried after it is
+built.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a
 MAX_HOLES = 4096  # ids that stand for no token
 WANTED = f"Wanted: tokenizer.json or BERT's vocab.txt (a piece a line, {UNK} among them)"
 TRIED = (
-    "a", "", " ", "A b.", "0", "hello, world 123", "e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d", "\n\t",
+    "a", "", " ", "A b.", "0", "hello, world 123", "e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d",
+    "\n\t",
     "x" * 50, "\ufdfa\u0130", "\ufffd",
 )  # fmt: skip
 TRIED_IDS = 200
@@ -33,8 +36,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
 
     Raises:
-        CheckpointError: there is none; it is damaged; it has a stage of an unknown kind, or one that could take a text
-            without end, in time or in length; it has no token for what is unknown, or ids beyond any table.
+        CheckpointError: there is none; it is damaged; it has a stage of an unknown kind, or one that could
+            take a text without end, in time or in length; it has no token for what is unknown, or ids beyond
+            any table.
     """
     path = Path(path)
     names = ("tokenizer.json", "vocab.txt")
