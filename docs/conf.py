@@ -1,4 +1,6 @@
-"""Sphinx: Markdown pages through MyST; names, keys and commands come from the code, labs with their outputs."""
+"""Sphinx: Markdown pages through MyST; names, keys and commands come from the code, labs with
+their outputs.
+"""
 
 import sys
 from importlib import metadata
@@ -40,7 +42,9 @@ html_show_copyright = False
 
 
 def show_formulas_as_they_are(app, what, name, thing, options, lines):
-    """Indented paragraphs of a module's docstring are formulas and pictures: literal, not reStructuredText."""
+    """Indented paragraphs of a module's docstring are formulas and pictures: literal, not
+    reStructuredText.
+    """
     if what != "module":
         return
     out = []

@@ -36,7 +36,8 @@ def draw(rows: list[tuple[str, list[tuple[str, float]]]], label: str, probabilit
         for word, score in words:
             width = 11 + 0.56 * SIZE * len(word)
             r, g, b = FOR if score >= 0 else AGAINST
-            out.append(f'<rect x="{x:.1f}" y="{y + 8}" width="{width:.1f}" height="30" rx="5" fill="rgb({r},{g},{b})" '
+            out.append(f'<rect x="{x:.1f}" y="{y + 8}" width="{width:.1f}" height="30" rx="5" '
+            f'fill="rgb({r},{g},{b})" '
                        f'fill-opacity="{0.75 * abs(score) / most:.3f}"/>')  # fmt: skip
             dark = abs(score) / most > 0.75
             out.append(f'<text x="{x + width / 2:.1f}" y="{y + 29}" font-size="{SIZE}" text-anchor="middle" '

@@ -1,4 +1,5 @@
-"""Pages made from the code when the documentation is built: every recipe key, every command, every public name.
+"""Pages made from the code when the documentation is built: every recipe key, every command, every public
+name.
 
 They go to docs/reference/ and are not kept: what is made from the code cannot fall behind it.
 """
@@ -201,10 +202,13 @@ def keys() -> str:
         "# Every key of a recipe",
         "",
         "`--set key=value` lays any of them over a recipe; in a file they stand under their section.",
-        "A value is written as in TOML: `lr=1e-4`, `keep_best=false`, `betas=[0.9, 0.98]`; text needs no quotes.",
+        "A value is written as in TOML: `lr=1e-4`, `keep_best=false`, `betas=[0.9, 0.98]`; text needs no "
+        "quotes.",
         "",
-        "Default `none`: the key is empty, and its meaning says what that does (a shape: as the preset or the",
-        "checkpoint has it). `--set key=none` empties such a key again, for example `--set validation_size=none`.",
+        "Default `none`: the key is empty, and its meaning says what that does (a shape: as the preset "
+        "or the",
+        "checkpoint has it). `--set key=none` empties such a key again, for example `--set "
+        "validation_size=none`.",
         "In a recipe file an empty key is left out.",
     ]
     for task in recipe_classes():
@@ -248,8 +252,10 @@ def commands() -> str:
         "| 2 | the input is wrong: one line says what, where and the way out |",
         "| 130 | interrupted by Ctrl-C, SIGTERM or SIGHUP, at whatever stage: one line says how to go on |",
         "",
-        "Training ends its step and saves first; a command that had begun nothing leaves nothing. A second signal,",
-        "half a second or more after the first, ends the command at once. What is ignored when the command begins",
+        "Training ends its step and saves first; a command that had begun nothing leaves nothing. A second "
+        "signal,",
+        "half a second or more after the first, ends the command at once. What is ignored when the command "
+        "begins",
         "(`nohup`) stays ignored. `serve` answers what is in and ends by the signal itself.",
         "",
         "`--debug` shows the traceback of an error.",

@@ -24,8 +24,8 @@ def setting(default: Any, meaning: str, **before: Any) -> Any:
     """A key of a config class: its default, and what the command line and the pages say that it means.
 
     ``before=``: what a fit did before there was such a key, where that is not what the default does.
-    A class may say in ``RETIRED`` which keys it had once: ``{key: (neutral value, why it has no other)}``. Files and
-    calls that have them at that value go on being read.
+    A class may say in ``RETIRED`` which keys it had: ``{key: (neutral value, why it has no other)}``. Files
+    and calls that have them at that value go on being read.
     """
     return dataclasses.field(default=default, metadata={"meaning": meaning, **before})
 
@@ -55,7 +55,7 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a message has them: all where they are few, else the first of them and how many more there are."""
+    """Names as a message has them: all where they are few, else the first and how many more there are."""
     if len(names) <= MOST_LISTED:
         return ", ".join(names)
     return f"{', '.join(names[: MOST_LISTED // 2])} and {len(names) - MOST_LISTED // 2:,} more"
@@ -65,7 +65,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """The content of a TOML file.
 
     Raises:
-        ConfigError: the file is missing, no plain file, too large, not UTF-8 or not TOML; the message has the line.
+        ConfigError: missing, no plain file, too large, not UTF-8 or not TOML; the message has the line.
     """
     path = Path(path)
     try:
@@ -162,7 +162,8 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
 
 
 WORDS = {
-    int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a table", type(None): "none",
+    int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a table",
+    type(None): "none",
 }  # fmt: skip
 
 
@@ -190,7 +191,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can hold it and give it back: numpy's numbers as Python's, what is unknown as its text."""
+    """A value as JSON can hold and give it back: numpy's numbers as Python's, the unknown as its text."""
     value = _python(value)
     if isinstance(value, Mapping):
         return {label_text(key): plain(item) for key, item in value.items()}
@@ -348,9 +349,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "window_stride": (1, INF),
     "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
     "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
-    "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF), "embedding_std": (0, 1e3),
-    "damp_repeats": (0, 1),
-    "embedding_dim": (1, INF),
+    "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF),
+    "embedding_std": (0, 1e3), "damp_repeats": (0, 1), "embedding_dim": (1, INF),
     "epochs": (1, INF), "lr": (0, 1e3), "weight_decay": (0, 1e3), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, 1e6), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, 1e9), "label_smoothing": (0, BELOW_1), "word_dropout": (0, BELOW_1),
@@ -391,7 +391,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class KnownRecipe:
-    """What a page must know of recipes: this one's keys with their defaults, and the shipped one of its name."""
+    """What a page must know of recipes: this one's keys with defaults, and the shipped one of its name."""
 
     defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     shipped: dict[str, Any] | None = None

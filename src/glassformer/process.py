@@ -1,4 +1,5 @@
-"""Settings of a whole process that make glassformer faster. Nothing here is done by an import: a process is its user's.
+"""Settings of a whole process that make glassformer faster. Nothing here is done by an import: a process is
+its user's.
 
 This module imports no torch, since two of the settings are read when torch is loaded.
 """
@@ -8,17 +9,18 @@ from __future__ import annotations
 import os
 from functools import cache
 
-# Threads that wait for each other sleep instead of spinning: beside other work, spinning is many times slower.
-# oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace for the last
-# 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for again; 64 keep the
-# hits, and memory stays flat.
+# Threads that wait for each other sleep instead of spinning: beside other work, spinning is many times
+# slower. oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace
+# for the last 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for
+# again; 64 keep the hits, and memory stays flat.
 SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
 def tune_process() -> None:
     """Set this process up for training and prediction on a processor, as the command line does for itself.
 
-    Call it first in a program of your own, before torch is imported: torch reads the environment once. It sets
+    Call it first in a program of your own, before torch is imported: torch reads the environment once. It
+    sets
 
     * ``OMP_WAIT_POLICY=PASSIVE``: threads that wait sleep, so that other work costs its share and no more;
     * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory stays flat;

@@ -1,7 +1,7 @@
 """Files from outside, opened safely: regular files only, and never more of one than was asked for.
 
-A pipe, a device or a socket under the name of a file would hang its reader or do something else when it is opened, so
-what a name stands for is looked at before and after opening, and opening itself never waits.
+A pipe, a device or a socket under the name of a file would hang its reader or do something else when it is
+opened, so what a name stands for is looked at before and after opening, and opening itself never waits.
 """
 
 from __future__ import annotations

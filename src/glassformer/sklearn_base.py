@@ -1,8 +1,9 @@
 """scikit-learn's base classes for the estimators, or plain ones where a process only asks a saved model.
 
-``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server is to be back in a few
-seconds after a kill and hands its models to no code of scikit-learn, so the command line says ``go_plain()`` before it
-imports an estimator. Everywhere else, and always in a library, the estimators are scikit-learn's.
+``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server is to be
+back in a few seconds after a kill and hands its models to no code of scikit-learn, so the command line says
+``go_plain()`` before it imports an estimator. Everywhere else, and always in a library, the estimators are
+scikit-learn's.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def check_is_fitted(estimator: Any, attribute: str) -> None:
         from sklearn.exceptions import NotFittedError
 
         raise NotFittedError(
-            f"This {type(estimator).__name__} instance is not fitted yet. Call 'fit' with appropriate arguments "
-            "before using this estimator."
+            f"This {type(estimator).__name__} instance is not fitted yet. Call 'fit' with appropriate "
+            "arguments before using this estimator."
         )
 
 

@@ -25,8 +25,10 @@ MOST_NUMBER = 10_000_000  # of any setting of a model
 MOST_PATCHES = 1_000_000
 # The root of eps is divided by, in 32 bits; the others are rates and spreads.
 RANGES = {
-    "eps": (1e-30, 1.0), "dropout": (0.0, 1.0), "attention_dropout": (0.0, 1.0), "stochastic_depth": (0.0, 1.0),
-    "head_dropout": (0.0, 1.0), "patch_dropout": (0.0, 1.0), "damp_repeats": (0.0, 1.0), "init_std": (0.0, 1e3),
+    "eps": (1e-30, 1.0), "dropout": (0.0, 1.0), "attention_dropout": (0.0, 1.0),
+    "stochastic_depth": (0.0, 1.0),
+    "head_dropout": (0.0, 1.0), "patch_dropout": (0.0, 1.0), "damp_repeats": (0.0, 1.0),
+    "init_std": (0.0, 1e3),
     "embedding_std": (0.0, 1e3), "position_std": (0.0, 1e3), "scale": (1e-6, 1e6),
 }  # fmt: skip
 ENCODER_KEYS = ("embeddings.", "encoder.")
@@ -41,7 +43,8 @@ OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_d
 
 
 def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str) -> Model:
-    """A model of this config with every tensor loaded; what is missing, left over or of another shape is named.
+    """A model of this config with every tensor loaded; what is missing, left over or of another shape is
+    named.
 
     Names and shapes are compared before any memory is taken: a config may ask for more than there is.
 
@@ -87,7 +90,9 @@ def made(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves out what draws first weights: without memory it does nothing, but makes torch load half a compiler."""
+    """Leaves out what draws first weights: without memory it does nothing, but makes torch load half a
+    compiler.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # of torch.nn.init too
@@ -107,7 +112,9 @@ def _layers(config: Any) -> Iterator[int]:
 
 
 def _check_numbers(config: Any, where: str) -> None:
-    """Raises CheckpointError for a number of a config that is not finite, or of a size that nothing real has."""
+    """Raises CheckpointError for a number of a config that is not finite, or of a size that
+    nothing real has.
+    """
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):

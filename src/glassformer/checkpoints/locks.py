@@ -1,10 +1,12 @@
-"""One writer at a time: a lock on a folder that its holder keeps until it ends, and shorter ones around single moves.
+"""One writer at a time: a lock on a folder that its holder keeps until it ends, and shorter ones around
+single moves.
 
     RUN/.lock    {"pid", "host", "command", "since"} of the process that writes there
 
-The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends: a file that a kill has
-left behind locks nothing. Where a file system has no such locks, the note in the file decides: a process of this
-machine that has ended counts no more, one of another machine counts until the file is removed. Readers take no lock.
+The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends: a file that a
+kill has left behind locks nothing. Where a file system has no such locks, the note in the file decides: a
+process of this machine that has ended counts no more, one of another machine counts until the file is
+removed. Readers take no lock.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 def try_lock(handle: int) -> bool | None:
-    """Lock an open file or folder for this process: whether it got it; None where the file system has no locks."""
+    """Lock an open file or folder for this process: whether it got it; None where the file system has no
+    locks.
+    """
     if fcntl is None:
         return None
     try:
@@ -90,7 +94,8 @@ def holds_nothing(folder: Path) -> bool:
 
 @contextmanager
 def moving(folder: Path) -> Iterator[None]:
-    """Alone among the processes that make, move or clear folders in ``folder``, for an instant; waits for the others.
+    """Alone among the processes that make, move or clear folders in ``folder``, for an instant; waits for the
+    others.
 
     Raises:
         GlassformerError: another process has been at it for a minute.
@@ -123,7 +128,9 @@ def alive(folder: Path) -> Iterator[None]:
 
 
 def is_alive(folder: Path, pid: int) -> bool:
-    """Whether the writer of a temporary folder, which bears its number, lives; without locks a process so numbered."""
+    """Whether the writer of a temporary folder, which bears its number, lives; without locks a process so
+    numbered.
+    """
     handle = _open_folder(folder)
     if handle is None:
         return False

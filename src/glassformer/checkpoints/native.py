@@ -120,8 +120,8 @@ def load_state(folder: str | Path) -> LoadedState:
     Raises:
         CheckpointError: there is no complete checkpoint; the message says what is wrong with the
             newest one.
-        NewerFormatError: a later version wrote the newest one. An older one is not taken instead: the next save
-            would remove what came after it.
+        NewerFormatError: a later version wrote the newest one. An older one is not taken instead: the next
+            save would remove what came after it.
     """
     folder = Path(folder)
     skipped: list[tuple[Path, str]] = []

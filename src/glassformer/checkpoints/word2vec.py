@@ -1,7 +1,7 @@
 """Word vectors in the format of word2vec, text and binary, as gensim and others read and write it.
 
-Text: a line ``words dim``, then a line a word: the word and its numbers. Binary: the same first line, then for
-each word its name, a space and little-endian fp32 numbers, with or without a line end behind them.
+Text: a line ``words dim``, then a line a word: the word and its numbers. Binary: the same first line, then
+for each word its name, a space and little-endian fp32 numbers, with or without a line end behind them.
 """
 
 from __future__ import annotations
@@ -69,8 +69,9 @@ def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[
         binary: None: looked for in the file itself.
 
     Raises:
-        CheckpointError: no such file, another format (GloVe's, a packed file, gensim's own: with the way to convert
-            it), a cut file, a line with too few numbers, a word that stands there twice; the line is named.
+        CheckpointError: no such file, another format (GloVe's, a packed file, gensim's own: with the way to
+            convert it), a cut file, a line with too few numbers, a word that stands there twice; the line is
+            named.
     """
     path = Path(path)
     try:
@@ -151,7 +152,9 @@ def _are_numbers(fields: Sequence[bytes]) -> bool:
 
 
 def _looks_binary(data: bytes, body: int, dim: int) -> bool:
-    """No line is a word and its numbers, and there are bytes that no text has: one wrong line makes no binary file."""
+    """No line is a word and its numbers, and there are bytes that no text has: one wrong line makes no binary
+    file.
+    """
     sample = data[body : body + LONGEST]
     for line in sample.split(b"\n", TRIED)[:TRIED]:
         fields = line.split()

@@ -1,7 +1,7 @@
 """The ``glassformer`` command: the verbs, and how every failure becomes one line and an exit code.
 
-Exit codes: 0 done, 1 the run failed, 2 the input or the command line is wrong, 130 interrupted (Ctrl-C, SIGTERM or
-SIGHUP, at whatever stage; see ``stopping.py``).
+Exit codes: 0 done, 1 the run failed, 2 the input or the command line is wrong, 130 interrupted (Ctrl-C,
+SIGTERM or SIGHUP, at whatever stage; see ``stopping.py``).
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ def _interrupted(arguments: list[str]) -> None:
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without ``--debug``, which may stand before or after the verb, and whether it was there."""
+    """The arguments without ``--debug``, which may stand before or after the verb, and whether
+    it was there.
+    """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = [a for a in arguments[:end] if a != "--debug"]
     return kept + arguments[end:], len(kept) < end

@@ -37,11 +37,13 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     seen = found["splits"][found["chosen_by"]]["before"]["n"]
     if seen < FEW:
         note(
-            f"chosen by {seen} examples only: with fewer than {FEW} the temperature is little more than a guess"
+            f"chosen by {seen} examples only: with fewer than {FEW} the temperature is little more than a "
+            "guess"
         )
     if found["at_bound"]:
         note(
-            "the temperature is at the end of the range looked at: the model is far from calibrated, or the data few"
+            "the temperature is at the end of the range looked at: the model is far from calibrated, or the "
+            "data few"
         )
     say(f"saved with the model: {run / 'model'}")
     say(f"report: {run / 'report.html'}")

@@ -1,4 +1,6 @@
-"""``glassformer compare``: a study's arms, each with every seed, on the same examples, with tests and cost."""
+"""``glassformer compare``: a study's arms, each with every seed, on the same examples, with
+tests and cost.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def compare_command(
         str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")
     ] = "serial",
 ) -> None:
-    """Compare recipes fairly: same examples, several seeds, paired tests. Finished runs are kept, broken ones go on."""
+    """Compare recipes fairly: same examples, several seeds, paired tests. Finished runs are kept, broken ones
+    go on.
+    """
     from glassformer.scale.engines import check_engine
     from glassformer.study.compare import compare
     from glassformer.study.grid import load_study
@@ -80,5 +84,6 @@ def compare_command(
     if results["failed"]:
         title, reason = next(iter(results["failed"].items()))
         raise GlassformerError(
-            f"{len(results['failed'])} of the runs failed, such as {title}: {reason}. Try again with the same command"
+            f"{len(results['failed'])} of the runs failed, such as {title}: {reason}. Try again with the "
+            "same command"
         )

@@ -176,7 +176,8 @@ def _show_pairs(name: str, json: bool) -> None:
     dataset = load_pairs(name, keep_empty=True)
     if json:
         about = {
-            split: {"pairs": len(s), "origin": s.origin, "examples": list(zip(s.source, s.target, strict=True))[:SHOWN]}
+            split: {"pairs": len(s), "origin": s.origin,
+                "examples": list(zip(s.source, s.target, strict=True))[:SHOWN]}
             for split, s in dataset.splits.items()
         }  # fmt: skip
         known = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}

@@ -1,4 +1,6 @@
-"""``glassformer demo``: train, judge and look into two small Transformers, one on text and one on pictures."""
+"""``glassformer demo``: train, judge and look into two small Transformers, one on text and one
+on pictures.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,15 @@ RECIPE = "europe"
 DEMOS = {
     RECIPE: (
         Path("demo-run"),
-        "A Transformer learns from nothing whether a sentence names France, Germany, Italy, Spain or the UK.\n"
-        "The 20,000 sentences are made here. It is then judged on sentences it has not seen, beside two simple models.",
+        "A Transformer learns from nothing whether a sentence names France, Germany, Italy, Spain or "
+        "the UK.\n"
+        "The 20,000 sentences are made here. It is then judged on sentences it has not seen, beside two "
+        "simple models.",
     ),
     "digits": (
         Path("demo-digits"),
-        "\nThe same encoder reads pictures: 1,150 handwritten digits of 8 x 8 pixels, cut into 16 patches each.",
+        "\nThe same encoder reads pictures: 1,150 handwritten digits of 8 x 8 pixels, cut into 16 "
+        "patches each.",
     ),
 }
 # What a run folder may hold; anything else is somebody's own and keeps the folder from being replaced.
@@ -83,7 +88,9 @@ def _is_ours(path: Path) -> bool:
 
 
 def demo_command() -> None:
-    """Train, judge and explain two Transformers, on sentences and on digits, into ./demo-run and ./demo-digits."""
+    """Train, judge and explain two Transformers, on sentences and on digits, into ./demo-run and
+    ./demo-digits.
+    """
     for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
         clear(folder, name)
     for name, (folder, _) in DEMOS.items():

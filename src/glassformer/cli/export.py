@@ -1,4 +1,6 @@
-"""``glassformer export``: a trained classifier as a folder that other programs run, checked before it is kept."""
+"""``glassformer export``: a trained classifier as a folder that other programs run, checked before it is
+kept.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ def export(
 
     Raises:
         InputError: no such run, a model that the format cannot hold, or a folder that is there already.
-        GlassformerError: the exported files answer differently from the model, and nothing is left behind; or int8
-            costs too much, and only its file is not.
+        GlassformerError: the exported files answer differently from the model, and nothing is left behind; or
+            int8 costs too much, and only its file is not.
     """
     from glassformer.export.samples import samples_of
     from glassformer.tasks.catalog import TASKS
@@ -62,7 +64,9 @@ def export(
 
 
 def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
-    """At most 1,000 validation examples of a run with their labels, drawn; None where it has none or they are gone."""
+    """At most 1,000 validation examples of a run with their labels, drawn; None where it has none or they are
+    gone.
+    """
     import numpy as np
 
     from glassformer.data.splits import labelled

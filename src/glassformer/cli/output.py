@@ -50,7 +50,9 @@ def say_json(value: Any) -> None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr, where that is a terminal and there are several to do; call what it gives with (done, total)."""
+    """A bar on stderr, where that is a terminal and there are several to do; call what it gives with (done,
+    total).
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -117,7 +119,8 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
     """A line for each split and search, and how the figures were computed."""
     columns = ("", "search", "BLEU", "chrF", "BLEU, tokenised", "sentences/s")
     rows = [
-        [split, f"{name} ({s['width']})", f"{s['bleu']:.2f}", f"{s['chrf']:.2f}", f"{s['bleu_tokenised']:.2f}",
+        [split, f"{name} ({s['width']})", f"{s['bleu']:.2f}", f"{s['chrf']:.2f}",
+         f"{s['bleu_tokenised']:.2f}",
          f"{s['sentences_per_second']:.1f}"]
         for split, searches in splits.items() for name, s in searches.items()
     ]  # fmt: skip

@@ -1,8 +1,9 @@
 """Ctrl-C, SIGTERM and SIGHUP, whenever they come: a command ends with one line and exit code 130.
 
-The first signal raises KeyboardInterrupt in the main thread, once; training notes it instead and stops after its step.
-A second one, half a second or more after the first, ends the process at once; so does a first one that the main thread
-has not heard of for ten seconds, because it computes outside of Python. What is on the disk is as after a kill: whole.
+The first signal raises KeyboardInterrupt in the main thread, once; training notes it instead and stops after
+its step. A second one, half a second or more after the first, ends the process at once; so does a first one
+that the main thread has not heard of for ten seconds, because it computes outside of Python. What is on the
+disk is as after a kill: whole.
 
 A signal that is ignored when the command begins (``nohup``, a job in the background) stays ignored.
 """
@@ -22,7 +23,7 @@ from typing import Any
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 TICK = 0.05  # seconds; time is counted in these, so that a process that was stopped for hours has not waited
-ECHO = 10  # ticks in which further signals are the same wish: a terminal and a shell, torchrun and its group, both tell
+ECHO = 10  # ticks in which further signals are the same wish: a terminal and a shell both tell
 NUDGE = 4  # ticks after which a signal that another thread has taken is sent to the main one, which may sleep
 PATIENCE = 200  # ticks that the main thread may compute without hearing of a signal
 LAST = b"error: interrupted, and ended at once; what was saved before is whole\n"
@@ -180,7 +181,9 @@ def own_process() -> Listening:
 
 
 def hand_over() -> None:
-    """Signals are from here on those of a server, which ends by SIGTERM and Ctrl-C when it has answered; SIGHUP too."""
+    """Signals are from here on those of a server, which ends by SIGTERM and Ctrl-C when it has answered;
+    SIGHUP too.
+    """
     hears_hangup = hasattr(signal, "SIGHUP") and isinstance(signal.getsignal(signal.SIGHUP), Listening)
     if _current is not None:
         _current.release()

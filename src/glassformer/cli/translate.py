@@ -24,11 +24,13 @@ def translate(
 
     Args:
         folder: of a run or of a saved translator.
-        given: texts, and names of files; see ``predict.gather``. Of a single ``.txt`` file empty lines are kept, so
-            that line n of what comes out belongs to line n of the file; among several arguments they are left out.
+        given: texts, and names of files; see ``predict.gather``. Of a single ``.txt`` file empty lines are
+            kept, so that line n of what comes out belongs to line n of the file; among several arguments they
+            are left out.
 
     Raises:
-        InputError: no such model, one that does not translate, a file that cannot be read, a text that is too long.
+        InputError: no such model, one that does not translate, a file that cannot be read, a text that is too
+            long.
     """
     from glassformer.data.tables import PLAIN, count_lines
 
@@ -48,7 +50,8 @@ def align(
     """Translations of a few texts, and a page (or JSON) at ``path`` with what each word was read from.
 
     Raises:
-        InputError: as ``translate``; also more than 20 texts, a model without attention, or a file that is there.
+        InputError: as ``translate``; also more than 20 texts, a model without attention, or a file that is
+            there.
     """
     from glassformer.explain.alignment import check_name, save_alignments
 

@@ -4,11 +4,11 @@
     shift    moved by up to an eighth, and flipped: the usual for pictures of 32 pixels
     light    a random part of the picture (8 to 100 % of its area) scaled to size, and flipped
     medium   light, then brightness, contrast, saturation and hue, and a quarter of the pictures partly erased
-    strong   medium, with two random operations of RandAugment (Cubuk et al., 2020) at magnitude 9 of 30 instead
+    strong   medium, with two operations of RandAugment (Cubuk et al., 2020) at magnitude 9 of 30 instead
 
-All that moves pixels (crop, flip, rotation, shear, translation) is one affine map a picture, so pixels are read once.
-kornia's own ``RandAugment`` draws one policy for the whole batch; here the pictures that drew the same operation are
-changed together. Every draw comes from the generator given, so a batch can be made again.
+All that moves pixels (crop, flip, rotation, shear, translation) is one affine map a picture, so pixels are
+read once. kornia's own ``RandAugment`` draws one policy for the whole batch; here the pictures that drew the
+same operation are changed together. Every draw comes from the generator given, so a batch can be made again.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def _moved(operations: Tensor, sign: Tensor) -> Tensor:
     theta[turned, 0, 0] = theta[turned, 1, 1] = torch.cos(angle[turned])
     theta[turned, 0, 1], theta[turned, 1, 0] = -torch.sin(angle[turned]), torch.sin(angle[turned])
     for name, cell, most in (
-        ("shear_x", (0, 1), 0.3), ("shear_y", (1, 0), 0.3), ("translate_x", (0, 2), 0.9), ("translate_y", (1, 2), 0.9),
+        ("shear_x", (0, 1), 0.3), ("shear_y", (1, 0), 0.3), ("translate_x", (0, 2), 0.9),
+        ("translate_y", (1, 2), 0.9),
     ):  # fmt: skip
         theta[which[name], cell[0], cell[1]] = strength[which[name]] * most
     return theta
@@ -219,7 +220,9 @@ def one_hot(targets: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Each picture's other half: example ``partner[i]`` of the batch has the share ``1 - share[i]`` of picture i."""
+    """Each picture's other half: example ``partner[i]`` of the batch has the share ``1 - share[i]`` of
+    picture i.
+    """
 
     partner: Tensor  # [B] places in the batch
     share: Tensor  # [B] of the picture itself, from 0 to 1
@@ -234,7 +237,8 @@ class Mixed:
 def mix_pairs(
     x: Tensor, kind: str, share: float, alpha: float, generator: torch.Generator
 ) -> tuple[Tensor, Mixed | None]:
-    """Mixup (Zhang et al., 2018) adds two pictures; CutMix (Yun et al., 2019) cuts a rectangle of one into the other.
+    """Mixup (Zhang et al., 2018) adds two pictures; CutMix (Yun et al., 2019) cuts a rectangle of one into
+    the other.
 
     Args:
         kind: mixup, cutmix, or both (one of them, by chance).
@@ -248,7 +252,8 @@ def mix_pairs(
     b, _, h, w = x.shape
     partner = torch.randperm(b, generator=generator)
     # Beta(a, a) from two gamma draws; torch's take a generator only below the distributions.
-    gamma = torch._standard_gamma(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)  # pyright: ignore[reportPrivateImportUsage]  # see above
+    draw = torch._standard_gamma  # pyright: ignore[reportPrivateImportUsage]  # see above
+    gamma = draw(torch.full((2, b), alpha), generator=generator).clamp(min=1e-8)
     keep = gamma[0] / gamma.sum(0)
     other = x[partner.to(x.device)]
     if kind == "mixup":

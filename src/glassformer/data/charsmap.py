@@ -1,7 +1,7 @@
 """SentencePiece's table of characters (``Precompiled``), walked through before compiled code trusts it.
 
-The bytes are a count, a trie as a double array of 32-bit units, and the strings that it points into. Who looks a
-character up follows offsets that the file gives; here every one that can be reached is followed once.
+The bytes are a count, a trie as a double array of 32-bit units, and the strings that it points into. Who
+looks a character up follows offsets that the file gives; here every one that can be reached is followed once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ LONGEST = 64  # characters that one character becomes; 18 in Unicode's own table
 
 
 def check_charsmap(encoded: object) -> tuple[str | None, float]:
-    """Why a table in base64 cannot be used (None where it can), and how much longer than Unicode it makes a text."""
+    """Why a table in base64 cannot be used (None where it can), and how much longer than Unicode it makes a
+    text.
+    """
     wrong, strings = _checked(encoded)
     if wrong is not None:
         return wrong, 1.0

@@ -67,7 +67,8 @@ def check_labels(
     """The labels as a list of ``str`` or a list of ``int``; whole floats and booleans become ``int``.
 
     Raises:
-        DataError: a label that cannot be used (see ``check_label``), or text, numbers and truth values side by side.
+        DataError: a label that cannot be used (see ``check_label``), or text, numbers and truth values side
+            by side.
     """
     checked: list[Any] = []
     kind = ""
@@ -86,7 +87,8 @@ def check_labels(
         kind = kind or found
         if found != kind:
             raise DataError(
-                f"label {label if kind == TRUTH or found == TRUTH else value!r} is {found} where the first is {kind}",
+                f"label {label if kind == TRUTH or found == TRUTH else value!r} is {found} where the first "
+                f"is {kind}",
                 where=place(origin, index, rows),
                 fix="Write all labels as text or all as whole numbers",
             )
@@ -97,13 +99,13 @@ def check_labels(
 def check_label(label: Any, where: str = "label") -> str | int:
     """One label as ``str`` or ``int``; a whole float or a truth value becomes ``int``.
 
-    The same check stands before every label: of tables, of ``fit``, and of a saved model's folder. What it takes can
-    be written to every file that has labels and read back as the same.
+    The same check stands before every label: of tables, of ``fit``, and of a saved model's folder. What it
+    takes can be written to every file that has labels and read back as the same.
 
     Raises:
-        DataError: it is missing (None, NaN, empty); text with a NUL or another control character (a tab or the end of
-            a line is none), with half of a surrogate pair, or of more than 1,000 characters; a fraction, a number
-            beyond 64 bits, a float beyond 2**53; something of another type.
+        DataError: it is missing (None, NaN, empty); text with a NUL or another control character (a tab or
+            the end of a line is none), with half of a surrogate pair, or of more than 1,000 characters; a
+            fraction, a number beyond 64 bits, a float beyond 2**53; something of another type.
     """
     if isinstance(label, str):
         text = str(label)  # numpy's strings too

@@ -1,4 +1,6 @@
-"""A contact sheet: what each augmentation makes of some pictures, side by side, before anything is trained on it."""
+"""A contact sheet: what each augmentation makes of some pictures, side by side, before anything is trained on
+it.
+"""
 
 from __future__ import annotations
 

@@ -228,9 +228,9 @@ def europe_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
 def countries_sentences(count: int = 20_000, seed: int = 0) -> list[str]:
     """``count`` sentences of the same kinds on ten countries, for word vectors.
 
-    In ``europe_sentences`` European cities stand beside other countries on purpose, and the five countries are seven
-    times as frequent as others, so Paris - France and Tokyo - Japan point in two directions. Here every country is
-    drawn alike and every sentence is true.
+    In ``europe_sentences`` European cities stand beside other countries on purpose, and the five countries
+    are seven times as frequent as others, so Paris - France and Tokyo - Japan point in two directions. Here
+    every country is drawn alike and every sentence is true.
     """
     writer = _EvenWriter(seed)
     found = []

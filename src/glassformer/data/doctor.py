@@ -149,7 +149,9 @@ def _leaks(
 def _neighbors(
     splits: dict[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
 ) -> Iterable[Finding]:
-    """Whether rows that belong together stand together, so that a random part held out of them would flatter."""
+    """Whether rows that belong together stand together, so that a random part held out of them
+    would flatter.
+    """
     train = splits.get("train")
     found = kinship(train.texts, train.labels) if train is not None else None
     if found is None:
@@ -161,8 +163,8 @@ def _neighbors(
         )
         return
     message = (
-        f"train: neighbouring rows share rare words {found.ratio:.0f} times as often as rows far apart: rows that "
-        "belong together (of one film, one author) stand together"
+        f"train: neighbouring rows share rare words {found.ratio:.0f} times as often as rows far apart: rows "
+        "that belong together (of one film, one author) stand together"
     )
     if held_out == "blocks":
         yield Finding("ok", "neighbours", f"{message}; they were held out in blocks", found.pairs)

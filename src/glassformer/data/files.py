@@ -1,7 +1,8 @@
 """Plain text files from outside: regular, of bounded size, UTF-8, and read line by line.
 
-How large a table may become in memory is decided here: a file may grow to ``GROWTH`` times its size, and always to
-``ALWAYS`` bytes, but never beyond ``MAX_BYTES``. The environment variable ``GLASSFORMER_TABLE_GB`` replaces all three.
+How large a table may become in memory is decided here: a file may grow to ``GROWTH`` times its size, and
+always to ``ALWAYS`` bytes, but never beyond ``MAX_BYTES``. The environment variable ``GLASSFORMER_TABLE_GB``
+replaces all three.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ def more_room(path: str | Path, size: int) -> str:
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raises DataError when ``path`` is no plain file, or larger than ``most`` bytes (None: than a table may be)."""
+    """Raises DataError when ``path`` is no plain file, or larger than ``most`` bytes (None: than a table may
+    be).
+    """
     try:
         info = os.stat(path)
     except (OSError, ValueError) as error:
@@ -95,7 +98,8 @@ def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        DataError: missing, unreadable, UTF-16, with NUL bytes, not UTF-8 (line and byte named), or a line without end.
+        DataError: missing, unreadable, UTF-16, with NUL bytes, not UTF-8 (line and byte named), or a line
+            without end.
     """
     check_file(path)
     decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0

@@ -1,7 +1,8 @@
 """One picture, from whatever it comes as, to upright 8-bit RGB; what cannot be read is refused by name.
 
-A picture is a path, the bytes of a file, a ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8 tensor
-``[C, H, W]``, or a mapping with ``bytes`` or ``path`` (the way Parquet files of the ``datasets`` library hold it).
+A picture is a path, the bytes of a file, a ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8
+tensor ``[C, H, W]``, or a mapping with ``bytes`` or ``path`` (the way Parquet files of the ``datasets``
+library hold it).
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder holds four copies
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif")
-# What Pillow decodes by itself; EPS and the like would start other programs. An ICO is decoded as soon as it is opened,
-# before its size can be looked at.
+# What Pillow decodes by itself; EPS and the like would start other programs. An ICO is decoded as soon as it
+# is opened, before its size can be looked at.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
 WHITE = (255, 255, 255)  # what shows through transparent pixels
 ORIENTATION = 0x0112  # in EXIF: 2 to 8, and what Pillow calls the way back
@@ -38,8 +39,8 @@ TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 def open_picture(source: Any, where: str = "picture") -> Image:
     """Any picture as an upright ``PIL.Image`` in mode RGB.
 
-    EXIF orientation is applied, transparency shows white, 16 bits are cut to 8, of an animation the first frame is
-    read, and CMYK, palettes and grey become RGB.
+    EXIF orientation is applied, transparency shows white, 16 bits are cut to 8, of an animation the first
+    frame is read, and CMYK, palettes and grey become RGB.
 
     Raises:
         DataError: not a picture, cut or damaged, too large to decode safely, or of a kind that is not read.

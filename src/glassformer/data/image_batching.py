@@ -17,7 +17,9 @@ from glassformer.runtime import fits, send
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Normalised pictures ``[B, C, H, W]``, how many tokens each becomes, and which examples they are ``[B]``."""
+    """Normalised pictures ``[B, C, H, W]``, how many tokens each becomes, and which examples they are
+    ``[B]``.
+    """
 
     pixels: Tensor
     packing: Packing
@@ -98,8 +100,8 @@ class ImageStream:
 
     @cached_property
     def resident(self) -> Tensor | None:
-        """All pictures in a GPU's memory, where they fit: then no picture is sent twice, and changing them costs the
-        processor nothing.
+        """All pictures in a GPU's memory, where they fit: then no picture is sent twice, and changing them
+        costs the processor nothing.
         """
         pixels = self.table.pixels
         return torch.from_numpy(pixels).to(self.device) if fits(self.device, pixels.nbytes) else None

@@ -1,9 +1,9 @@
 """What the file of a picture asks for, counted along its headers before anything is decoded.
 
-A decoder of pictures cannot be interrupted, so the work it may be given is bounded here: pixels times scans of a JPEG,
-chunks, texts and profiles of a PNG, blocks of a GIF, frames of a WebP, and values that Pillow decodes in Python. The
-walks are linear, look at headers alone and stop at the bound. A header that makes no sense is left to the decoder,
-which says so.
+A decoder of pictures cannot be interrupted, so the work it may be given is bounded here: pixels times scans
+of a JPEG, chunks, texts and profiles of a PNG, blocks of a GIF, frames of a WebP, and values that Pillow
+decodes in Python. The walks are linear, look at headers alone and stop at the bound. A header that makes no
+sense is left to the decoder, which says so.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ def _jpeg(content: bytes, where: str, most: int) -> None:
 
 
 def _scans(content: bytes, at: int, most: int) -> int:
-    """How many scans a JPEG has from its first one, which begins at ``at``, to its end; counted to ``most`` + 1."""
+    """How many scans a JPEG has from its first one, which begins at ``at``, to its end; counted to ``most`` +
+    1.
+    """
     scans = 1
     at += max(2, int.from_bytes(content[at : at + 2], "big"))
     while scans <= most and (found := MARKER.search(content, at)):
@@ -205,7 +207,8 @@ def _bmp(content: bytes, where: str) -> None:
 
 def _ppm(content: bytes, where: str) -> None:
     kind = content[:6].split(maxsplit=1)[:1]
-    bands = {b"P1": 1, b"P2": 1, b"P3": 3, b"P4": 1, b"P5": 1, b"P6": 3, b"P0CMYK": 4, b"PyP": 1, b"PyRGBA": 4,
+    bands = {b"P1": 1, b"P2": 1, b"P3": 3, b"P4": 1, b"P5": 1, b"P6": 3, b"P0CMYK": 4, b"PyP": 1,
+             b"PyRGBA": 4,
              b"PyCMYK": 4, b"Pf": 1}.get(kind[0] if kind else b"")  # fmt: skip
     if bands is None:
         return

@@ -1,7 +1,9 @@
-"""Pictures with labels: data sets by name (``cifar10``, ``digits`` ...), folders, and tables that hold or name files.
+"""Pictures with labels: data sets by name (``cifar10``, ``digits`` ...), folders, and tables that hold or
+name files.
 
-A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden files and folders are no classes.
-A table is Parquet with a column of pictures, or CSV, TSV or JSONL with a column of file names beside it.
+A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden files and folders are no
+classes. A table is Parquet with a column of pictures, or CSV, TSV or JSONL with a column of file names beside
+it.
 """
 
 from __future__ import annotations
@@ -90,8 +92,8 @@ def load_image_dataset(
     Args:
         limit: at most this many pictures of every split, classes in proportion, order kept.
         splits: only these; the others are not read.
-        broken: refuse: a picture that cannot be read is an error when it is used; skip: it is left out now, and the
-            notes count and name it.
+        broken: refuse: a picture that cannot be read is an error when it is used; skip: it is left out now,
+            and the notes count and name it.
 
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
@@ -292,8 +294,9 @@ def _load_stored(source: NamedImages, wanted: Sequence[str] | None) -> ImageData
             return _load_path(root / source.folder, None, None, wanted)
     raise DataError(
         f"the data set {source.folder!r} is not on this machine",
-        fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures (train/CLASS/*.jpg) "
-        f"into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder around it",
+        fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures "
+        f"(train/CLASS/*.jpg) into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder around "
+        "it",
     )
 
 
@@ -319,7 +322,8 @@ def _load_digits(source: NamedImages, wanted: Sequence[str] | None) -> ImageData
 
 NAMED_IMAGES = {
     "digits": NamedImages(
-        description="1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), inside scikit-learn",
+        description="1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), inside "
+        "scikit-learn",
         licence="CC BY 4.0",
         load=_load_digits,
     ),

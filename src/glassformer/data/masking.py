@@ -1,8 +1,8 @@
 """BERT's two tasks (Devlin et al., 2019): guess hidden tokens, and tell whether one segment follows another.
 
-15 % of the tokens are to be guessed. Of these 80 % become [MASK], 10 % a random token, 10 % stay: the model cannot know
-which tokens it will be asked for. Masks are drawn anew in each epoch and depend on seed, epoch and batch alone, so
-a resumed training meets the same ones.
+15 % of the tokens are to be guessed. Of these 80 % become [MASK], 10 % a random token, 10 % stay: the model
+cannot know which tokens it will be asked for. Masks are drawn anew in each epoch and depend on seed, epoch
+and batch alone, so a resumed training meets the same ones.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class MaskedStream:
     def steps(self, epoch: int) -> list:
         """The optimiser steps of an epoch, each a list of (epoch, chunk numbers)."""
         batches = training_batches(self.lengths, self.settings, self.seed, epoch)
-        return list(grouped([(epoch, index) for index in batches], self.accumulate))  # type: ignore[arg-type]  # pairs as well
+        pairs: Any = [(epoch, index) for index in batches]
+        return list(grouped(pairs, self.accumulate))
 
     def in_order(self, batch_tokens: int) -> list:
         """All chunks once, longest first, under the masks of epoch -1: for judging."""
@@ -210,11 +211,12 @@ class MaskedStream:
         )
 
     def _pair(self, ids: np.ndarray, i: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """A chunk in two, at the end of a sentence where it has one; half of the seconds come from another chunk.
+        """A chunk in two, at the end of a sentence where it has one; half of the seconds come from another
+        chunk.
 
-        Neither lengths nor beginnings and ends should tell: a stranger comes from a chunk of the same kind, one that
-        was cut at ``max_length`` or one that ends its text, begins with a sentence where it can, and is as long as
-        what it replaces (a cut one) or as near to that as its sentences allow.
+        Neither lengths nor beginnings and ends should tell: a stranger comes from a chunk of the same kind,
+        one that was cut at ``max_length`` or one that ends its text, begins with a sentence where it can, and
+        is as long as what it replaces (a cut one) or as near to that as its sentences allow.
         """
         place = self._break(ids, rng)
         first, second = ids[:place], ids[place:]

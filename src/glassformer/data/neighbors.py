@@ -1,6 +1,7 @@
 """Do rows that stand next to each other belong together (reviews of one film, comments of one author)?
 
-Where they do, a part held out at random has relatives of its rows in the training part, and flatters the model.
+Where they do, a part held out at random has relatives of its rows in the training part, and flatters the
+model.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import numpy as np
 
 CHUNK = 25  # neighbouring rows looked at in one place
 CHUNKS = 120  # such places
-RARE = 0.01  # a word in more than this share of the texts looked at (or 20 of them) tells nothing of their kinship
+# a word in more than this share of the texts looked at (or 20 of them) tells nothing of their kinship
+RARE = 0.01
 FEW = 5.0  # shared words added to both counts, so that chance among a few does not look like kinship
 LEAST = 100  # pairs of neighbours, below which nothing is said
 
 
 @dataclass(frozen=True)
 class Kinship:
-    """Rare words that two rows of one class share, on average: rows next to each other, and rows far apart."""
+    """Rare words that two rows of one class share, on average: rows next to each other, and rows
+    far apart.
+    """
 
     near: float
     far: float
@@ -27,14 +31,17 @@ class Kinship:
 
     @property
     def ratio(self) -> float:
-        """How many times as often neighbours share a rare word; 1 where the order of the rows says nothing."""
+        """How many times as often neighbours share a rare word; 1 where the order of the rows
+        says nothing.
+        """
         return (self.near * self.pairs + 1.0) / (
             self.far * self.pairs + 1.0
         )  # one shared word counts for little
 
 
 def kinship(texts: Sequence[str], labels: Sequence[str | int] | None = None) -> Kinship | None:
-    """Compare neighbours with rows far apart, on a sample of runs of neighbouring rows; repeats are passed over.
+    """Compare neighbours with rows far apart, on a sample of runs of neighbouring rows; repeats are passed
+    over.
 
     Args:
         labels: one per text; only rows of one class are compared, since tables are often sorted by class.
@@ -73,8 +80,8 @@ def kinship(texts: Sequence[str], labels: Sequence[str | int] | None = None) -> 
 
 
 def _sample(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
-    """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class are neighbours whatever
-    stands between them, since some tables mix the classes and keep the order within each."""
+    """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class are neighbours
+    whatever stands between them, since some tables mix the classes and keep the order within each."""
     order = [*range(len(texts))]
     if labels is not None:
         order.sort(key=lambda i: str(labels[i]))  # stable: the order within a class stays

@@ -1,4 +1,6 @@
-"""What is wrong with pairs of texts, before a model learns to translate: empty sides, repeats, leaks, odd lengths."""
+"""What is wrong with pairs of texts, before a model learns to translate: empty sides, repeats, leaks, odd
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,8 @@ def _odd(name: str, split: PairSplit, ratios: np.ndarray) -> Iterable[Finding]:
         what = f"have lengths more than {ODD:g} times off the usual {usual:.2f} characters for one"
         yield _finding(name, "length-ratio", what, rows, split)
     else:
-        message = f"{name}: no target is {ODD:g} times longer or shorter than usual ({usual:.2f} characters for one)"
+        usually = f"{usual:.2f} characters for one"
+        message = f"{name}: no target is {ODD:g} times longer or shorter than usual ({usually})"
         yield Finding("ok", "length-ratio", message)
 
 

@@ -50,7 +50,9 @@ class PairSplit:
 
 @dataclass(frozen=True)
 class PairDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``, and what its columns are called."""
+    """The splits of one data set, among ``train``, ``validation`` and ``test``, and what its columns are
+    called.
+    """
 
     name: str
     splits: dict[str, PairSplit]
@@ -70,8 +72,8 @@ class PairSource:
 
 PAIR_SOURCES = {
     "multi30k": PairSource(
-        "Multi30k (Elliott et al., 2016): 29,000 + 1,014 + 1,000 captions of pictures in English, German, French "
-        "and Czech; the test split is test_2016_flickr",
+        "Multi30k (Elliott et al., 2016): 29,000 + 1,014 + 1,000 captions of pictures in English, German, "
+        "French and Czech; the test split is test_2016_flickr",
         "no licence file; research use with citation",
         "multi30k",
         ("en", "de", "fr", "cs"),
@@ -85,7 +87,8 @@ def check_both(
     """Both sides as lists of strings.
 
     Raises:
-        DataError: a missing, empty or wrongly typed text on either side (its place is named), or unequal numbers.
+        DataError: a missing, empty or wrongly typed text on either side (its place is named), or unequal
+            numbers.
     """
     if target is None:
         raise DataError("the target side is missing", where=where, fix="Give source and target texts")
@@ -160,8 +163,8 @@ def _named_folder(known: PairSource) -> Path:
     raise DataError(
         f"the data set {known.folder!r} is not on this machine",
         where=known.folder,
-        fix=f"Put train.parquet, validation.parquet and test.parquet with columns {', '.join(known.columns)} into a "
-        f"folder {known.folder!r} and set GLASSFORMER_DATA to the folder around it",
+        fix=f"Put train.parquet, validation.parquet and test.parquet with columns {', '.join(known.columns)} "
+        f"into a folder {known.folder!r} and set GLASSFORMER_DATA to the folder around it",
     )
 
 
@@ -214,8 +217,9 @@ def _both_sides(path: Path) -> str:
     left, right = (other, end) if end == "de" else (end, other)
     how = "" if (left, right) == ("en", "de") else f", with source_column={left} and target_column={right}"
     return (
-        f"Of two plain files of one sentence a line, name what both share: {stem}{how}, for {stem.name}.{left} and "
-        f"{stem.name}.{right}; or a table with a column for each side: {', '.join(READERS)}"
+        f"Of two plain files of one sentence a line, name what both share: {stem}{how}, for "
+        f"{stem.name}.{left} and {stem.name}.{right}; or a table with a column for each side: "
+        f"{', '.join(READERS)}"
     )
 
 
@@ -296,7 +300,8 @@ def fitting_columns(
         asked: names among these that the user gave, which therefore stay.
 
     Returns:
-        ``columns`` as they are for plain files and for what is not there; ``load_pairs`` says what is wrong with that.
+        ``columns`` as they are for plain files and for what is not there; ``load_pairs`` says what is wrong
+        with that.
 
     Raises:
         DataError: see ``find_columns``.

@@ -1,8 +1,8 @@
 """Columns of Parquet files, one at a time, in batches whose size in memory is known before they are unpacked.
 
-A file of two kilobytes may unfold to gigabytes: a page that repeats one text a million times, or packs zeros. Counted
-first are the pages' own headers (the footer may say anything), then the texts, which are read as numbers of distinct
-values, before they become one string a row.
+A file of two kilobytes may unfold to gigabytes: a page that repeats one text a million times, or packs zeros.
+Counted first are the pages' own headers (the footer may say anything), then the texts, which are read as
+numbers of distinct values, before they become one string a row.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def read_column(path: str | Path, column: str) -> list[Any]:
     """All values of a column, equal texts of a batch being one string.
 
     Raises:
-        DataError: the column is damaged, of a kind that is not read, not UTF-8 (the row is named), or unfolds to more
-            than ``files.memory_limit`` allows.
+        DataError: the column is damaged, of a kind that is not read, not UTF-8 (the row is named), or unfolds
+            to more than ``files.memory_limit`` allows.
     """
     limit, taken = memory_limit(os.stat(path).st_size), 0
     values: list[Any] = []
@@ -88,7 +88,8 @@ def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataErr
 def batches(
     path: str | Path, column: str, groups: Sequence[int] | None = None, *, limit: int | None = None
 ) -> Iterator[Any]:
-    """The values of a column as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary arrays.
+    """The values of a column as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary
+    arrays.
 
     Args:
         groups: numbers of the row groups to read; None: all.
@@ -133,7 +134,9 @@ def batches(
 
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
-    """The columns of the file that a column of the schema consists of, by number: one, or the fields of a struct."""
+    """The columns of the file that a column of the schema consists of, by number: one, or the fields of a
+    struct.
+    """
     every = ((i, file.schema.column(i)) for i in range(len(file.schema)))
     return [(i, leaf) for i, leaf in every if leaf.path == column or leaf.path.startswith(f"{column}.")]
 
@@ -172,8 +175,9 @@ def unfolded(array: Any) -> int:
     if pa.types.is_dictionary(array.type):
         if not _is_bytes(array.dictionary.type):
             return array.nbytes
-        lengths = pc.binary_length(array.dictionary)  # type: ignore[attr-defined]  # pyarrow makes it at run time
-        return pc.sum(lengths.take(array.indices).cast(pa.int64())).as_py() or 0  # type: ignore[attr-defined]  # pyarrow makes it at run time
+        lengths = pc.binary_length(array.dictionary)  # type: ignore[attr-defined]  # made at run time
+        lengths = lengths.take(array.indices).cast(pa.int64())
+        return pc.sum(lengths).as_py() or 0  # type: ignore[attr-defined]  # likewise
     return array.nbytes
 
 

@@ -1,7 +1,8 @@
 """How much the pages of a Parquet column say they hold, read from their headers without unpacking one.
 
-The footer of a file names sizes too, but nobody checks them: a page is unpacked to the size in its own header. So these
-are what is counted before a column is read. A header is a struct in Thrift's compact protocol (apache/parquet-format,
+The footer of a file names sizes too, but nobody checks them: a page is unpacked to the size in its own
+header. So these are what is counted before a column is read. A header is a struct in Thrift's compact
+protocol (apache/parquet-format,
 ``parquet.thrift``: PageHeader).
 """
 
@@ -18,8 +19,8 @@ _DATA = {
     5: 2,
     8: 4,
 }  # fields of PageHeader with a data page's own header (1: values), and there: the encoding
-# Encodings of values of any length: 0 plain, 2 and 8 the number of an entry in the dictionary's page, 7 how much of the
-# value before it is repeated.
+# Encodings of values of any length: 0 plain, 2 and 8 the number of an entry in the dictionary's page, 7 how
+# much of the value before it is repeated.
 PREFIXES = 7
 AS_NUMBERS = {0, 2, 8}  # that Arrow gives as numbers of distinct values
 UNFOLDING = {2, 7, 8}  # with which a few bytes of a page stand for many
@@ -95,7 +96,9 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, dict[int, Any]]:
 
 
 class _Compact:
-    """As much of Thrift's compact protocol as headers of pages need: whole numbers, structs; others are passed over."""
+    """As much of Thrift's compact protocol as headers of pages need: whole numbers, structs; others are
+    passed over.
+    """
 
     def __init__(self, raw: bytes):
         self.raw, self.at = raw, 0

@@ -2,8 +2,8 @@
 
 Random crops and lighting are part of some augmentations too, so they are not new to every model.
 
-Six kinds, five severities each, all drawn from a seed (in the manner of Hendrycks and Dietterich, 2019). They act on
-8-bit pictures of the size that the model reads.
+Six kinds, five severities each, all drawn from a seed (in the manner of Hendrycks and Dietterich, 2019). They
+act on 8-bit pictures of the size that the model reads.
 """
 
 from __future__ import annotations

@@ -86,16 +86,17 @@ def read_corpus(
     """Count the words, then number them.
 
     Args:
-        sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of words.
-            They are gone through twice, so a generator will not do.
-        min_count: a word seen less often is left out; an accent that stands by itself is joined to its letter (NFC).
+        sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of
+            words. They are gone through twice, so a generator will not do.
+        min_count: a word seen less often is left out; an accent that stands by itself is joined to its letter
+            (NFC).
         max_words: words kept at most, the most frequent ones; 0: all.
         folder: write the ids there and map them from the disk, for a corpus larger than memory.
 
     Raises:
         ConfigError: a count that is none, or ``folder`` is a file.
-        DataError: no sentence, fewer than two words frequent enough, something that is no text, or a file that
-            cannot be read.
+        DataError: no sentence, fewer than two words frequent enough, something that is no text, or a file
+            that cannot be read.
     """
     for name, value in (("min_count", min_count), ("max_words", max_words)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:

@@ -361,8 +361,8 @@ NAMED_SOURCES = {
         notes=("split by distinct sentence: no sentence stands in two splits",),
     ),
     "countries": NamedSource(
-        description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and families: "
-        "for word vectors, without labels",
+        description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and "
+        "families: for word vectors, without labels",
         licence="as this package",
         load=_load_countries,
         notes=("every sentence is true; there are no traps",),
@@ -383,12 +383,13 @@ NAMED_SOURCES = {
         ),
     ),
     "ntc-scv": NamedSource(
-        description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or positive (1)",
+        description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or "
+        "positive (1)",
         licence="Apache-2.0 (congnghia0609/ntc-scv)",
         load=_load_composed,
         notes=(
-            "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' undoes that, so that plain "
-            "text is served too",
+            "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' undoes that, so "
+            "that plain text is served too",
             "every text is brought to Unicode's composed form (NFC)",
             "16 distinct texts stand in two splits",
         ),

@@ -1,4 +1,6 @@
-"""Seeded splits that keep the share of every class, or that keep equal texts or neighbouring rows together."""
+"""Seeded splits that keep the share of every class, or that keep equal texts or neighbouring
+rows together.
+"""
 
 from __future__ import annotations
 
@@ -79,9 +81,9 @@ def random_split(columns: Sequence[Sequence], size: float, seed: int) -> tuple[l
 def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """As ``stratified_split``, but of every class ``held`` takes up to four runs of neighbouring rows.
 
-    For tables in which rows that belong together (reviews of one film, comments of one author) stand together:
-    but for the ends of the runs, no such group has rows in both parts. Neighbours are rows of one class with no
-    other row of that class between them.
+    For tables in which rows that belong together (reviews of one film, comments of one author) stand
+    together: but for the ends of the runs, no such group has rows in both parts. Neighbours are rows of one
+    class with no other row of that class between them.
 
     Args and errors: as in ``stratified_split``.
     """
@@ -107,7 +109,8 @@ def stratified_folds(
 
     Args:
         groups: one per example; equal ones share a fold, which is chosen by the label of the first.
-        blocks: of every class each fold takes one run of neighbouring rows (see ``block_split``), whatever the seed.
+        blocks: of every class each fold takes one run of neighbouring rows (see ``block_split``), whatever
+            the seed.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.

@@ -1,7 +1,7 @@
 """Byte-level BPE (Sennrich et al., 2016; Radford et al., 2019): any text in, the same text out.
 
-Words are cut from the text with the blank before them, letters become bytes, and frequent pairs are joined. Nothing
-is unknown, and decoding gives back every character, which detokenised BLEU needs.
+Words are cut from the text with the blank before them, letters become bytes, and frequent pairs are joined.
+Nothing is unknown, and decoding gives back every character, which detokenised BLEU needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ BYTES = 256
 def bpe_tokenizer(
     texts: Iterable[str], *, vocab_size: int = 8_000, min_count: int = 2, lowercase: bool = False
 ) -> Tokenizer:
-    """A vocabulary of joined bytes behind [PAD] [UNK] [CLS] [SEP] [MASK]; a text stands between [CLS] and [SEP].
+    """A vocabulary of joined bytes behind [PAD] [UNK] [CLS] [SEP] [MASK]; a text stands between [CLS] and
+    [SEP].
 
     Args:
         texts: to learn from; of two languages, where they share the vocabulary.

@@ -62,8 +62,8 @@ def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
-        refuse: called with a row that is ragged or no JSON object; where it returns, the row is left out, and a key
-            that a JSON object lacks is None. Other damage (encoding, quoting) always ends the reading.
+        refuse: called with a row that is ragged or no JSON object; where it returns, the row is left out, and
+            a key that a JSON object lacks is None. Other damage (encoding, quoting) always ends the reading.
 
     Raises:
         DataError: no such file, another kind of file, not UTF-8, damaged, ragged, or without rows.
@@ -272,7 +272,9 @@ def _behind(text: str, at: int, blank: str) -> int:
 
 
 def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
-    """The value that begins at a place, and where it ends; parsed from the shortest piece that holds all of it."""
+    """The value that begins at a place, and where it ends; parsed from the shortest piece that holds all of
+    it.
+    """
     size = 1 << 16
     while True:
         piece = _counted(text[at : at + size], where)

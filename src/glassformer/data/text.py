@@ -31,9 +31,9 @@ def clean_text(text: str, mode: Clean) -> str:
 
     ``none``: as it is. ``html``: tags become a space, entities their character. ``words``: also
     everything but letters, digits and the marks on them becomes a space (``don't`` -> ``don t``);
-    letters of every script are kept. ``syllables``: as ``html``, and the underscores by which segmented Vietnamese
-    joins the syllables of a word become spaces, so that segmented and plain text are the same to the model. The
-    last three collapse white space.
+    letters of every script are kept. ``syllables``: as ``html``, and the underscores by which segmented
+    Vietnamese joins the syllables of a word become spaces, so that segmented and plain text are the same to
+    the model. The last three collapse white space.
     """
     if mode == "none":
         return text
@@ -242,7 +242,8 @@ def encode(
         chunk: texts handed over at a time, which bounds the memory.
 
     Raises:
-        DataError: ``max_length`` leaves no room for a token, a text is no string, or the tokenizer fails on one.
+        DataError: ``max_length`` leaves no room for a token, a text is no string, or the tokenizer fails on
+            one.
     """
     if tokenizer.padding is not None or tokenizer.truncation is not None:
         tokenizer = Tokenizer.from_str(tokenizer.to_str())

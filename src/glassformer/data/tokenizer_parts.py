@@ -1,7 +1,8 @@
-"""What a ``tokenizer.json`` may hold: every stage of a kind that is known, every number and pattern within bounds.
+"""What a ``tokenizer.json`` may hold: every stage of a kind that is known, every number and pattern within
+bounds.
 
-Checked before the library that runs tokenizers sees the file: where it trusts a number it stops with a panic, which
-is no exception, or goes on without end.
+Checked before the library that runs tokenizers sees the file: where it trusts a number it stops with a panic,
+which is no exception, or goes on without end.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ NORMALIZERS = (
     "Replace", "Strip", "StripAccents",
 )  # fmt: skip
 PRE_TOKENIZERS = (
-    "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "FixedLength", "Metaspace", "Punctuation",
+    "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "FixedLength", "Metaspace",
+    "Punctuation",
     "Split", "UnicodeScripts", "Whitespace", "WhitespaceSplit",
 )  # fmt: skip
 PROCESSORS = ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing")

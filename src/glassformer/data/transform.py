@@ -1,7 +1,8 @@
-"""From a picture to what a model reads: scaled, cut, normalised, the same in training, evaluation and serving.
+"""From a picture to what a model reads: scaled, cut, normalised, the same in training, evaluation and
+serving.
 
-Everything up to the cut is done on 8-bit pixels, as Hugging Face's image processors do it, so that what is kept
-in memory is one byte a value and normalising is left to the moment of use.
+Everything up to the cut is done on 8-bit pixels, as Hugging Face's image processors do it, so that what is
+kept in memory is one byte a value and normalising is left to the moment of use.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class ImageTransform:
 
     Args:
         size: (height, width) that the model reads.
-        fit: squash: scaled to that size whatever the shape; crop: the shorter side scaled to ``shorter``, then the
-            centre cut out.
+        fit: squash: scaled to that size whatever the shape; crop: the shorter side scaled to ``shorter``,
+            then the centre cut out.
         channels: 3, or 1 for grey.
 
     Raises:

@@ -1,4 +1,6 @@
-"""What the tokens of a tokenizer mean: which are special, and which pieces make a word. No other module knows it."""
+"""What the tokens of a tokenizer mean: which are special, and which pieces make a word. No other module knows
+it.
+"""
 
 from __future__ import annotations
 
@@ -126,10 +128,11 @@ def _marks_ends(tokenizer: Tokenizer) -> bool:
 
 
 def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:
-    """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1 where it stands nowhere in the text.
+    """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1 where it stands nowhere in
+    the text.
 
-    Pieces of one word are those that the tokenizer cut from it after it had split the text into words. Blanks that
-    begin no word are of none.
+    Pieces of one word are those that the tokenizer cut from it after it had split the text into words. Blanks
+    that begin no word are of none.
     """
     words, tokens, offsets = encoding.word_ids, encoding.tokens, encoding.offsets
 
@@ -144,12 +147,16 @@ def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """As ``word_ids`` where only the pieces are known: one goes on with a word if WordPiece's mark says so."""
+    """As ``word_ids`` where only the pieces are known: one goes on with a word if WordPiece's
+    mark says so.
+    """
     return _numbered(offsets, [name.startswith(PREFIX) for name in names])
 
 
 def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
-    """Words from places: a token that overlaps the one before, or touches it and joins it, is of the same word."""
+    """Words from places: a token that overlaps the one before, or touches it and joins it, is of the same
+    word.
+    """
     words = np.full(len(offsets), -1)
     end, word = -1, -1
     for i, ((start, stop), joined) in enumerate(zip(offsets, joins, strict=True)):
@@ -163,5 +170,7 @@ def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.nda
 
 
 def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Places without the blanks before them, which a byte-level piece takes in: nothing is left of one of blanks."""
+    """Places without the blanks before them, which a byte-level piece takes in: nothing is left of one of
+    blanks.
+    """
     return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]

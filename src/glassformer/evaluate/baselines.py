@@ -188,8 +188,8 @@ def pixel_logistic(
     Args:
         train, judged: pictures of any kind.
         targets: ``[n]`` class numbers of the training pictures.
-        most: training pictures that are used, classes in proportion (a folder's come class by class); the name says
-            so where there are more.
+        most: training pictures that are used, classes in proportion (a folder's come class by class); the
+            name says so where there are more.
 
     Returns:
         Probabilities ``[m, C]`` and the baseline's name.

@@ -1,7 +1,7 @@
 """Is a model as sure as it should be? Expected calibration error, temperature scaling, and the threshold.
 
-Guo et al. (2017): one number divides all logits, chosen by the log loss on validation data. It changes how sure
-the model says it is and, without a threshold, no answer.
+Guo et al. (2017): one number divides all logits, chosen by the log loss on validation data. It changes how
+sure the model says it is and, without a threshold, no answer.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
     stated, right = p.max(1), p.argmax(1) == y
     place = np.clip(np.ceil(stated * bins).astype(int) - 1, 0, bins - 1)  # (low, high], as in the paper
     return [
-        Bin(k / bins, (k + 1) / bins, int(inside.sum()), float(stated[inside].mean()), float(right[inside].mean()))
+        Bin(k / bins, (k + 1) / bins, int(inside.sum()), float(stated[inside].mean()),
+            float(right[inside].mean()))
         for k in range(bins)
         if (inside := place == k).any()
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Is one model better than another? Paired tests on the same examples, over several seeds.
 
-Dietterich (1998) on McNemar's test, Holm (1979) on several comparisons at once. The bootstrap draws examples and
-seeds, so that its interval holds what other examples *and* another seed would change.
+Dietterich (1998) on McNemar's test, Holm (1979) on several comparisons at once. The bootstrap draws examples
+and seeds, so that its interval holds what other examples *and* another seed would change.
 """
 
 from __future__ import annotations
@@ -98,11 +98,12 @@ def macro_f1_of(targets: ArrayLike, predicted: ArrayLike, classes: int) -> Stati
 def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000, seed: int = 0) -> np.ndarray:
     """The mean over seeds of each arm's figure, as other examples and other seeds would have it.
 
-    Examples are drawn with replacement, the same ones for all arms, so that differences are paired. What seeds
-    add beyond that (their scatter, less the part of it that the draw of examples makes) is added as Student's t
-    with S - 1 degrees of freedom: few seeds say little of their scatter, and the interval shows it. Drawing seeds
-    as well would count the noise of single answers up to three times (Owen, 2007). With one seed, the answer is
-    about that one training.
+    Examples are drawn with replacement, the same ones for all arms, so that differences are paired. What
+    seeds add beyond that (their scatter, less the part of it that the draw of examples makes) is added as
+    Student's t
+    with S - 1 degrees of freedom: few seeds say little of their scatter, and the interval shows it. Drawing
+    seeds as well would count the noise of single answers up to three times (Owen, 2007). With one seed, the
+    answer is about that one training.
 
     Returns:
         [A, resamples].

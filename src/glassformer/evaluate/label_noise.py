@@ -1,7 +1,8 @@
 """Which labels are probably wrong? Confident learning (Northcutt, Jiang and Chuang, 2021).
 
-It needs probabilities from a model that has not seen the example: out-of-fold ones. An example counts for class j
-where p(j) reaches the mean that examples labelled j get; counts off the diagonal are labels that look wrong.
+It needs probabilities from a model that has not seen the example: out-of-fold ones. An example counts for
+class j where p(j) reaches the mean that examples labelled j get; counts off the diagonal are labels that look
+wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class LabelReview:
 
 
 def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
-    """``[K, K]`` estimated counts of examples by label (row) and true class (column); a row sums to its label's.
+    """``[K, K]`` estimated counts of examples by label (row) and true class (column); a row sums to its
+    label's.
 
     Args:
         labels: [n] class indices.
@@ -54,8 +56,9 @@ def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
 def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     """Judge every label; errors as in ``confident_joint``.
 
-    Suspicious are, for each pair of label and class, as many examples as the joint says, those with the largest
-    margin between the two probabilities ("prune by noise rate"), unless the label is the most probable class.
+    Suspicious are, for each pair of label and class, as many examples as the joint says, those with the
+    largest margin between the two probabilities ("prune by noise rate"), unless the label is the most
+    probable class.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape

@@ -72,7 +72,9 @@ def predict_pictures(
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """``"logits"`` ``[n, C]``, ``"pooled"`` or ``"features"`` ``[n, D]`` of a ``PixelTable``, fp32, in order."""
+    """``"logits"`` ``[n, C]``, ``"pooled"`` or ``"features"`` ``[n, D]`` of a ``PixelTable``,
+    fp32, in order.
+    """
     model.eval()
     parts = []
     with torch.inference_mode():

@@ -17,10 +17,12 @@ def tokenized(text: str) -> str:
 
 
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Detokenised BLEU (cased, tokenizer 13a) and chrF, and lower-cased, tokenised BLEU beside them; 0 to 100.
+    """Detokenised BLEU (cased, tokenizer 13a) and chrF, and lower-cased, tokenised BLEU beside them; 0 to
+    100.
 
     Returns:
-        ``n``, ``bleu``, ``chrf``, ``bleu_tokenised``, the share of lengths ``length_ratio``, and ``signatures``.
+        ``n``, ``bleu``, ``chrf``, ``bleu_tokenised``, the share of lengths ``length_ratio``, and
+        ``signatures``.
 
     Raises:
         DataError: different numbers of texts, or none.
@@ -31,7 +33,8 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise GlassformerError(
-            "judging translations needs sacrebleu: pip install 'glassformer[translate]', or '.[translate]' in a clone"
+            "judging translations needs sacrebleu: pip install 'glassformer[translate]', or '.[translate]' "
+            "in a clone"
         ) from None
     if len(hypotheses) != len(references) or not references:
         raise DataError(

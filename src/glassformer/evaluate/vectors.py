@@ -71,8 +71,8 @@ def judge_analogies(
 ) -> dict[str, Any]:
     """The share of questions a : b = c : ? whose nearest word to b - a + c is d, in all and by section.
 
-    The three words of the question cannot answer it (3CosAdd). A question with a word that is unknown, or not among
-    the ``most_frequent``, is left out and counted.
+    The three words of the question cannot answer it (3CosAdd). A question with a word that is unknown, or not
+    among the ``most_frequent``, is left out and counted.
     """
     table = units[:most_frequent]
     out: dict[str, Any] = {"sections": {}, "questions": 0, "known": 0, "correct": 0}
@@ -100,8 +100,9 @@ def judge_analogies(
 
 
 def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
-    """Analogies of the corpora in ``data/corpus.py``: every ordered pair of countries, for capitals and for currencies
-    (two countries with one currency make no question), and man : king = woman : queen with the other families.
+    """Analogies of the corpora in ``data/corpus.py``: every ordered pair of countries, for capitals and for
+    currencies (two countries with one currency make no question), and man : king = woman : queen with the
+    other families.
     """
     facts = {name: COUNTRIES[name] for name in countries}
     ordered = [(a, c) for a in facts for c in facts if a != c]
@@ -119,7 +120,8 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
 
 
 def read_pairs(path: str | Path) -> list[Pair]:
-    """WordSim-353 (``word word score``) or SimLex-999 (``word word POS score ...``), one pair a line below a header.
+    """WordSim-353 (``word word score``) or SimLex-999 (``word word POS score ...``), one pair a line below a
+    header.
 
     Raises:
         DataError: no such file, or a line without two words and a score.
@@ -190,8 +192,8 @@ def judge_vectors(
     """Every test by name.
 
     Args:
-        tests: ``countries`` or ``europe`` (analogies of those corpora), a key of ``TESTS``, or a file of one's own, of
-            pairs or of questions.
+        tests: ``countries`` or ``europe`` (analogies of those corpora), a key of ``TESTS``, or a file of
+            one's own, of pairs or of questions.
         folder: where the files of ``TESTS`` lie.
 
     Words of the tests are looked up as they are, in lower case where the vocabulary has no capital.

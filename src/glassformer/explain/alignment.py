@@ -98,7 +98,8 @@ def page(found: Sequence[Alignment]) -> str:
         '<meta name="color-scheme" content="light dark">\n<title>glassformer alignment</title>\n'
         f'<style>{css}</style>\n</head>\n<body>\n<header class="page"><h1>What each word was read from</h1>'
         "</header>\n"
-        "<main><p>A row for each token of the translation, a column for each of the text: the stronger, the more "
+        "<main><p>A row for each token of the translation, a column for each of the text: the stronger, the "
+        "more "
         f"attention of the last decoder layer, mean over its heads.</p>\n{figures}</main>\n</body>\n</html>\n"
     )  # fmt: skip
 
@@ -109,7 +110,8 @@ def picture(
     weights: Sequence[Sequence[float]],
     origin: str = "alignment",
 ) -> str:
-    """A picture as SVG: a row for each target token, a column for each source token, the darker the more attention.
+    """A picture as SVG: a row for each target token, a column for each source token, the darker the more
+    attention.
 
     Args:
         weights: ``[T, S]`` from 0 to 1.
@@ -136,7 +138,8 @@ def picture(
             f'<text x="{left - 6:.1f}" y="{y + 15:.1f}" text-anchor="end" fill="{INK}">{_text(token)}</text>'
         )
         parts += [
-            f'<rect x="{left + CELL * s + 1:.1f}" y="{y + 1:.1f}" width="{CELL - 2}" height="{CELL - 2}" rx="2" '
+            f'<rect x="{left + CELL * s + 1:.1f}" y="{y + 1:.1f}" width="{CELL - 2}" height="{CELL - 2}" '
+            'rx="2" '
             f'fill="{SHADE}" fill-opacity="{_share(weight):.3f}"><title>{_text(source[s])} → {_text(token)}: '
             f"{_share(weight):.1%}</title></rect>"
             for s, weight in enumerate(row)

@@ -1,7 +1,7 @@
 """The architecture picture: drawn from a model itself, from what goes in to logits, at two levels of detail.
 
-``blocks`` reads the modules: what each one is, the shape that leaves it and its parameters, which add up to the
-model's own. ``draw`` makes SVG of that, with nothing but shapes and text; colours come from the page.
+``blocks`` reads the modules: what each one is, the shape that leaves it and its parameters, which add up to
+the model's own. ``draw`` makes SVG of that, with nothing but shapes and text; colours come from the page.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ class Block:
 
 # Children by name in the order in which data goes through them; logits come last.
 ORDER = (
-    "embeddings", "encoder", "bridge", "target_embeddings", "decoder", "attention", "combine", "pooling", "head", "nsp",
+    "embeddings", "encoder", "bridge", "target_embeddings", "decoder", "attention", "combine", "pooling",
+    "head", "nsp",
     "mlm",
 )  # fmt: skip
 
 
 def blocks(model: nn.Module) -> list[Block]:
-    """The blocks of a model in the order in which data goes through them; a parameter that two share counts once.
+    """The blocks of a model in the order in which data goes through them; a parameter that two share counts
+    once.
 
     A model of unknown parts is listed by its modules as they were made.
     """
@@ -96,11 +98,14 @@ def _pooled(model: Any) -> Block:
 
 
 def _shapes(model: Any, translates: bool) -> dict[str, str]:
-    """What leaves each child, in the letters of types.py; of a translator M are the source's tokens, N the target's."""
+    """What leaves each child, in the letters of types.py; of a translator M are the source's tokens, N the
+    target's.
+    """
     d, wide = _row_widths(model)
     if translates:
         encoded = dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")
-        return encoded | dict.fromkeys(("target_embeddings", "decoder", "attention", "combine"), f"[N, {d}]") | {
+        return encoded | dict.fromkeys(("target_embeddings", "decoder", "attention", "combine"),
+            f"[N, {d}]") | {
             "bridge": f"[B, {d}]"
         }  # fmt: skip
     out = {"embeddings": f"[N, {d}]", "encoder": f"[N, {wide}]", "pooling": f"[B, {wide}]"}
@@ -212,8 +217,8 @@ def _count(module: nn.Module) -> int:
 def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "tokens [N]") -> str:
     """An ``<svg>`` element: a box for each block, and with ``layers`` what is inside of it.
 
-    It uses the page's variables ``--ink``, ``--muted``, ``--rule``, ``--sheet`` and ``--held``, with light ones where
-    the page has none; it holds no style attribute, no script and no link.
+    It uses the page's variables ``--ink``, ``--muted``, ``--rule``, ``--sheet`` and ``--held``, with light
+    ones where the page has none; it holds no style attribute, no script and no link.
     """
     out: list[str] = []
     y = 34
@@ -229,7 +234,8 @@ def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "to
         f"{b.repeat} times {b.name}" if b.repeat > 1 else b.name for b in found
     )
     return (
-        f'<svg viewBox="0 0 {WIDTH} {y + 24}" role="img" aria-label="{escape(title)}" font-family="sans-serif" '
+        f'<svg viewBox="0 0 {WIDTH} {y + 24}" role="img" aria-label="{escape(title)}" '
+        'font-family="sans-serif" '
         f'font-size="13">{"".join(out)}</svg>'
     )
 
@@ -286,7 +292,8 @@ def _box(x: float, y: float, width: float, height: float, line: str, opacity: fl
 
 def _text(x: float, y: float, text: str, color: str, anchor: str = "start", bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x:g}" y="{y:g}" fill="{_color(color)}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
+    place = f'x="{x:g}" y="{y:g}" fill="{_color(color)}" text-anchor="{anchor}"{weight}'
+    return f"<text {place}>{escape(text)}</text>"
 
 
 def _arrow(top: float, bottom: float) -> str:

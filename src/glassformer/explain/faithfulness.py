@@ -1,7 +1,8 @@
 """How far a picture can be trusted: its scores against what happens when tokens are hidden.
 
-Everything is judged beside orders drawn at random for the same input, and a mean over inputs has a 95 % interval
-from resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or patches.
+Everything is judged beside orders drawn at random for the same input, and a mean over inputs has a 95 %
+interval from resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or
+patches.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from glassformer.errors import InputError
 from glassformer.explain.subject import Subject
 
-# Shares of the tokens that are hidden or shown. Comprehensiveness and sufficiency average over FEW (DeYoung et
-# al., 2020); the curves run over all of them.
+# Shares of the tokens that are hidden or shown. Comprehensiveness and sufficiency average over FEW (DeYoung
+# et al., 2020); the curves run over all of them.
 SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 FEW = (0.01, 0.05, 0.1, 0.2, 0.5)
 FIGURES = ("deletion", "insertion", "comprehensiveness", "sufficiency")
@@ -83,10 +84,13 @@ def _curves(subject: Subject, orders: Sequence[np.ndarray], target: int, by: str
 
 
 def judge(
-    subject: Subject, scores: dict[str, np.ndarray], *, target: int | None = None, draws: int = 5, seed: int = 0,
+    subject: Subject, scores: dict[str, np.ndarray], *, target: int | None = None, draws: int = 5,
+    seed: int = 0,
     by: str = "mask",
 ) -> dict[str, dict[str, float]]:  # fmt: skip
-    """The four figures of several methods' scores for one input, and of ``random``, the mean of that many orders."""
+    """The four figures of several methods' scores for one input, and of ``random``, the mean of that many
+    orders.
+    """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
     orders = [order_of(subject, s) for s in scores.values()]
@@ -105,8 +109,10 @@ def trust(
     """One explanation of one input beside random orders, in about 20 variants of the input for each order.
 
     Returns:
-        Plain values for JSON: ``shares`` ``[P]`` of the tokens, ``deletion`` and ``insertion`` ``[P]`` (probabilities),
-        ``figures`` of these curves, ``random`` with the same three as means over ``draws`` orders, and ``verdict``.
+        Plain values for JSON: ``shares`` ``[P]`` of the tokens, ``deletion`` and ``insertion`` ``[P]``
+            (probabilities),
+        ``figures`` of these curves, ``random`` with the same three as means over ``draws`` orders, and
+        ``verdict``.
     """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
@@ -145,8 +151,8 @@ def summary(values: np.ndarray) -> dict[str, Any]:
 def table(judged: Sequence[dict[str, dict[str, float]]]) -> dict[str, dict[str, Any]]:
     """From what ``judge`` gave for each input: for every method each figure, and by how much it beats random.
 
-    ``better`` is the paired difference to the random orders of the same input, positive where the method is the
-    more faithful one, whichever way the figure runs.
+    ``better`` is the paired difference to the random orders of the same input, positive where the method is
+    the more faithful one, whichever way the figure runs.
     """
     out: dict[str, dict[str, Any]] = {}
     for method in judged[0]:
@@ -193,7 +199,8 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     """One method's row of ``table`` in words.
 
     Args:
-        randomised: mean correlation with the scores under shuffled weights (``sanity.py``), None: not looked at.
+        randomised: mean correlation with the scores under shuffled weights (``sanity.py``), None: not looked
+            at.
     """
     won = [name for name in FIGURES if row[name]["better"]["interval"][0] > 0]
     lost = [name for name in FIGURES if row[name]["better"]["interval"][1] < 0]
@@ -214,7 +221,8 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
         return f"Do not believe it: worse than random in {' and '.join(lost)}; {evidence}."
     if won:
         rest = [name for name in FIGURES if name not in won]
-        return f"Believe it with care: better than random in {', '.join(won)}, not in {', '.join(rest)}; {evidence}."
+        partly = f"better than random in {', '.join(won)}, not in {', '.join(rest)}"
+        return f"Believe it with care: {partly}; {evidence}."
     return f"No reason to believe it: not better than random in any figure; {evidence}."
 
 
@@ -222,8 +230,8 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
     """The figures of one input in words; one input proves nothing about a method."""
     if all(abs(figures[name] - random[name]) < SAME for name in FIGURES):
         return (
-            "The picture can be neither trusted nor doubted here: whether the parts marked first or random ones are "
-            f"hidden, the probability stays the same within {SAME}."
+            "The picture can be neither trusted nor doubted here: whether the parts marked first or random "
+            f"ones are hidden, the probability stays the same within {SAME}."
         )
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
     better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
@@ -231,6 +239,6 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
         better, "The picture holds in part"
     )
     return (
-        f"{judgment}: hiding the parts marked first lowers the probability by {fall:.3f}, hiding random ones by "
-        f"{chance:.3f}; it is better than random orders in {better} of 4 figures."
+        f"{judgment}: hiding the parts marked first lowers the probability by {fall:.3f}, hiding random ones "
+        f"by {chance:.3f}; it is better than random orders in {better} of 4 figures."
     )

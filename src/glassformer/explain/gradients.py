@@ -29,8 +29,8 @@ def integrated_gradients(
 ) -> Scores:
     """The gradient along the straight way from a baseline to the input (Sundararajan, Taly and Yan, 2017).
 
-    Scores add up to ``y(input) - y(baseline)`` (completeness). The integral is a Gauss-Legendre sum whose points
-    are doubled until the scores do so up to ``tolerance``.
+    Scores add up to ``y(input) - y(baseline)`` (completeness). The integral is a Gauss-Legendre sum whose
+    points are doubled until the scores do so up to ``tolerance``.
 
     Args:
         baseline: where the way begins: ``mask``, ``unknown``, ``pad`` or ``zero`` for text.

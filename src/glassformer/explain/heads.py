@@ -1,4 +1,6 @@
-"""What attention heads do, in figures: where each one looks, what is lost without it, and where its map misleads."""
+"""What attention heads do, in figures: where each one looks, what is lost without it, and where its map
+misleads.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,10 @@ SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")
 def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
     """Where each head looks in one input, ``[L, H]`` each, means over the rows of words.
 
-    ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``: tokens
-    between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last one) where
-    these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
+    ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``:
+    tokens
+    between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last one)
+    where these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
     pictures, patch in reading order), ``same_word`` (the other pieces of its own).
 
     Args:
@@ -63,7 +66,9 @@ def head_figures(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
 
 
 def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
-    """A word for each head ``[L][H]``: where at least ``least`` of its weight goes, ``broad``, or ``mixed``."""
+    """A word for each head ``[L][H]``: where at least ``least`` of its weight goes, ``broad``,
+    or ``mixed``.
+    """
     layers, heads = figures["entropy"].shape
     out = []
     for layer in range(layers):
@@ -108,11 +113,12 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
 def ablation(
     clf: Any, texts: Sequence[str], labels: Sequence[Any], *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """What each head is worth: accuracy and mean probability of the true label with all heads, less without it.
+    """What each head is worth: accuracy and mean probability of the true label with all heads, less without
+    it.
 
     Returns:
-        ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, 95 % of
-        the lost probability over the texts, which are the same for every head.
+        ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, 95 %
+        of the lost probability over the texts, which are the same for every head.
     """
     known = {label: i for i, label in enumerate(clf.classes_.tolist())}
     if strange := [label for label in labels if label not in known]:
@@ -165,9 +171,9 @@ class CounterExample:
     def in_words(self) -> str:
         """The evidence as one sentence."""
         return (
-            f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the answer stays "
-            f"{self.label} (probability {self.probability:.2f} before, {self.without_attended:.2f} after). "
-            f"“{self.decisive}” is number {self.decisive_rank} "
+            f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the "
+            f"answer stays {self.label} (probability {self.probability:.2f} before, "
+            f"{self.without_attended:.2f} after). “{self.decisive}” is number {self.decisive_rank} "
             f"with {self.decisive_share:.1%}; without it the answer becomes {self.flips_to} "
             f"(probability of {self.label} {self.without_decisive:.2f})."
         )
@@ -230,6 +236,8 @@ def _counter_example(
     top = int(order[0])
     return CounterExample(
         text, own, float(subject.probabilities[subject.target]), text[slice(*spans[top])], float(shares[top]),
-        float(chance[top, subject.target]), text[slice(*spans[flip])], float(shares[flip]), int(rank[flip]) + 1,
-        float(chance[flip, subject.target]), labels[flip].item() if hasattr(labels[flip], "item") else labels[flip],
+        float(chance[top, subject.target]), text[slice(*spans[flip])], float(shares[flip]),
+        int(rank[flip]) + 1,
+        float(chance[flip, subject.target]), labels[flip].item() if hasattr(labels[flip],
+            "item") else labels[flip],
     )  # fmt: skip

@@ -37,8 +37,8 @@ def explain_input(
     """Scores for the tokens of one text, or the patches of one picture, from the fp32 model; see ``explain``.
 
     Args:
-        trust: judge them against ten random orders, in about 220 variants of the input, which the classifier's
-            own (often faster) number format answers.
+        trust: judge them against ten random orders, in about 220 variants of the input, which the
+            classifier's own (often faster) number format answers.
     """
     check_method(method, target, options)
     subject = subject_of(clf, x)

@@ -1,4 +1,6 @@
-"""What is lost when a part of the input is hidden: tokens, words, spans of words, or a window over patches."""
+"""What is lost when a part of the input is hidden: tokens, words, spans of words, or a window
+over patches.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ Unit = Literal["token", "word", "span"]
 def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) -> np.ndarray:
     """All places of a window that slides over a grid, ``[M, *shape]`` boolean, True inside the window.
 
-    Together they cover the whole grid: where the stride does not come out even, the last one sticks out over the
-    edge and is cut there.
+    Together they cover the whole grid: where the stride does not come out even, the last one sticks out over
+    the edge and is cut there.
 
     Raises:
         InputError: a window or stride that is not positive, or a window larger than the grid.
@@ -44,7 +46,8 @@ def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
 def drops(
     predict: Callable[[np.ndarray], np.ndarray], hidden: np.ndarray, target: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The fall of the target's logit for each hidden part ``[M]``, and its mean over the parts that hold a place.
+    """The fall of the target's logit for each hidden part ``[M]``, and its mean over the parts that hold a
+    place.
 
     Args:
         predict: what is kept ``[M, ...]`` boolean -> logits ``[M, C]``.

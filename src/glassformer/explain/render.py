@@ -1,7 +1,7 @@
 """Explanations as HTML; text, labels and tokens are data and are escaped everywhere.
 
-``fragment`` sits in a notebook: no script, styles of its own. ``page`` is a file that opens anywhere: its policy
-lets the browser run and style only what is shipped here.
+``fragment`` sits in a notebook: no script, styles of its own. ``page`` is a file that opens anywhere: its
+policy lets the browser run and style only what is shipped here.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:  # imported where a page is made: the server only takes a styl
 
 TEMPLATES = Path(__file__).parent / "templates"
 ABOUT = {
-    "attention": "How much of each token the head's rows read in one layer. It shows where information was read, "
-    "not why the answer is what it is.",
-    "rollout": "Attention followed through all layers. It shows where information could have come from, not why "
-    "the answer is what it is.",
+    "attention": "How much of each token the head's rows read in one layer. It shows where information was "
+    "read, not why the answer is what it is.",
+    "rollout": "Attention followed through all layers. It shows where information could have come from, not "
+    "why the answer is what it is.",
     "gradient_x_input": "The first-order part of what each token gives to the logit of the label explained.",
     "integrated_gradients": "What each token gives to the logit, against the baseline: the scores add up to "
     "the difference between the two logits, up to the error stated.",
-    "attention_gradient": "Attention followed through all layers, where it raises the logit of the label explained.",
+    "attention_gradient": "Attention followed through all layers, where it raises the logit of the label "
+    "explained.",
     "occlusion": "How far the logit of the label explained falls when the token is hidden.",
 }
 
@@ -40,7 +41,8 @@ RANDOM = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
 def fragment(explanation: Result) -> str:
     """The text with each word on a background as strong as its score; hovering shows the figure."""
     e = explanation
-    head = f"<b>{escape(str(e.label))}</b> {certainty(e.probability)} % &middot; {escape(e.method.replace('_', ' '))}"
+    method = escape(e.method.replace("_", " "))
+    head = f"<b>{escape(str(e.label))}</b> {certainty(e.probability)} % &middot; {method}"
     if e.target is not None:
         head += f" for <b>{escape(str(e.target))}</b>"
     if e.error is not None:
@@ -52,7 +54,9 @@ def fragment(explanation: Result) -> str:
 
 
 def trust_picture(trust: dict[str, Any]) -> str:
-    """Both curves of ``faithfulness.trust`` as a small SVG: the scores' order as a line, random orders dashed."""
+    """Both curves of ``faithfulness.trust`` as a small SVG: the scores' order as a line, random orders
+    dashed.
+    """
     parts = []
     for left, name, what in (
         (0, "deletion", "first parts hidden"),
@@ -66,15 +70,18 @@ def trust_picture(trust: dict[str, Any]) -> str:
             )
             parts.append(f'<polyline points="{points}" fill="none" {pen}/>')
         parts.append(
-            f'<path d="M{left + 24} 16V104H{left + 204}" fill="none" stroke="currentColor" stroke-opacity="0.5"/>'
+            f'<path d="M{left + 24} 16V104H{left + 204}" fill="none" stroke="currentColor" '
+            'stroke-opacity="0.5"/>'
             f'<text x="{left + 24}" y="10">{name}: {what}</text>'
             f'<text x="{left + 20}" y="20" text-anchor="end">1</text>'
             f'<text x="{left + 20}" y="106" text-anchor="end">0</text>'
-            f'<text x="{left + 24}" y="118">0 %</text><text x="{left + 204}" y="118" text-anchor="end">100 %</text>'
+            f'<text x="{left + 24}" y="118">0 %</text><text x="{left + 204}" y="118" text-anchor="end">100 '
+            "%</text>"
         )
     return (
         '<svg viewBox="0 0 460 122" width="460" role="img" font-size="10" fill="currentColor" '
-        f'aria-label="The probability as parts are hidden and shown, beside {trust["draws"]} random orders (dashed)">'
+        f'aria-label="The probability as parts are hidden and shown, beside {trust["draws"]} random orders '
+        '(dashed)">'
         f"{''.join(parts)}</svg>"
     )
 
@@ -92,7 +99,8 @@ def _words(e: Result) -> str:
         hue = "214 140 30" if score >= 0 else "60 110 200"
         parts.append(escape(e.text[end:start]))
         parts.append(
-            f'<span title="{escape(token)}: {float(score):.4f}" style="background:rgb({hue} / {strength:.2f});'
+            f'<span title="{escape(token)}: {float(score):.4f}" style="background:rgb({hue} / '
+            f"{strength:.2f});"
             f'border-radius:3px">{escape(e.text[start:stop])}</span>'
         )
         end = stop
@@ -109,7 +117,8 @@ def _picture(e: Result) -> str:
         for p in view.patches
     )
     return (
-        f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img"><image href="{view.picture}" '
+        f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img"><image '
+        f'href="{view.picture}" '
         f'width="{width}" height="{height}"/>{cells}</svg>'
     )
 
@@ -126,7 +135,8 @@ def page(explanations: Sequence[Result], title: str = "") -> str:
     views = [view_of(e) for e in explanations]
     has_maps = any(view.data["shape"][0] for view in views)
     return environment(TEMPLATES).get_template("explanation.html.j2").render(
-        css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=any(v.picture for v in views)),
+        css=Markup(css), script=Markup(script), policy=policy(css, script,
+            pictures=any(v.picture for v in views)),
         title=title or f"{explanations[0].label} at {certainty(explanations[0].probability)} %", views=views,
         shown=list(zip(explanations, views, strict=True)), has_maps=has_maps, about=ABOUT,
         curves=[Markup(trust_picture(e.trust)) if e.trust is not None else "" for e in explanations],
@@ -160,4 +170,5 @@ def policy(css: str, script: str, *, pictures: bool = False) -> str:
         for text in (css, script)
     )
     images = " img-src data:;" if pictures else ""
-    return f"default-src 'none';{images} style-src {style}; script-src {code}; base-uri 'none'; form-action 'none'"
+    ours = f"style-src {style}; script-src {code}"
+    return f"default-src 'none';{images} {ours}; base-uri 'none'; form-action 'none'"

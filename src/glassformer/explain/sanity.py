@@ -1,5 +1,5 @@
-"""Two checks of a method rather than of a picture: does it notice noise in the weights, and does it stay put when
-a word becomes its synonym or is misspelt, or a picture a little brighter or cut a little?"""
+"""Two checks of a method rather than of a picture: does it notice noise in the weights, and does it stay put
+when a word becomes its synonym or is misspelt, or a picture a little brighter or cut a little?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ LIMIT = 0.5  # a mean rank correlation from here on counts as "hardly changes"
 
 
 def stages(model: Any) -> list[tuple[str, list[nn.Module]]]:
-    """The parts of a model from the output down: head and pooling, then each layer from the last to the first."""
+    """The parts of a model from the output down: head and pooling, then each layer from the last to the
+    first.
+    """
     top = [m for m in (model.head, model.pooling, model.encoder.final_norm) if isinstance(m, nn.Module)]
     layers = list(model.encoder.layers)
     return [("head", top), *((f"layer {i + 1}", [layers[i]]) for i in reversed(range(len(layers))))]
@@ -79,17 +81,24 @@ def _flat(subject: Subject, scores: np.ndarray) -> np.ndarray:
 # Our own list, made for film reviews and plain English; words of a line can stand for each other.
 SYNONYMS = """
 good fine|great terrific|excellent superb|wonderful marvelous|amazing astonishing|bad poor|terrible awful
-horrible dreadful|boring dull|funny amusing|hilarious uproarious|sad unhappy|happy glad|beautiful lovely|ugly hideous
-smart clever|stupid foolish|silly daft|strange odd|weird bizarre|scary frightening|big large|small little|huge enormous
-old aged|new recent|fast quick|slow sluggish|hard difficult|easy simple|important significant|interesting intriguing
-film movie|story tale|plot storyline|actor performer|actors performers|ending finale|beginning start|scene sequence
+horrible dreadful|boring dull|funny amusing|hilarious uproarious|sad unhappy|happy glad|beautiful lovely
+ugly hideous
+smart clever|stupid foolish|silly daft|strange odd|weird bizarre|scary frightening|big large|small little
+huge enormous
+old aged|new recent|fast quick|slow sluggish|hard difficult|easy simple|important significant
+interesting intriguing
+film movie|story tale|plot storyline|actor performer|actors performers|ending finale|beginning start
+scene sequence
 scenes sequences|picture image|director filmmaker|character figure|characters figures|dialogue conversation
 kid child|kids children|man guy|woman lady|house home|job work|money cash|fault flaw|mistake error
-begin start|begins starts|end finish|ends finishes|like enjoy|liked enjoyed|love adore|loved adored|hate detest
-hated detested|watch view|watched viewed|think believe|thought believed|say state|seem appear|seems appears|try attempt
+begin start|begins starts|end finish|ends finishes|like enjoy|liked enjoyed|love adore|loved adored
+hate detest
+hated detested|watch view|watched viewed|think believe|thought believed|say state|seem appear|seems appears
+try attempt
 tried attempted|help assist|show display|shows displays|buy purchase|bought purchased|make create|made created
 really truly|very extremely|quite rather|totally completely|probably likely|often frequently|maybe perhaps
-also too|almost nearly|quickly rapidly|just only|finally eventually|entire whole|complete utter|perfect flawless
+also too|almost nearly|quickly rapidly|just only|finally eventually|entire whole|complete utter
+perfect flawless
 pathetic pitiful|brilliant dazzling|memorable unforgettable|predictable foreseeable|convincing believable
 """
 
@@ -101,7 +110,9 @@ def synonyms() -> dict[str, str]:
 
 
 def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with one word replaced, the word, and what replaced it; None where the list has none of its words."""
+    """The text with one word replaced, the word, and what replaced it; None where the list has none of its
+    words.
+    """
     known = synonyms()
     found = [m for m in re.finditer(r"[A-Za-z]+", text) if m[0].lower() in known]
     if not found:
@@ -113,7 +124,9 @@ def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | 
 
 
 def with_typo(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with two neighbouring letters inside one word swapped; None without a word of four letters or more."""
+    """The text with two neighbouring letters inside one word swapped; None without a word of four letters or
+    more.
+    """
     found = [m for m in re.finditer(r"[A-Za-z]{4,}", text) if len(set(m[0][1:-1])) > 1]
     if not found:
         return None
@@ -132,8 +145,8 @@ def with_brightness(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.n
 
 
 def with_crop(picture: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, str, str]:
-    """A random part of fifteen sixteenths of the sides (one pixel less at least, where a side has two or more),
-    brought back to the full size."""
+    """A random part of fifteen sixteenths of the sides (one pixel less at least, where a side has two or
+    more), brought back to the full size."""
     from PIL import Image
 
     height, width, channels = picture.shape
@@ -157,9 +170,9 @@ def stability(
 ) -> dict[str, Any]:
     """How alike the scores of an input are before and after a small change that keeps the meaning.
 
-    Of texts one word is changed: scores of whole words are compared by rank, the changed word left out. Texts in which
-    nothing can be changed, whose number of words becomes another, or with fewer than three other words, are left out.
-    Of pictures the patches are compared place by place, after the model's own resizing.
+    Of texts one word is changed: scores of whole words are compared by rank, the changed word left out. Texts
+    in which nothing can be changed, whose number of words becomes another, or with fewer than three other
+    words, are left out. Of pictures the patches are compared place by place, after the model's own resizing.
 
     Args:
         change: By default ``with_synonym`` for texts and ``with_crop`` for pictures; ``with_typo`` and

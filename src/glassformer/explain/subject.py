@@ -1,4 +1,5 @@
-"""One input as every method sees it: rows that enter the encoder, a baseline to hide them behind, and the model.
+"""One input as every method sees it: rows that enter the encoder, a baseline to hide them behind, and the
+model.
 
 Text and images differ only in how a ``Subject`` is made: tokens with offsets, or patches on a grid. Whatever
 hides parts of an input works on the packed rows, so it serves both.
@@ -111,7 +112,9 @@ class Subject:
 
 
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-    """From packed rows ``[N, D]`` that stand before the encoder to logits ``[B, C]``, in the encoder's format."""
+    """From packed rows ``[N, D]`` that stand before the encoder to logits ``[B, C]``, in the encoder's
+    format.
+    """
     return model.run_rows(rows.to(next(model.encoder.parameters()).dtype), packing, trace)
 
 
@@ -142,8 +145,9 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
 def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
     """A text under a fitted classifier.
 
-    Baselines: ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that token,
-    ``pad`` padding in the place of every word, all at the words' own positions; ``zero`` is no vector at all.
+    Baselines: ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that
+    token, ``pad`` padding in the place of every word, all at the words' own positions; ``zero`` is no vector
+    at all.
     """
     tokens = tokens_of(clf, text)
     model = clf.model_.eval()
@@ -171,7 +175,8 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     label = clf.decide(probabilities[None])[0]
     classes = clf.classes_.tolist()
     return Subject(
-        model, rows, {name: make for name, make in choices.items() if make is not None}, tokens.words, classes,
+        model, rows, {name: make for name, make in choices.items() if make is not None}, tokens.words,
+        classes,
         classes.index(label), probabilities, temperature=clf.temperature_, judge=judge,
         shown={
             "text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "word_ids": tokens.words,
@@ -185,7 +190,8 @@ def _unread(clf: Any, text: str) -> list[str]:
     if clf.long_texts == "cut" or not clf.encode([text]).truncated[0]:
         return []
     return [
-        f"only the first {clf.max_length} tokens are explained; the classifier reads the whole text in windows"
+        f"only the first {clf.max_length} tokens are explained; the classifier reads the whole text in "
+        "windows"
     ]
 
 
@@ -195,8 +201,8 @@ def _unread(clf: Any, text: str) -> list[str]:
 def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
     """A picture under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
 
-    Baselines: ``mask`` is a picture of the transform's mean colour, ``mean`` one of the picture's own, both at the
-    patches' own positions; ``zero`` is no vector at all.
+    Baselines: ``mask`` is a picture of the transform's mean colour, ``mean`` one of the picture's own, both
+    at the patches' own positions; ``zero`` is no vector at all.
     """
     model = clf.model_.eval()
     device = next(model.parameters()).device
@@ -228,7 +234,8 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
             "mean": lambda: embed(values.mean((2, 3), keepdim=True).expand_as(values)),
             "zero": lambda: torch.where(special[:, None], rows, 0.0),
         },
-        words, classes, classes.index(label), probabilities, grid=grid, temperature=clf.temperature_, judge=judge,
+        words, classes, classes.index(label), probabilities, grid=grid, temperature=clf.temperature_,
+        judge=judge,
         shown={"text": "", "tokens": [], "offsets": [], "image": image, "label": label},
     )  # fmt: skip
 
@@ -241,10 +248,10 @@ def subject_of(clf: Any, x: Any, judge: nn.Module | None = None) -> Subject:
     """
     if not getattr(clf.model_, "has_attention", True):
         raise InputError(
-            f"{clf.model!r} has no attention to show, and the other methods work on the rows of a Transformer's "
-            "encoder: LSTM, GRU and TextCNN cannot be explained",
+            f"{clf.model!r} has no attention to show, and the other methods work on the rows of a "
+            "Transformer's encoder: LSTM, GRU and TextCNN cannot be explained",
             where="explain",
-            fix="Train a Transformer: encoder-mini, encoder-small, encoder-base, or BERT's or MiniLM's weights "
-            "(all-minilm-l6-v2); for pictures any ViT",
+            fix="Train a Transformer: encoder-mini, encoder-small, encoder-base, or BERT's or MiniLM's "
+            "weights (all-minilm-l6-v2); for pictures any ViT",
         )
     return (text_subject if hasattr(clf, "tokenizer_") else picture_subject)(clf, x, judge)

@@ -67,7 +67,8 @@ class Numbers:
 
     Args:
         rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
-        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, where they are given.
+        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, where they are
+            given.
         flow: ``[T, T]`` rollout of every row.
         reads: ``[T]``, the share of each token's state in what the head reads.
         maps: ``[L, H, T, T]``, every row.
@@ -123,7 +124,8 @@ def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
         reads = np.eye(maps.shape[-1])[0] if reads is None else reads
         rows, flow = np.einsum("t,lhts->lhs", reads, maps), rollout(maps)
     known = Numbers(
-        rows, flow=flow, reads=reads, maps=maps, scores=e.scores, signed=e.target is not None, method=e.method,
+        rows, flow=flow, reads=reads, maps=maps, scores=e.scores, signed=e.target is not None,
+        method=e.method,
         max_pairs=max_pairs,
     )  # fmt: skip
     answer = Answer(str(e.label), e.probability)
@@ -291,7 +293,9 @@ def _shades(values: np.ndarray) -> list[str]:
 def _caption(
     values: np.ndarray, special: dict[int, str], scores: list[float] | None, parts: str = "words"
 ) -> str:
-    """What goes to special tokens and to the rest, or between which figures the scores lie; as the script says it."""
+    """What goes to special tokens and to the rest, or between which figures the scores lie; as the script
+    says it.
+    """
     if scores is not None:
         low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
         return f"scores from {low} to {high}, {whole} in all"

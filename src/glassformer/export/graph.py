@@ -1,4 +1,6 @@
-"""ONNX graphs: drawn from a module, quantised, and run. What needs the extra ``onnx`` is imported here only."""
+"""ONNX graphs: drawn from a module, quantised, and run. What needs the extra ``onnx`` is
+imported here only.
+"""
 
 from __future__ import annotations
 
@@ -64,24 +66,27 @@ def draw_graph(
 
 
 def quantize(file: str | Path, out: str | Path) -> Path:
-    """The graph with int8 weights; ranges of activations are taken from each batch (ONNX Runtime's dynamic form)."""
+    """The graph with int8 weights; ranges of activations are taken from each batch (ONNX Runtime's dynamic
+    form).
+    """
     need_onnx()
     import onnx  # pyright: ignore[reportMissingImports]  # of the extra
-    from onnxruntime.quantization import QuantType, quantize_dynamic  # pyright: ignore[reportMissingImports]  # of the extra
+    import onnxruntime.quantization as onnx_int8  # pyright: ignore[reportMissingImports]  # of the extra
 
     graph = onnx.load(str(file))
     del graph.graph.value_info[:]  # the exporter's shapes of inner tensors, which the quantiser disputes
     level = logging.root.manager.disable
     try:
         logging.disable(logging.WARNING)
-        quantize_dynamic(graph, str(out), weight_type=QuantType.QInt8)
+        onnx_int8.quantize_dynamic(graph, str(out), weight_type=onnx_int8.QuantType.QInt8)
     finally:
         logging.disable(level)
     return Path(out)
 
 
 def run_graph(file: str | Path, threads: int = 0) -> Run:
-    """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; inputs that it lacks are left out.
+    """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; inputs that it lacks are left
+    out.
 
     Args:
         threads: 0 leaves ONNX Runtime's own choice.

@@ -1,7 +1,7 @@
 """``glassformer export --to hf``: a folder that ``transformers`` opens, and nothing in it that only we read.
 
-Where the Hub has a class for the whole classifier, that class gives the same logits. A BERT or ViT under a pooling or
-head of ours opens as the encoder alone; ``run.py`` then adds the rest from ``head.safetensors``.
+Where the Hub has a class for the whole classifier, that class gives the same logits. A BERT or ViT under a
+pooling or head of ours opens as the encoder alone; ``run.py`` then adds the rest from ``head.safetensors``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, A
     """Write a classifier in the Hub's layout and read it back.
 
     Returns:
-        ``opens_as`` (the class), ``whole`` (whether that class gives labels), ``inputs``, ``largest_difference``, and
+        ``opens_as`` (the class), ``whole`` (whether that class gives labels), ``inputs``,
+        ``largest_difference``, and
         ``clean``: what was done to texts before the tokenizer.
 
     Raises:

@@ -1,7 +1,8 @@
-"""``glassformer export --to onnx``: a graph, its tokenizer or picture sizes, and a script that runs it without us.
+"""``glassformer export --to onnx``: a graph, its tokenizer or picture sizes, and a script that runs it
+without us.
 
-The folder is written only if it agrees: the texts (or pictures) go through the exported files alone, and every label
-must be the classifier's and no logit may move by more than ``TOLERANCE``.
+The folder is written only if it agrees: the texts (or pictures) go through the exported files alone, and
+every label must be the classifier's and no logit may move by more than ``TOLERANCE``.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def export_onnx(
 ) -> dict[str, Any]:
     """Write a classifier as an ONNX folder: ``model.onnx``, ``onnx.json``, ``tokenizer.json``, ``run.py``.
 
-    The graph takes any batch, texts of any length up to ``max_length``, and gives ``logits`` and ``probabilities``
-    (temperature included).
+    The graph takes any batch, texts of any length up to ``max_length``, and gives ``logits`` and
+    ``probabilities`` (temperature included).
 
     Args:
         samples: texts or pictures that the agreement is checked on.
@@ -59,8 +60,8 @@ def export_onnx(
 
     Raises:
         ConfigError: the extra is missing, or a model without attention.
-        GlassformerError: the graph does not agree, and nothing is written; or int8 costs too much accuracy, and all
-            but ``model-int8.onnx`` is kept.
+        GlassformerError: the graph does not agree, and nothing is written; or int8 costs too much accuracy,
+            and all but ``model-int8.onnx`` is kept.
     """
     need_onnx()
     checked: dict[str, Any] = {}
@@ -82,15 +83,17 @@ def export_onnx(
     if int8 and checked["int8"].get("removed"):
         found = checked["int8"]
         raise GlassformerError(
-            f"int8 weights cost {_fall(found):.2f} points of accuracy on {found['judged']:,} labelled {clf.NOUN} "
-            f"({found['accuracy_fp32']:.2%} becomes {found['accuracy_int8']:.2%}; {int8_tolerance:g} points are "
-            f"allowed). {path} was written without model-int8.onnx"
+            f"int8 weights cost {_fall(found):.2f} points of accuracy on {found['judged']:,} labelled "
+            f"{clf.NOUN} ({found['accuracy_fp32']:.2%} becomes {found['accuracy_int8']:.2%}; "
+            f"{int8_tolerance:g} points are allowed). {path} was written without model-int8.onnx"
         )
     return checked
 
 
 def _fall(int8: dict[str, Any]) -> float:
-    """Points of accuracy that int8 costs; 0 where labels are not known. Rounded: 0.5 points are no more than 0.5."""
+    """Points of accuracy that int8 costs; 0 where labels are not known. Rounded: 0.5 points are no more than
+    0.5.
+    """
     return round(100 * (int8.get("accuracy_fp32", 0.0) - int8.get("accuracy_int8", 0.0)), 6)
 
 
@@ -139,7 +142,8 @@ def _write_pictures(clf: Any, folder: Path) -> dict[str, Any]:
 
 def _about(clf: Any) -> dict[str, Any]:
     return {
-        "format": 1, "opset": OPSET, "outputs": {"logits": ["batch", "label"], "probabilities": ["batch", "label"]},
+        "format": 1, "opset": OPSET, "outputs": {"logits": ["batch", "label"],
+            "probabilities": ["batch", "label"]},
         "labels": list(map(str, clf.classes_.tolist())), "threshold": clf.threshold_,
     }  # fmt: skip
 
@@ -175,8 +179,8 @@ def _check(clf: Any, folder: Path, about: dict[str, Any], samples: Any, logits: 
     moved, flipped = compare(clf, logits, found)
     if flipped or not moved <= tolerance:
         raise GlassformerError(
-            f"the ONNX graph does not agree with the model: on {len(samples)} inputs {flipped} labels differ and "
-            f"logits move by up to {moved:.1e} ({tolerance:.0e} is allowed). Nothing was written"
+            f"the ONNX graph does not agree with the model: on {len(samples)} inputs {flipped} labels differ "
+            f"and logits move by up to {moved:.1e} ({tolerance:.0e} is allowed). Nothing was written"
         )
     return {"inputs": len(samples), "largest_difference": moved, "labels_changed": 0}
 

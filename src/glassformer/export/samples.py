@@ -15,8 +15,8 @@ from glassformer.evaluate.predictions import read_predictions
 def samples_of(clf: Any, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
     """``count`` inputs, and their labels where they are known.
 
-    Texts come from the run's ``predictions.csv`` as far as it goes; the rest are random words of the vocabulary, from
-    one to more than the model reads. Pictures are smooth noise of several sizes.
+    Texts come from the run's ``predictions.csv`` as far as it goes; the rest are random words of the
+    vocabulary, from one to more than the model reads. Pictures are smooth noise of several sizes.
     """
     rng = np.random.default_rng(seed)
     if clf.NOUN == "pictures":
@@ -51,7 +51,9 @@ def random_picture(rng: np.random.Generator) -> np.ndarray:
 
 
 def judge_in_fp32(clf: Any, samples: list[Any] | Any) -> np.ndarray:
-    """Logits ``[n, C]`` of the fp32 model; a text is cut to ``max_length`` also where the classifier has windows."""
+    """Logits ``[n, C]`` of the fp32 model; a text is cut to ``max_length`` also where the classifier has
+    windows.
+    """
     model, table = clf.model_.eval(), clf.encode(clf.check(samples))
     device = next(model.parameters()).device
     if clf.NOUN == "pictures":

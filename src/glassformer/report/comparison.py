@@ -1,4 +1,6 @@
-"""Figures that compare: a study's arms, their differences and curves; a model before and after calibration."""
+"""Figures that compare: a study's arms, their differences and curves; a model before and after
+calibration.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
 
 
 def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> str:
-    """Accuracy against stated probability, before and after the temperature; the size of a dot is its share."""
+    """Accuracy against stated probability, before and after the temperature; the size of a dot
+    is its share.
+    """
     total = max(sum(b["n"] for b in before), 1)
     with rc_context(STYLE):
         figure = Figure((5.2, 3.4), layout="constrained")
@@ -108,8 +112,8 @@ def spread_in_words(arms: Sequence[dict[str, Any]]) -> str:
     means = [arm["accuracy"]["mean"] for arm in arms]
     apart, scatter = 100 * (max(means) - min(means)), 100 * max(known)
     return (
-        f"The best and the worst arm lie {apart:.2f} points apart; seeds of one arm scatter by up to {scatter:.2f} "
-        "(standard deviation)."
+        f"The best and the worst arm lie {apart:.2f} points apart; seeds of one arm scatter by up to "
+        f"{scatter:.2f} (standard deviation)."
     )
 
 

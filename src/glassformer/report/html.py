@@ -76,7 +76,8 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
         expectation=tables.expectation(run.config, known.shipped),
         findings=tables.findings(run.doctor),
         doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
-        pictures=pictures.prepare(run.pictures), robustness=tables.robustness(metrics.get("robustness") or {}),
+        pictures=pictures.prepare(run.pictures),
+        robustness=tables.robustness(metrics.get("robustness") or {}),
         architecture=architecture(metrics, SOURCES[run.noun]),
         times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
     )  # fmt: skip

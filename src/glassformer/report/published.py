@@ -1,4 +1,6 @@
-"""The published systems, the recipes that stand for them, and what run folders and result files say these reach."""
+"""The published systems, the recipes that stand for them, and what run folders and result files say these
+reach.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +119,8 @@ def in_form(results: Path) -> dict[str, InForm]:
     entries = json.loads(file.read_text(encoding="utf-8"))["recipes"]
     return {
         e["recipe"]: InForm(
-            e["recipe"], e["layout"], e["parameters"], e["examples"]["train"], e["steps"], e["seconds"]["total"],
+            e["recipe"], e["layout"], e["parameters"], e["examples"]["train"], e["steps"],
+            e["seconds"]["total"],
             e["accuracy"], e["examples"]["judged"], e["chance"], tuple(e["files"]),
             (e["grid"]["rows"], e["grid"]["columns"]) if e.get("grid") else None, tuple(e["overrides"]),
             machine_name(e["machine"]), e["date"][:10],

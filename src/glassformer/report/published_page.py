@@ -1,4 +1,6 @@
-"""The table of published systems as a page of Markdown: each row's published figure beside what was measured."""
+"""The table of published systems as a page of Markdown: each row's published figure beside what
+was measured.
+"""
 
 from __future__ import annotations
 

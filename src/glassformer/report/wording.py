@@ -117,7 +117,8 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts") -> str:
     )
     if right == n:
         least = percent(_at_least(n), digits)
-        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for at least {least} of such {noun}."
+        share = f"at least {least} of such {noun}"
+        return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for {share}."
     known = scores.get("accuracy_interval")
     tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
     return f"{count(right)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."

@@ -1,8 +1,9 @@
 """Labels for Parquet files of any size: shard by shard, each of which may be asked for again at any time.
 
-A shard is some rows of one file. ``score_shard`` writes its answers to a file of its own, whole or not at all, and does
-nothing where that file already holds the answers of the same model for the same rows. Whoever maps it, in one process
-or on many machines, may therefore be stopped and started again; ``score_file`` does so in this process.
+A shard is some rows of one file. ``score_shard`` writes its answers to a file of its own, whole or not at
+all, and does nothing where that file already holds the answers of the same model for the same rows. Whoever
+maps it, in one process or on many machines, may therefore be stopped and started again; ``score_file`` does
+so in this process.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Shard:
 
 
 def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS) -> list[Shard]:
-    """A Parquet file cut into shards, their answers to lie in ``folder`` as ``part-000000.parquet`` and so on."""
+    """A Parquet file cut into shards, their answers to lie in ``folder`` as ``part-000000.parquet`` and so
+    on.
+    """
     total = check_rows(source, open_parquet(source))
     return [
         Shard(
@@ -65,9 +68,9 @@ def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = S
 def score_shard(model: str | Path, shard: Shard) -> int:
     """Score one shard, unless its file has these answers already; the number of rows without an answer.
 
-    A row gives ``row`` (in the source, from 1), ``label``, ``probability`` (of that label), one column ``p:CLASS`` for
-    each class, for texts ``truncated`` (longer than the model reads, and cut), and ``error``: why a row without an
-    answer has none (no text, a damaged picture), else null.
+    A row gives ``row`` (in the source, from 1), ``label``, ``probability`` (of that label), one column
+    ``p:CLASS`` for each class, for texts ``truncated`` (longer than the model reads, and cut), and ``error``:
+    why a row without an answer has none (no text, a damaged picture), else null.
 
     Args:
         model: folder of a run or of a saved classifier.
@@ -107,8 +110,10 @@ def score_file(
 
     Args:
         column: of texts or pictures; None finds it by its usual names.
-        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files under the same paths.
-        progress: called after each shard, those of an earlier call included, with its rows and the rows of all.
+        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files under the same
+            paths.
+        progress: called after each shard, those of an earlier call included, with its rows and the rows of
+            all.
 
     Returns:
         ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
@@ -147,7 +152,8 @@ def _cut(out: Path) -> int:
 
     if "truncated" not in pq.read_schema(out).names:  # pictures
         return 0
-    return pc.sum(pq.read_table(out, columns=["truncated"])["truncated"]).as_py() or 0  # type: ignore[attr-defined]  # pyarrow makes it at run time
+    column = pq.read_table(out, columns=["truncated"])["truncated"]
+    return pc.sum(column).as_py() or 0  # type: ignore[attr-defined]  # made at run time
 
 
 def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
@@ -162,7 +168,8 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
 
 
 def find_column(source: str | Path, noun: str, wanted: str | None = None, trained: str | None = None) -> str:
-    """The column of texts or of pictures: the wanted one, that of the training if it is there, or by its usual names.
+    """The column of texts or of pictures: the wanted one, that of the training if it is there, or by its
+    usual names.
 
     Raises:
         DataError: no such column, one of numbers, or several that could be it.
@@ -241,7 +248,9 @@ def _note(model: str | Path, shard: Shard) -> str:
 
 
 def _answered(target: Path, wanted: str) -> int | None:
-    """The number of rows without an answer in a shard's file; None where it is not there, damaged or another's."""
+    """The number of rows without an answer in a shard's file; None where it is not there, damaged or
+    another's.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -354,7 +363,9 @@ def _in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _read_rows(shard: Shard) -> Iterator[Any]:
-    """The values of a shard's rows: texts, or the bytes of pictures. Only the row groups that hold them are read."""
+    """The values of a shard's rows: texts, or the bytes of pictures. Only the row groups that hold them are
+    read.
+    """
     file = open_parquet(shard.source)
     if shard.column not in file.schema_arrow.names:
         raise DataError(f"no column {shard.column!r}", where=shard.source)

@@ -2,8 +2,8 @@
 
     STUDY/study.toml  arms/ARM/seed-0/ (a run folder, and arm.json once it is finished)  results.json ...
 
-A finished arm is left as it is; a broken one goes on from its newest checkpoint. Each runs in a process of its own, so
-that its peak memory is its own, and so that one that dies takes no other along.
+A finished arm is left as it is; a broken one goes on from its newest checkpoint. Each runs in a process of
+its own, so that its peak memory is its own, and so that one that dies takes no other along.
 """
 
 from __future__ import annotations
@@ -201,7 +201,9 @@ def _needs(jobs: Sequence[Job]) -> dict[str, int]:
 
 @contextmanager
 def _threads_shared(workers: int) -> Iterator[None]:
-    """Lets each of several processes compute with its share of the cores; read when torch is imported there."""
+    """Lets each of several processes compute with its share of the cores; read when torch is
+    imported there.
+    """
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     if workers > 1:
@@ -237,8 +239,8 @@ def _run_apart(job: Job, say: Say, progress: bool, running: list[Any]) -> tuple[
 
 @contextmanager
 def _unheard(*names: str) -> Iterator[None]:
-    """What this thread begins does not hear these signals: a terminal tells the whole group, and the command ends the
-    runs itself, each with its state saved."""
+    """What this thread begins does not hear these signals: a terminal tells the whole group, and the command
+    ends the runs itself, each with its state saved."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -1,4 +1,6 @@
-"""Temperature and threshold of a finished run: chosen on its validation data, told on both, saved with the model."""
+"""Temperature and threshold of a finished run: chosen on its validation data, told on both, saved with the
+model.
+"""
 
 from __future__ import annotations
 
@@ -40,17 +42,20 @@ def calibrate_run(
     bootstrap: int = 1000,
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
-    """Fit the temperature, and where asked the threshold, and save the model, calibration.json and the report anew.
+    """Fit the temperature, and where asked the threshold, and save the model, calibration.json and the report
+    anew.
 
     Args:
         folder: a run folder.
         data: labelled texts to choose by, instead of the run's validation split.
-        threshold: for two classes, what a threshold on the second one should serve; None: the most probable class.
+        threshold: for two classes, what a threshold on the second one should serve; None: the most probable
+            class.
 
     The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
 
     Raises:
-        ConfigError: no validation data, a threshold for more than two classes, or another process writes there.
+        ConfigError: no validation data, a threshold for more than two classes, or another process writes
+            there.
         DataError: labels that the model does not know, or one class only.
     """
     folder = Path(folder)
@@ -84,7 +89,8 @@ def _calibrate(
     out: dict[str, Any] = {
         "kind": "calibration", "temperature": temperature, "threshold": limit, "metric": threshold,
         "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99, "chosen_by": name,
-        "classes": [str(c) for c in clf.classes_.tolist()], "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "classes": [str(c) for c in clf.classes_.tolist()],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
     out["splits"] = {name: _both(clf, logits, targets, temperature, limit, bootstrap)}
     judged_split = labelled(splits.judged)

@@ -1,4 +1,5 @@
-"""Cross-validation of a recipe: k trainings, each judged on the part it has not seen; every example is judged once.
+"""Cross-validation of a recipe: k trainings, each judged on the part it has not seen; every example is judged
+once.
 
     FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as a run has them,
     metrics.json (the out-of-fold figures)  predictions.csv (out-of-fold)  report.html
@@ -59,11 +60,12 @@ def cross_validate(
 ) -> dict[str, Any]:
     """Train and judge a recipe ``folds`` times on its training examples; what is finished is kept.
 
-    Copies of one example share a fold, so that none is judged by a model that has seen it. The recipe's validation
-    split, where it has one, chooses the best epoch in every fold.
+    Copies of one example share a fold, so that none is judged by a model that has seen it. The recipe's
+    validation split, where it has one, chooses the best epoch in every fold.
 
     Returns:
-        What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under ``folds``, and
+        What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under
+            ``folds``, and
         their mean, standard deviation and range under ``over_folds``.
 
     Raises:
@@ -164,8 +166,8 @@ def run_fold(
 
 
 def over_folds(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Mean, standard deviation and range of each figure. The folds share most of their training examples, so the
-    deviation divided by the root of k is no standard error."""
+    """Mean, standard deviation and range of each figure. The folds share most of their training examples, so
+    the deviation divided by the root of k is no standard error."""
     out = {}
     for key in FIGURES:
         values = np.array([fold[key] for fold in found])

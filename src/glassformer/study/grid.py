@@ -28,7 +28,8 @@ from glassformer.tasks.recipe import study_names
 
 # What decides which examples are judged, and so must be one for all arms.
 SPLIT_KEYS = (
-    "source", "text_column", "image_column", "label_column", "on_bad_row", "broken", "validation_size", "test_size",
+    "source", "text_column", "image_column", "label_column", "on_bad_row", "broken", "validation_size",
+    "test_size",
     "limit", "split_seed", "hold_out",
 )  # fmt: skip
 
@@ -121,8 +122,8 @@ def expand(study: Study, settings: Mapping[str, Any] | None = None) -> list[Arm]
         settings: key -> value, laid over ``set``.
 
     Raises:
-        ConfigError: nothing to compare, an unknown key or wrong value (the arm is named), two arms of one name,
-            arms of different tasks or splits, or a baseline that is no arm.
+        ConfigError: nothing to compare, an unknown key or wrong value (the arm is named), two arms of one
+            name, arms of different tasks or splits, or a baseline that is no arm.
     """
     common = study.set | dict(settings or {})
     plans: list[tuple[str, str, dict[str, Any]]] = []

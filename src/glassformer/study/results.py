@@ -1,7 +1,8 @@
-"""What a study found: figures of every arm with intervals and paired tests, cost, curves; as JSON, CSV and Markdown.
+"""What a study found: figures of every arm with intervals and paired tests, cost, curves; as JSON, CSV and
+Markdown.
 
-Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json), whatever their task is, as
-long as it predicts labels.
+Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json), whatever their task
+is, as long as it predicts labels.
 """
 
 from __future__ import annotations
@@ -115,7 +116,8 @@ def collect(
         "set": study.set, "seeds": list(study.seeds), "n": len(first.targets), "classes": list(first.classes),
         "judged": metrics.get("judged") or study.split, "level": LEVEL, "arms": arms,
         "baselines": {k: {name: b.get(name) for name in kept} for k, b in baselines.items()},
-        "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()], "failed": dict(failed or {}),
+        "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
+        "failed": dict(failed or {}),
         "machine": metrics.get("machine", {}), "versions": metrics.get("versions", {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
@@ -177,7 +179,8 @@ def _test(arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, 
             {"seed": s} | asdict(mcnemar(ours[s][1].predicted == y, theirs[s][1].predicted == y))
             for s in shared
         ]
-        # One seed each: McNemar's test of the two models. More: the bootstrap, which knows the seeds' scatter.
+        # One seed each: McNemar's test of the two models. More: the bootstrap, which knows the seeds'
+        # scatter.
         single = len(ours) == len(theirs) == len(shared) == 1
         arms[i]["test"] = "mcnemar" if single else "bootstrap"
         arms[i]["p"] = arms[i]["mcnemar"][0]["p"] if single else arms[i]["accuracy"]["bootstrap_p"]
@@ -246,7 +249,8 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """On changed pictures: accuracy as a mean over the kinds, of each kind, and at each severity; macro-F1 there too.
+    """On changed pictures: accuracy as a mean over the kinds, of each kind, and at each severity; macro-F1
+    there too.
 
     All are means over the seeds.
     """
@@ -268,8 +272,10 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
 # --- writing --------------------------------------------------------------------------------------
 
 COLUMNS: tuple[str, ...] = (
-    "arm", "seeds", "accuracy", "accuracy_sd", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_sd", "log_loss",
-    "difference", "difference_low", "difference_high", "p", "p_holm", "test", "best_epoch", "seconds_per_epoch",
+    "arm", "seeds", "accuracy", "accuracy_sd", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_sd",
+    "log_loss",
+    "difference", "difference_low", "difference_high", "p", "p_holm", "test", "best_epoch",
+    "seconds_per_epoch",
     "parameters", "peak_memory_mb", "robustness",
 )  # fmt: skip
 
@@ -279,25 +285,31 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for arm in results["arms"]:
         accuracy, apart = arm["accuracy"], arm["accuracy"].get("difference_interval") or [None, None]
         yield {
-            "arm": arm["name"], "seeds": len(arm["seeds"]), "accuracy": accuracy["mean"], "accuracy_sd": accuracy["sd"],
+            "arm": arm["name"], "seeds": len(arm["seeds"]), "accuracy": accuracy["mean"],
+            "accuracy_sd": accuracy["sd"],
             "accuracy_low": accuracy["interval"][0], "accuracy_high": accuracy["interval"][1],
             "macro_f1": arm["macro_f1"]["mean"], "macro_f1_sd": arm["macro_f1"]["sd"],
             "log_loss": arm["log_loss"]["mean"], "difference": accuracy.get("difference"),
-            "difference_low": apart[0], "difference_high": apart[1], "p": arm.get("p"), "p_holm": arm.get("p_holm"),
+            "difference_low": apart[0], "difference_high": apart[1], "p": arm.get("p"),
+            "p_holm": arm.get("p_holm"),
             "test": arm.get("test"), "best_epoch": arm["best"]["epoch"],
             "robustness": (arm.get("robustness") or {}).get("accuracy"),
         } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}  # fmt: skip
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One row an arm, kind and severity of changed pictures, as in robustness.csv; none where nothing was changed."""
+    """One row an arm, kind and severity of changed pictures, as in robustness.csv; none where nothing was
+    changed.
+    """
     for arm in results["arms"]:
         for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
 
 
 def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
-    """study.toml, results.json, results.csv and results.md, each in one move; robustness.csv where there is such."""
+    """study.toml, results.json, results.csv and results.md, each in one move; robustness.csv where there is
+    such.
+    """
     from glassformer.study.verdict import markdown
 
     replace_text(folder / "study.toml", to_toml(study))

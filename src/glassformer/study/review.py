@@ -56,7 +56,8 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
         top: suggestions to write into review.csv.
 
     Returns:
-        What review.json holds: how many labels look wrong, the estimated noise by pair of classes, and the first
+        What review.json holds: how many labels look wrong, the estimated noise by pair of classes, and the
+            first
         suggestions.
 
     Raises:
@@ -88,7 +89,8 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     chosen = judged.order[:top]
     suggestions = [
         Suggestion(
-            rank, rows[i].row, rows[i].text, rows[i].label, classes[judged.suggested[i]], float(judged.quality[i]),
+            rank, rows[i].row, rows[i].text, rows[i].label, classes[judged.suggested[i]],
+            float(judged.quality[i]),
             float(p[i, judged.suggested[i]]), bool(judged.suspicious[i]),
         )
         for rank, i in enumerate(chosen.tolist(), 1)

@@ -53,7 +53,9 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _along_ladder(results: dict[str, Any]) -> list[str]:
-    """At which strength accuracy first falls beyond chance, for arms in a stated order; else that none was seen to."""
+    """At which strength accuracy first falls beyond chance, for arms in a stated order; else that none was
+    seen to.
+    """
     arms = {arm["name"]: arm for arm in results["arms"]}
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
@@ -82,7 +84,8 @@ def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: the verdict, one row an arm, and how to read it."""
     digits = digits_for(results["n"])
     header = (
-        "Arm", "Seeds", "Accuracy", "SD over seeds", "95 % interval", "Macro-F1", "Log loss", "Difference (points)",
+        "Arm", "Seeds", "Accuracy", "SD over seeds", "95 % interval", "Macro-F1", "Log loss",
+        "Difference (points)",
         "p (Holm)", "Best epoch", "s/epoch", "Parameters", "Peak memory",
     )  # fmt: skip
     changed = any(arm.get("robustness") for arm in results["arms"])
@@ -106,14 +109,17 @@ def markdown(results: dict[str, Any]) -> str:
                 interval(accuracy["interval"], digits),
                 percent(arm["macro_f1"]["mean"], digits), decimal(arm["log_loss"]["mean"], 4),
                 signed(accuracy, digits),
-                p_value(arm.get("p_holm")), decimal(arm["best"]["epoch"], 1), decimal(cost["seconds_per_epoch"], 1),
-                count(cost["parameters"]), f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
+                p_value(arm.get("p_holm")), decimal(arm["best"]["epoch"], 1),
+                decimal(cost["seconds_per_epoch"], 1),
+                count(cost["parameters"]),
+                f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
                 *([percent((arm.get("robustness") or {}).get("accuracy"), digits)] if changed else []),
             ])
         )  # fmt: skip
     for name, figures in results["baselines"].items():
         shown = [
-            name, NONE, percent(figures["accuracy"], digits), NONE, interval(figures["accuracy_interval"], digits),
+            name, NONE, percent(figures["accuracy"], digits), NONE,
+            interval(figures["accuracy_interval"], digits),
             percent(figures["macro_f1"], digits), decimal(figures["log_loss"], 4), *[NONE] * (6 + changed),
         ]  # fmt: skip
         lines.append(_row(shown))

@@ -130,8 +130,8 @@ class HistoryFile(Callback):
 
 
 class Signals:
-    """Notes Ctrl-C, SIGTERM or SIGHUP while it listens, so that work can stop at a good place; a second one stops it at
-    once. What is ignored (``nohup``) stays ignored.
+    """Notes Ctrl-C, SIGTERM or SIGHUP while it listens, so that work can stop at a good place; a second one
+    stops it at once. What is ignored (``nohup``) stays ignored.
 
     Python gives signals to the main thread alone: in another one nothing is noted.
     """
@@ -155,13 +155,14 @@ class Signals:
         self.received = number
         for known, handler in self._old.items():
             signal.signal(known, handler)
-        # The command line's own handler, to which the next one goes, takes echoes of this one for what they are.
+        # The command line's own handler, to which the next one goes, takes echoes of this one for what they
+        # are.
         if noted := getattr(self._old.get(number), "noted", None):
             noted()
 
     def release(self) -> None:
-        """Signals do again what they did before. One that came too late to stop anything here stops what follows, where
-        the command line listens."""
+        """Signals do again what they did before. One that came too late to stop anything here stops what
+        follows, where the command line listens."""
         old, self._old = self._old, {}
         for number, handler in old.items():
             signal.signal(number, handler)
@@ -172,7 +173,9 @@ class Signals:
 
 
 class StopOnSignal(Callback):
-    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, and raise ``Interrupted``. A second one stops at once."""
+    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, and raise ``Interrupted``. A second one stops at
+    once.
+    """
 
     def __init__(self, folder: Path, keep_last: int = 2):
         self.folder, self.keep_last = Path(folder), keep_last
@@ -220,7 +223,8 @@ class Progress(Callback):
 
         self.bar = rp.Progress(
             rp.TextColumn("epoch {task.fields[epoch]}"), rp.BarColumn(), rp.MofNCompleteColumn(),
-            rp.TextColumn("loss {task.fields[loss]:.3f}"), rp.TextColumn("{task.fields[speed]:,.0f} tokens/s"),
+            rp.TextColumn("loss {task.fields[loss]:.3f}"),
+            rp.TextColumn("{task.fields[speed]:,.0f} tokens/s"),
             rp.TimeElapsedColumn(), rp.TimeRemainingColumn(), console=self.console,
         )  # fmt: skip
         self.task = self.bar.add_task(
@@ -259,7 +263,9 @@ class Progress(Callback):
 
     @contextmanager
     def count(self, what: str, total: int) -> Iterator[Told]:
-        """Beside training: a bar on a terminal while ``total`` examples are judged, gone at the end; else nothing."""
+        """Beside training: a bar on a terminal while ``total`` examples are judged, gone at the end; else
+        nothing.
+        """
         if not self.live:
             yield None
             return

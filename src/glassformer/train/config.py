@@ -1,4 +1,6 @@
-"""What a fit can be told: the settings of every fit, and what texts, classifiers and word vectors add to them."""
+"""What a fit can be told: the settings of every fit, and what texts, classifiers and word vectors add to
+them.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +148,8 @@ class VectorsConfig:
 
 
 VECTOR_RANGES: dict[str, tuple[float, float]] = {
-    "dim": (1, 10_000), "window": (1, 1_000), "negative": (1, 1_000), "min_count": (1, INF), "max_words": (0, INF),
+    "dim": (1, 10_000), "window": (1, 1_000), "negative": (1, 1_000), "min_count": (1, INF),
+    "max_words": (0, INF),
     "subsample": (0, 1), "exponent": (-2, 2), "positives": (1, 1_000), "batch_size": (1, INF), "lr": (0, 10),
     "epochs": (1, INF), "checkpoint_every": (0, INF), "seed": (0, INF), "threads": (0, 1_024),
 }  # fmt: skip

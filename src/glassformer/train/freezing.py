@@ -1,4 +1,6 @@
-"""Which weights learn: all, the head alone, the head and the last layers, or one more layer after the other."""
+"""Which weights learn: all, the head alone, the head and the last layers, or one more layer
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,8 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
 
 
 def _open(model: nn.Module, layers: int | None) -> None:
-    """Let the head and the last ``layers`` encoder layers learn; with all of them the embeddings too, but for vectors
-    that were given to stay as they are."""
+    """Let the head and the last ``layers`` encoder layers learn; with all of them the embeddings too, but for
+    vectors that were given to stay as they are."""
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
     table = getattr(getattr(model, "embeddings", None), "config", None)
     kept = "embeddings.tokens.weight" if getattr(table, "frozen", False) else None
@@ -65,8 +67,8 @@ def _learns(name: str, count: int, layers: int) -> bool:
 
 
 class Unfreeze(Callback):
-    """One more encoder layer learns after every so many epochs (Howard and Ruder, 2018). What is open follows from the
-    epoch alone, so a resumed training opens the same.
+    """One more encoder layer learns after every so many epochs (Howard and Ruder, 2018). What is open follows
+    from the epoch alone, so a resumed training opens the same.
     """
 
     def __init__(self, begin: int, every: int):

@@ -1,12 +1,12 @@
 """The forward and backward pass of a step as CUDA graphs: captured once for each shape, then replayed.
 
-A small encoder keeps a GPU busy for less time than the processor needs to start its hundreds of kernels. A graph starts
-them all with one call, but on fixed shapes and memory. So a batch of texts is filled up to one of ``SIZES`` numbers of
-tokens with sequences whose target counts for nothing, so that their loss and gradient are 0. Pictures
-have one shape anyway.
+A small encoder keeps a GPU busy for less time than the processor needs to start its hundreds of kernels. A
+graph starts them all with one call, but on fixed shapes and memory. So a batch of texts is filled up to one
+of ``SIZES`` numbers of tokens with sequences whose target counts for nothing, so that their loss and gradient
+are 0. Pictures have one shape anyway.
 
-Off unless ``GLASSFORMER_GRAPHS=1``, since no GPU has run them yet; then used for classification in half precision. What
-cannot be captured is computed without, and a warning says why.
+Off unless ``GLASSFORMER_GRAPHS=1``, since no GPU has run them yet; then used for classification in half
+precision. What cannot be captured is computed without, and a warning says why.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Sizes:
         return Sizes(step, max(map(len, batches)) + filling, longest)
 
     def filled(self, packing: Packing) -> Packing:
-        """The sequences of a batch and, behind them, those that fill it up: one token each and more where needed."""
+        """The sequences of a batch and, behind them, those that fill it up: one token each and more where
+        needed.
+        """
         extra = self.count - packing.count
         total = -(-(packing.total + extra) // self.step) * self.step
         each, more = divmod(total - packing.total, extra)
@@ -89,8 +91,8 @@ class Sizes:
 class FixedPacking(Packing):
     """A packing whose tensors keep their shapes and places while the lengths in them change: for CUDA graphs.
 
-    A captured graph replays the same kernels on the same memory, so nothing in it may depend on lengths that the host
-    knows; asking for them raises. ``max_length`` is the longest that may come.
+    A captured graph replays the same kernels on the same memory, so nothing in it may depend on lengths that
+    the host knows; asking for them raises. ``max_length`` is the longest that may come.
     """
 
     REFILLED = ("length_tensor", "first_rows", "cu_seqlens", "sequence_ids", "positions")
@@ -123,7 +125,8 @@ class Graphs:
 
     Args:
         sizes: how texts are filled up; None: batches come in few shapes by themselves.
-        capture: records a function and gives back how to repeat it, and its results, which each repetition renews.
+        capture: records a function and gives back how to repeat it, and its results, which each repetition
+            renews.
     """
 
     def __init__(self, objective: Any, sizes: Sizes | None, capture: Capture):

@@ -19,8 +19,8 @@ _TYPES = {"q": int, "d": float}
 
 
 class History(Sequence[dict[str, Any]]):
-    """Records in the order in which they came. Those of steps are six numbers each (48 bytes, where a dict takes some
-    600); all others are kept as they are. What comes out equals what went in, bit for bit.
+    """Records in the order in which they came. Those of steps are six numbers each (48 bytes, where a dict
+    takes some 600); all others are kept as they are. What comes out equals what went in, bit for bit.
     """
 
     def __init__(self, records: Iterable[dict[str, Any]] = ()):
@@ -75,7 +75,9 @@ class History(Sequence[dict[str, Any]]):
 
     @classmethod
     def restored(cls, kept: Any, tensors: Mapping[str, Tensor]) -> History:
-        """From what ``rest`` and ``tensors`` gave; ``kept`` is a list of all records in checkpoints of format 1."""
+        """From what ``rest`` and ``tensors`` gave; ``kept`` is a list of all records in checkpoints of format
+        1.
+        """
         if isinstance(kept, list):
             return cls(kept)
         made = cls()

@@ -152,7 +152,8 @@ def run(
             _add(training.epoch_sums, **sums)
             if not np.isfinite(loss_sum):
                 raise GlassformerError(
-                    f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}) or set clip"
+                    f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}) or set "
+                    "clip"
                 )
             lr = learning_rate(training.step, training.total_steps, config)
             optimizer.update(lr, gradient_norm)

@@ -1,11 +1,13 @@
 """Skip-gram with negative sampling as compiled loops: the loss of ``models/skipgram.py``, many times as fast.
 
-Three things make it fast. A small block of neighbouring centres shares its negatives, as the contexts of a window do
-in pWord2Vec (Ji et al., 2016) and of several in pSGNScc (Rengasamy et al., 2017): few rows are fetched for many
-products. A shared negative stands for ``pairs * negative / shared`` draws, so that the expected gradient is that of
-``negative`` draws a pair. And the width of a row is a constant, a multiple of 16, so the loops have no remainder.
+Three things make it fast. A small block of neighbouring centres shares its negatives, as the contexts of a
+window do in pWord2Vec (Ji et al., 2016) and of several in pSGNScc (Rengasamy et al., 2017): few rows are
+fetched for many products. A shared negative stands for ``pairs * negative / shared`` draws, so that the
+expected gradient is that of ``negative`` draws a pair. And the width of a row is a constant, a multiple of
+16, so the loops have no remainder.
 
-Threads write into the same tables without locks (Niu et al., 2011). With one thread the result is the same each time.
+Threads write into the same tables without locks (Niu et al., 2011). With one thread the result is the same
+each time.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 class Sampler(NamedTuple):
-    """What is drawn from: all arrays ``[V]``. A word w is kept where a 32-bit draw is <= keep[w]; the other two are
-    Walker's alias table of the noise distribution."""
+    """What is drawn from: all arrays ``[V]``. A word w is kept where a 32-bit draw is <= keep[w]; the other
+    two are Walker's alias table of the noise distribution."""
 
     keep: np.ndarray  # uint64
     probability: np.ndarray  # uint64
@@ -71,7 +73,9 @@ def empty_table(size: int, dim: int) -> np.ndarray:
 
 
 class Kernel(NamedTuple):
-    """The compiled functions for one width: ``block`` updates from given words, ``sentences`` draws and calls it."""
+    """The compiled functions for one width: ``block`` updates from given words, ``sentences`` draws and calls
+    it.
+    """
 
     block: Any
     sentences: Any
@@ -83,7 +87,8 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
 
     @numba.njit(nogil=True, fastmath=FAST, cache=True)
     def update_block(
-        centre_table, context_table, centres, count, contexts, starts, negatives, weight, lr, grad, noise, judge
+        centre_table, context_table, centres, count, contexts, starts, negatives, weight, lr, grad, noise,
+        judge
     ):  # fmt: skip
         """One step of gradient descent on a block.
 
@@ -171,7 +176,8 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
         centre_table, context_table, ids, starts, first, last, keep, probability, alias, window, negative,
         rate, fall, state,
     ):  # fmt: skip
-        """Train on sentences ``first`` to ``last``; the learning rate is ``rate`` and falls by ``fall`` a word.
+        """Train on sentences ``first`` to ``last``; the learning rate is ``rate`` and falls by ``fall`` a
+        word.
 
         Returns:
             Pairs trained on; the summed loss of the blocks looked at, and their pairs.

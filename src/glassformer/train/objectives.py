@@ -1,8 +1,8 @@
 """What a training step minimises, as a sum over examples; the loop divides once.
 
-Nothing here waits for a GPU: what is counted stays a tensor, and the loop reads all of a step at once. A classification
-has two halves, the tensors of a batch (``inputs``) and what is computed from them alone (``compute``), for CUDA graphs
-(``train/graphs.py``).
+Nothing here waits for a GPU: what is counted stays a tensor, and the loop reads all of a step at once. A
+classification has two halves, the tensors of a batch (``inputs``) and what is computed from them alone
+(``compute``), for CUDA graphs (``train/graphs.py``).
 """
 
 from __future__ import annotations
@@ -144,7 +144,9 @@ def _fits(weight: Any) -> bool:
 
 
 def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict | None) -> np.ndarray | None:
-    """A weight per example with mean 1, from ``"balanced"`` or a table ``{label: weight}``; None: no weights."""
+    """A weight per example with mean 1, from ``"balanced"`` or a table ``{label: weight}``;
+    None: no weights.
+    """
     if class_weight is None:
         return None
     from sklearn.utils.class_weight import compute_class_weight
@@ -189,7 +191,7 @@ class Translation:
 
     def __call__(self, model: nn.Module, batch: PairBatch) -> StepLoss:
         memory = model.encode(batch.source, batch.source_packing)  # type: ignore[operator]  # a Seq2Seq
-        states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # a Seq2Seq  # [N, D]
+        states = model.decode(batch.target, batch.packing, memory)  # type: ignore[operator]  # a Seq2Seq
         weight, bias = model.output_layer()  # type: ignore[operator]  # a Seq2Seq
         losses, said = linear_cross_entropy(states, weight, bias, batch.labels, self.label_smoothing)
         return StepLoss(losses.sum(), (said == batch.labels).sum(), len(losses))
@@ -199,8 +201,8 @@ class Translation:
 class MaskedWords:
     """Cross-entropy of the masked tokens, computed at their rows only, plus that of the next sentence.
 
-    The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``, Devlin et al.'s sum of
-    two means once the loop has divided.
+    The loss of a batch is ``K * (mean over its K masked tokens + mean over its sequences)``, Devlin et al.'s
+    sum of two means once the loop has divided.
     """
 
     def __call__(self, model: nn.Module, batch: MaskedBatch) -> StepLoss:
@@ -212,8 +214,8 @@ class MaskedWords:
 
 
 def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """``[K]`` losses of the masked tokens and the most probable ones; where the next sentence is learnt, ``[B]``
-    losses of it and whether it was told rightly.
+    """``[K]`` losses of the masked tokens and the most probable ones; where the next sentence is learnt,
+    ``[B]`` losses of it and whether it was told rightly.
     """
     x = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
     hidden = model.mlm.transform(x[batch.rows]).to(x.dtype)  # [K, D]

@@ -1,4 +1,6 @@
-"""AdamW or Muon with fp32 masters, decay groups, layer-wise rates, schedules, and a running mean of the weights."""
+"""AdamW or Muon with fp32 masters, decay groups, layer-wise rates, schedules, and a running mean of the
+weights.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,10 @@ class MasterOptimizer:
     that stay in fp32 are their own masters. Weight decay spares biases, norms and position tables.
 
     Args:
-        model: in fp32, the weights to train marked by ``requires_grad``; its encoder is converted to ``dtype`` here.
-        ranks: the processes that train together. Sharded among them, a master is this process's part of a weight;
-            what ``weights``, ``tensors`` and ``load_tensors`` speak of is always whole.
+        model: in fp32, the weights to train marked by ``requires_grad``; its encoder is converted to
+            ``dtype`` here.
+        ranks: the processes that train together. Sharded among them, a master is this process's part of a
+            weight; what ``weights``, ``tensors`` and ``load_tensors`` speak of is always whole.
     """
 
     def __init__(self, model: nn.Module, config: FitConfig, dtype: torch.dtype, ranks: Ranks = ALONE):
@@ -103,7 +106,9 @@ class MasterOptimizer:
         return self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
 
     def update(self, lr: float, norm: Tensor) -> None:
-        """Clip the masters' gradients, whose norm is given, and take one step with them; a GPU is not waited for."""
+        """Clip the masters' gradients, whose norm is given, and take one step with them; a GPU is not waited
+        for.
+        """
         nn.utils.clip_grads_with_norm_(
             self.masters.values(), self.config.clip or math.inf, norm, foreach=True
         )
@@ -123,8 +128,8 @@ class MasterOptimizer:
     def _share_of_newest(self) -> float:
         """What the weights of this step count in the mean: 1 - average in the end, all at the first step.
 
-        Divided by the sum of all shares so far (as Adam's moments are: Kingma and Ba, 2015, section 3), so that the
-        random weights before the first step have no part in the mean, however short the training.
+        Divided by the sum of all shares so far (as Adam's moments are: Kingma and Ba, 2015, section 3), so
+        that the random weights before the first step have no part in the mean, however short the training.
         """
         self.averaged += 1
         return (1.0 - self.decay) / (1.0 - self.decay ** self.averaged.item())
@@ -132,8 +137,8 @@ class MasterOptimizer:
     def bound_average(self, total_steps: int) -> None:
         """Let the mean reach over at most a third of the run: 1 / (1 - decay) steps count in it.
 
-        A decay that suits thousands of steps would make the mean of a short run one over all of it, the first weights
-        as much as the last.
+        A decay that suits thousands of steps would make the mean of a short run one over all of it, the first
+        weights as much as the last.
         """
         self.decay = min(self.config.average, max(0.0, 1.0 - 3.0 / max(total_steps, 1)))
 
@@ -206,7 +211,8 @@ def decays(name: str, weight: Tensor) -> bool:
 def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
     """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less.
 
-    ``embedding_lr`` is for what is seen seldom, the rows of words; a row of positions or segments learns at every step.
+    ``embedding_lr`` is for what is seen seldom, the rows of words; a row of positions or segments learns at
+    every step.
     """
     if name.startswith(("embeddings.", "target_embeddings.")):
         often = any(part in name for part in ("positions", "segments", "norm"))
@@ -216,6 +222,8 @@ def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
 
 
 def _depth(name: str) -> int | None:
-    """The number of the layer that a weight belongs to, counted from the input; None above and below the stack."""
+    """The number of the layer that a weight belongs to, counted from the input; None above and below the
+    stack.
+    """
     found = re.match(r"encoder\.layers\.(\d+)\.", name)
     return int(found[1]) if found else None

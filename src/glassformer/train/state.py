@@ -22,8 +22,8 @@ from glassformer.train.optim import MasterOptimizer
 class Training:
     """A model in training: weights, optimiser, place in the data, best so far, patience, history.
 
-    ``fingerprint`` names the data and settings; a checkpoint of another one is refused. ``before`` has the values that
-    settings count as in checkpoints made before there were such settings.
+    ``fingerprint`` names the data and settings; a checkpoint of another one is refused. ``before`` has the
+    values that settings count as in checkpoints made before there were such settings.
     """
 
     model: nn.Module
@@ -52,12 +52,15 @@ class Training:
     def __post_init__(self) -> None:
         self.optimizer.bound_average(self.total_steps)
 
-    KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations", "stopped_early",
+    KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations",
+            "stopped_early",
             "seconds", "total_steps", "fingerprint")  # fmt: skip
 
     @property
     def seconds_spent(self) -> float:
-        """Seconds that training took so far, judging included; of one that was stopped, up to the checkpoint."""
+        """Seconds that training took so far, judging included; of one that was stopped, up to
+        the checkpoint.
+        """
         return self.earlier + time.perf_counter() - self.began
 
     @property
@@ -89,7 +92,9 @@ class Training:
         return self.best_weights if self.best_weights is not None else self.optimizer.weights()
 
     def save(self, folder: Path, keep_last: int = 2) -> Path:
-        """Write a checkpoint; a kill at any instant leaves the one before it whole. Of several processes one writes."""
+        """Write a checkpoint; a kill at any instant leaves the one before it whole. Of several processes one
+        writes.
+        """
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
@@ -112,7 +117,8 @@ class Training:
         """Continue from the newest whole checkpoint; damaged newer ones are listed in ``skipped``.
 
         Raises:
-            CheckpointError: none is whole, or it belongs to other data or settings (the first difference is named).
+            CheckpointError: none is whole, or it belongs to other data or settings (the first difference is
+                named).
         """
         found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
         check_fingerprint(found, self.fingerprint, self.before)

@@ -134,7 +134,8 @@ class FastTraining:
         work = [
             pool.submit(
                 self.kernel.sentences, self.centres, self.contexts, self.corpus.ids, starts, int(a), int(b),
-                *self.sampler, c.window, c.negative, rate, fall * self.threads, random_state(c.seed, self.round, i),
+                *self.sampler, c.window, c.negative, rate, fall * self.threads,
+                random_state(c.seed, self.round, i),
             )
             for i, (a, b) in enumerate(pairwise(shares))
             if b > a
@@ -179,8 +180,8 @@ def run_fast(
 ) -> None:
     """Run to the end; ``tell`` is called with each record.
 
-    With a ``folder`` a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and at the
-    end, and Ctrl-C, SIGTERM or SIGHUP lets the round at hand end and saves one.
+    With a ``folder`` a checkpoint is saved there every ``checkpoint_every`` rounds (0: after each epoch) and
+    at the end, and Ctrl-C, SIGTERM or SIGHUP lets the round at hand end and saves one.
 
     Raises:
         Interrupted: on such a signal; a second one stops at once and saves nothing.
