@@ -145,7 +145,10 @@ def defaults() -> str:
         lines.append(f"| {data} | {kind} | " + " | ".join(cells) + " |")
     chance = {r["data"]: r["chance"] for r in rows}
     told = ", ".join(f"{data} {share:.1%}" for data, share in sorted(chance.items()))
-    lines += ["", f"Accuracy, its range over seeds, seconds of training. The most frequent class has: {told}."]
+    lines += [
+        "",
+        f"Accuracy, its range over seeds, seconds of training. The most frequent class has: {told}.",
+    ]
     return "\n".join([*lines, "Flowers has fewer pictures than the largest number: all of them are taken."])
 
 

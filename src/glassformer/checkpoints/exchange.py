@@ -84,8 +84,8 @@ def _without_waiting(path: str, flags: int) -> int:
 def _stays(path: Path) -> bool:
     """Whether what stands at the path has stood there for a while, with or without a manifest.
 
-    Where names cannot be exchanged, a folder is away between the two moves of a save, and comes back as it was where a
-    reader who misses it takes that for the end of a killed one.
+    Where names cannot be exchanged, a folder is away between the two moves of a save, and comes back as it
+    was where a reader who misses it takes that for the end of a killed one.
     """
     try:
         return not 0 <= time.time() - os.stat(path).st_ctime < SETTLED

@@ -31,8 +31,8 @@ class NameTable:
         whole: full names of tensors without an ending, ours -> the Hub's.
         dropped: the Hub's full names that are left out, and why.
         own_heads: the stems of ``whole`` that belong to heads, and so carry no prefix.
-        newer: ours -> how later releases of ``transformers`` call the module in memory, where that is no longer the
-            name in files; of what an adapter may change.
+        newer: ours -> how later releases of ``transformers`` call the module in memory, where that is no
+            longer the name in files; of what an adapter may change.
         tied: the Hub's full names -> the tensor that each must equal, where both are there; no prefix.
         refused: the Hub's stems of heads that are not read, and what each is.
     """
@@ -56,8 +56,8 @@ class NameTable:
         """The Hub's tensors under our names.
 
         Raises:
-            CheckpointError: keys that the table does not explain, a missing third of q, k, v, or a tensor that is not
-                the one that it is tied to.
+            CheckpointError: keys that the table does not explain, a missing third of q, k, v, or a tensor
+                that is not the one that it is tied to.
         """
         self._check_tied(tensors, where)
         to_ours = {theirs: ours for ours, theirs in (*self.encoder.items(), *self.heads.items())}

@@ -1,7 +1,7 @@
 """A LoRA adapter in PEFT's file layout: ``adapter_config.json`` and ``adapter_model.safetensors``.
 
-The names are those of the Hub's checkpoints. Where a later release of ``transformers`` calls its modules otherwise
-(``NameTable.newer``), tensors stand under both names, so that ``peft`` opens the folder on either.
+The names are those of the Hub's checkpoints. Where a later release of ``transformers`` calls its modules
+otherwise (``NameTable.newer``), tensors stand under both names, so that ``peft`` opens the folder on either.
 """
 
 from __future__ import annotations
@@ -97,7 +97,9 @@ def save_adapter(
 
 
 def _names(table: NameTable) -> list[dict[str, str]]:
-    """Part -> the name of its layer: on the Hub, and in later releases of ``transformers`` where they differ."""
+    """Part -> the name of its layer: on the Hub, and in later releases of ``transformers`` where they
+    differ.
+    """
 
     def of(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
         thirds = dict(zip(("query", "key", "value"), fused.get(QKV, ()), strict=False))
@@ -109,7 +111,9 @@ def _names(table: NameTable) -> list[dict[str, str]]:
 
 
 def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
-    """``target_modules``: the ends of names that mean these parts and nothing else, or else every name in full."""
+    """``target_modules``: the ends of names that mean these parts and nothing else, or else every name in
+    full.
+    """
     out: list[str] = []
     for names in _names(table):
         taken = [names[part] for part in parts]
@@ -131,8 +135,8 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
         from_hub: how this family's whole layers become ours; None: by the table alone.
 
     Raises:
-        CheckpointError: another kind of adapter, settings that cannot be, or tensors that are missing, of no matrix's
-            shape or not explained.
+        CheckpointError: another kind of adapter, settings that cannot be, or tensors that are missing, of no
+            matrix's shape or not explained.
     """
     where = str(folder / CONFIG)
     if not folder.is_dir():

@@ -1,4 +1,5 @@
-"""The folders of sentence-transformers: ``modules.json`` and what it names, read as ``models.sentences.Sentences``.
+"""The folders of sentence-transformers: ``modules.json`` and what it names, read as
+``models.sentences.Sentences``.
 
 modules.json                         the steps, in order: Transformer, Pooling, then Dense and Normalize
 1_Pooling/config.json                which pooling, and whether a prompt counts
@@ -33,14 +34,16 @@ MAX_PROMPTS, MAX_PROMPT = 256, 10_000  # how many, and of how many characters
 # A boolean each in older folders, one list in newer ones; the keys that the rest of a pooling has.
 OLD_MODES = {
     "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens":
+    "weightedmean", "pooling_mode_lasttoken": "lasttoken",
 }  # fmt: skip
 _USE_ENCODER = "Its encoder can be fine-tuned all the same: TextClassifier(folder)"
 
 
 def sentences_of(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
-    """``read_sentences``, or why it cannot: weights alone can be used all the same. None without a ``modules.json``."""
+    """``read_sentences``, or why it cannot: weights alone can be used all the same. None without a
+    ``modules.json``.
+    """
     if not (folder / MODULES).exists():
         return None
     try:
@@ -53,8 +56,8 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
     """The sentence embeddings of a folder, over an encoder of that width.
 
     Raises:
-        CheckpointError: a file that is damaged or too large; a step of a kind that is not known (file and kind are
-            named), or settings and weights that do not fit.
+        CheckpointError: a file that is damaged or too large; a step of a kind that is not known (file and
+            kind are named), or settings and weights that do not fit.
     """
     where, steps = str(folder / MODULES), _read_steps(folder / MODULES)
     kinds = [kind for kind, _ in steps]

@@ -116,14 +116,15 @@ def read_about(folder: Path, newest: int) -> dict[str, Any]:
 
 
 def chosen(about: dict[str, Any], where: str) -> dict[str, Any]:
-    """What a fit chose for settings that were left unset; a folder from before there was such a thing has none.
+    """What a fit chose for settings that were left unset; an older folder has none of them.
 
     Raises:
         CheckpointError: no numbers from 0 to 10 million, or more of them than there are settings.
     """
     found = section({"chosen": {}} | about, "chosen", where)
-    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in found.values())
-    if len(found) > MOST_CHOSEN or not numbers:
+    values = list(found.values())
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in values)
+    if len(values) > MOST_CHOSEN or not numbers:
         raise CheckpointError("'chosen' holds what is no setting", where=where)
     return found
 

@@ -60,14 +60,14 @@ def embed_command(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A run, a saved classifier, or a checkpoint of sentence-transformers (folder, name, Hub id).",
+            help="A run, a saved classifier, or a checkpoint of sentence-transformers.",
         ),
     ],
     given: Annotated[
         list[str],
         typer.Argument(
             metavar="TEXT|FILE...",
-            help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of them.",
+            help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; or pictures.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE.npy", help="Write the vectors there, one row a text.")],

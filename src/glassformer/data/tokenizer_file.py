@@ -1,4 +1,6 @@
-"""A tokenizer from its files, checked before and tried after it is built: ``tokenizer.json``, or lists of pieces."""
+"""A tokenizer from its files, checked before and tried after it is built: ``tokenizer.json``, or lists of
+pieces.
+"""
 
 from __future__ import annotations
 
@@ -51,9 +53,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     Its own padding and truncation are switched off: batches have no padding, and ``encode`` cuts.
 
     Raises:
-        CheckpointError: there is none, or SentencePiece's alone; it is damaged; it has a stage of an unknown kind, or
-            one that could take a text without end, in time or in length; it has no token for what is unknown, or ids
-            beyond any table.
+        CheckpointError: there is none, or SentencePiece's alone; it is damaged; it has a stage of an unknown
+            kind, or one that could take a text without end, in time or in length; it has no token for what is
+            unknown, or ids beyond any table.
     """
     file = _found(Path(path))
     text, lists = _read_bounded(file), {names[0]: names for names in (BYTE_LEVEL, FAST)}

@@ -75,10 +75,11 @@ class Vocabulary:
         return found
 
     def steps(self, tokenizer: Tokenizer) -> int | None:
-        """The first id of pieces that only stand on the way to others and of which a table has no rows; None: none.
+        """The first id of pieces that only stand on the way to others and of which a table has no rows;
+        None: none.
 
-        Lists of merges in fastBPE's form have such, behind the mask, which stands behind all other pieces there
-        (``data/tokenizer_lists.py``).
+        Lists of merges in fastBPE's form have such, behind the mask, which stands behind all other pieces
+        there (``data/tokenizer_lists.py``).
         """
         if self.mask is None or not _marks_ends(tokenizer):
             return None

@@ -1,4 +1,6 @@
-"""Adapters and the models that they belong to: low-rank updates in PEFT's layout become part of the weights."""
+"""Adapters and the models that they belong to: low-rank updates in PEFT's layout become part of the
+weights.
+"""
 
 from __future__ import annotations
 

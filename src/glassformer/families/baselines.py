@@ -1,6 +1,7 @@
 """LSTM, GRU and TextCNN: a layout of our own, because the Hub has none for them, and their presets.
 
-``config.json`` says ``model_type: glassformer-rnn`` or ``glassformer-textcnn``, which ``transformers`` refuses by name.
+``config.json`` says ``model_type: glassformer-rnn`` or ``glassformer-textcnn``, which ``transformers``
+refuses by name.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...
     keys = ("d_model", "dropout", "embedding_std", *known)
     values = {key: getattr(section, key) for key in keys} | values
     return replace(
-        preset, embedding=embedding, num_labels=num_labels, head_type=section.head, head_hidden=section.head_hidden,
-        head_dropout=section.head_dropout, **_given(values),
+        preset, embedding=embedding, num_labels=num_labels, head_type=section.head,
+        head_hidden=section.head_hidden, head_dropout=section.head_dropout, **_given(values),
     )  # fmt: skip
 
 

@@ -1,4 +1,6 @@
-"""DistilBERT (Sanh et al., 2019): BERT's layers without segments and pooler, under names and settings of its own."""
+"""DistilBERT (Sanh et al., 2019): BERT's layers without segments and pooler, under names and settings of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) 
     """The Hub's tensors under our names, without a table of fixed positions, which is computed here.
 
     Raises:
-        CheckpointError: keys that no table explains, a projector that is not tied, a missing third of q, k, v, or a
-            table of fixed positions that holds something else.
+        CheckpointError: keys that no table explains, a projector that is not tied, a missing third of q, k,
+            v, or a table of fixed positions that holds something else.
     """
     out = NAMES.from_hub(tensors, where)
     rows, width = config.embedding.max_positions, config.embedding.d_model
@@ -116,7 +118,8 @@ def expresses(config: TextEncoderConfig) -> bool:
     e, c = config.embedding, config.encoder
     return (
         e.positions in ("learned", "sinusoidal") and e.segments == 0 and e.norm and e.eps == c.eps == EPS
-        and c.norm == "post" and not c.final_norm and c.activation in ("gelu", "relu") and e.token_width is None
+        and c.norm == "post" and not c.final_norm and c.activation in ("gelu", "relu")
+        and e.token_width is None
         and not e.frozen and not e.damp_repeats and e.scale == 1
         and config.words_activation in (None, c.activation)
     )  # fmt: skip

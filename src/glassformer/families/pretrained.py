@@ -2,8 +2,8 @@
 
     load_pretrained("path/or/hub-id")            save_pretrained(model, folder)
 
-A model that the Hub's format can express is written so that ``transformers`` opens it with the same logits. Of
-one that it can express in part (an encoder under mean pooling, say) the encoder is written so, and pooling
+A model that the Hub's format can express is written so that ``transformers`` opens it with the same logits.
+Of one that it can express in part (an encoder under mean pooling, say) the encoder is written so, and pooling
 and head go to ``head.safetensors``. Anything else is written under our own ``model_type``.
 """
 
@@ -87,7 +87,9 @@ class Checkpoint:
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
 
     def grown(self, rows: int, like: int) -> Checkpoint:
-        """With a token table of that many rows: the new ones are read as that token is, and never answered."""
+        """With a token table of that many rows: the new ones are read as that token is, and never
+        answered.
+        """
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
@@ -99,12 +101,14 @@ class Checkpoint:
         return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
-        """A model of this config (None: the checkpoint's own) in fp32; only what is new in it is drawn at random.
+        """A model of this config (None: the checkpoint's own) in fp32; only what is new in it is drawn at
+        random.
 
         Learned positions are read on another grid for another size of picture.
 
         Args:
-            new_head: pooling and heads may be others; a head of classes is new even where it could be the same.
+            new_head: pooling and heads may be others; a head of classes is new even where it could be the
+                same.
         """
         model = self._built(config, new_head)
         if hasattr(model, "sentences"):
@@ -130,8 +134,8 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     """What lies in a local folder, under a known name or a Hub id.
 
     Raises:
-        CheckpointError: no such checkpoint, an unsupported kind of model, unexplained tensors (named), pickled weights
-            (with the way to convert them).
+        CheckpointError: no such checkpoint, an unsupported kind of model, unexplained tensors (named),
+            pickled weights (with the way to convert them).
     """
     folder, source, _ = resolve_checkpoint(name, revision)
     settings = read_json(folder / "config.json")
@@ -187,8 +191,8 @@ def load_pretrained(
     """The model in a local folder, a known name or a Hub id, or of a checkpoint; in fp32, in evaluation mode.
 
     Args:
-        head: None: as the checkpoint has it, for regression or several labels at once too. Otherwise that head:
-            the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
+        head: None: as the checkpoint has it, for regression or several labels at once too. Otherwise that
+            head: the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
         num_labels: of a new classification head; None: what the checkpoint's config says.
         dropout, attention_dropout: instead of the checkpoint's own.
         adapter: a folder in PEFT's layout, whose updates are added to the weights (``families.adapters``).
@@ -196,7 +200,8 @@ def load_pretrained(
     Raises:
         CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or wrongly
             shaped tensors (named), pickled weights (with the way to convert them); ``head="classification"``
-            without ``num_labels`` where the checkpoint's head is for another task; an adapter that does not fit.
+            without ``num_labels`` where the checkpoint's head is for another task; an adapter that does not
+            fit.
     """
     model = _load(name, head, revision, num_labels, dropout, attention_dropout)
     if adapter is not None:
@@ -275,8 +280,8 @@ def save_pretrained(
     """Write ``config.json`` and the weights into a folder, which is made where it is missing.
 
     Args:
-        label_names: of a classification head, in the order of the logits (``id2label``); without them they are
-            ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
+        label_names: of a classification head, in the order of the logits (``id2label``); without them they
+            are ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -77,7 +77,9 @@ def from_hub(
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names and in its shapes; ``with_prefix`` puts ``vit.`` before the encoder's."""
+    """Our tensors under the Hub's names and in its shapes; ``with_prefix`` puts ``vit.`` before the
+    encoder's.
+    """
     shaped = dict(tensors)
     shaped["embeddings.cls"] = tensors["embeddings.cls"][None, None]
     shaped["embeddings.positions"] = tensors["embeddings.positions"][None]
@@ -201,8 +203,8 @@ def vit_tiny(
 ) -> ImageEncoderConfig:
     """For pictures of about 32 pixels: L6 H192 A3, MLP ratio 2, 1.8 M parameters, 65 tokens.
 
-    The usual 0.02 suits widths of about 768: narrow layers would begin close to silent, and patches would not know
-    where they lie until late. Both start wider here.
+    The usual 0.02 suits widths of about 768: narrow layers would begin close to silent, and patches would
+    not know where they lie until late. Both start wider here.
     """
     config = vit(image_size, patch_size, 192, 6, 3, 384, init_std=0.08)
     return replace(config, embedding=replace(config.embedding, position_std=0.5))
@@ -211,8 +213,10 @@ def vit_tiny(
 def vit_one(
     image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)
 ) -> ImageEncoderConfig:
-    """One encoder layer without [CLS] that reads patch 0, as the exercise class has it: 512 wide, bias-free patches,
-    positions drawn from 512^-0.5 N(0, 1), 196 tokens at 224 pixels. The head on it is Linear -> 20 -> classes.
+    """One encoder layer without [CLS] that reads patch 0, as the exercise class has it: 512 wide, bias-free
+    patches, positions drawn from 512^-0.5 N(0, 1), 196 tokens at 224 pixels. The head on it is Linear -> 20
+    ->
+    classes.
     """
     d = 512
     return ImageEncoderConfig(

@@ -1,9 +1,10 @@
-"""What THE text encoder and THE image encoder share: the forward pass in steps that others enter, and a change of head.
+"""What THE text encoder and THE image encoder share: the forward pass in steps that others enter, and a
+change of head.
 
     ids or pixels --embed--> rows [N, D] --encode_rows--> states --answer--> pooled features and logits
 
-``encode`` is the first two steps, ``run_rows`` the last two. Training, cached features, explanations and masked words
-call these; none of them repeats what they do.
+``encode`` is the first two steps, ``run_rows`` the last two. Training, cached features, explanations and
+masked words call these; none of them repeats what they do.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Backbone(nn.Module):
     def embed(
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None
     ) -> tuple[Tensor, Packing]:
-        """Ids ``[N]`` with their packing, or pixels -> the rows ``[N, D]`` that enter the encoder, and where they lie.
+        """Ids ``[N]`` with their packing, or pixels -> the rows ``[N, D]`` that enter the encoder, and where
+        they lie.
 
         Segments ``[N]`` are those of ids; None: all 0.
         """
@@ -64,7 +66,9 @@ class Backbone(nn.Module):
     def encode_rows(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
     ) -> Tensor:
-        """Embedded rows ``[N, D]`` -> states ``[N, D]``; only those of ``rows`` ``[B]``, one a sequence, if given."""
+        """Embedded rows ``[N, D]`` -> states ``[N, D]``; only those of ``rows`` ``[B]``, one a sequence, if
+        given.
+        """
         return self.encoder(x, packing, rows=rows, trace=trace)
 
     def encode(
@@ -79,8 +83,8 @@ class Backbone(nn.Module):
         """Packed ids ``[N]`` with their packing, or pixels -> states ``[N, D]``.
 
         Args:
-            rows: the one row per sequence that the head reads (``head_rows``): the last layer then computes only
-                these, and ``[B, D]`` comes back.
+            rows: the one row per sequence that the head reads (``head_rows``): the last layer then computes
+                only these, and ``[B, D]`` comes back.
             trace: where to record what was asked for.
         """
         x, packing = self.embed(inputs, packing, segments)
@@ -110,7 +114,8 @@ class Backbone(nn.Module):
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
     ) -> ModelOutput:
-        """Embedded rows ``[N, D]`` -> answers; the last layer computes what the head reads, or what is traced.
+        """Embedded rows ``[N, D]`` -> answers; the last layer computes what the head reads, or what is
+        traced.
 
         Args:
             every_row: compute all states, whatever the head reads.
@@ -138,7 +143,9 @@ class Backbone(nn.Module):
 
     @property
     def has_features(self) -> bool:
-        """Whether one vector a sequence is all that the head needs: attention pooling weighs every row anew."""
+        """Whether one vector a sequence is all that the head needs: attention pooling weighs every row
+        anew.
+        """
         return self.pooling is not None and not isinstance(self.pooling, AttentionPooling)
 
     def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:

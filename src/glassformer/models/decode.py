@@ -1,7 +1,7 @@
 """Generation: greedy and beam search over any model with ``start`` and ``step`` (``models/seq2seq.py``).
 
-Many sources go at once. A step asks the model for one more place of every hypothesis; what came before is in the
-model's own state (a key-value cache, a recurrent state), which ``select`` reorders and thins out.
+Many sources go at once. A step asks the model for one more place of every hypothesis; what came before is in
+the model's own state (a key-value cache, a recurrent state), which ``select`` reorders and thins out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ class Hypothesis:
     ended: bool = False
 
     def score(self, length_penalty: float) -> float:
-        """Log-probability over ``length ** length_penalty`` (the end counts): 0 favours short ones, 1 is the mean."""
+        """Log-probability over ``length ** length_penalty`` (the end counts): 0 favours short ones, 1 is the
+        mean.
+        """
         return self.log_probability / max(len(self.tokens) + self.ended, 1) ** length_penalty
 
 
@@ -97,8 +99,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of every source, the best first; ``beam`` = 1 is greedy search.
 
-    A source is done when ``beam`` hypotheses have ended and no living one has a better score than the worst of them
-    (its score at its present length: with a penalty above 0 a bound for the likely, not for all, continuations).
+    A source is done when ``beam`` hypotheses have ended and no living one has a better score than the worst
+    of them (its score at its present length: with a penalty above 0 a bound for the likely, not for all,
+    continuations).
 
     Args:
         beam: hypotheses kept at each place.
@@ -160,7 +163,9 @@ def beam_search(
 
 
 def _collect(ended, alive, history, best, parents, words, end: int, last: Tensor, beam: int) -> None:
-    """Keep what ends here: among the ``beam`` best of a source those with the end token, at the last place all."""
+    """Keep what ends here: among the ``beam`` best of a source those with the end token, at the last place
+    all.
+    """
     front = min(beam, best.shape[1])
     stops = (words[:, :front] == end) | last[:, None]
     stops &= best[:, :front] > NEVER

@@ -1,7 +1,7 @@
 """THE image encoder: a picture is a sentence of patches (Dosovitskiy et al., 2021); the same encoder follows.
 
-Every family of vision Transformers (``families/``) is this one with another config. Rows are packed, patches are cut
-and multiplied instead of convolved, and queries, keys and values come from one product.
+Every family of vision Transformers (``families/``) is this one with another config. Rows are packed, patches
+are cut and multiplied instead of convolved, and queries, keys and values come from one product.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class ImageEncoder(Backbone):
         return out.unpacked((packing.count, packing.max_length))
 
     def at_size(self, image_size: tuple[int, ...]) -> ImageEncoder:
-        """The same weights for pictures of another size: learned positions are interpolated once and for all."""
+        """The same weights for pictures of another size: learned positions are interpolated once and for
+        all.
+        """
         c = self.config
         other = ImageEncoder(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
         other.load_state_dict(other.adapted(c, self.state_dict()))

@@ -16,7 +16,9 @@ from glassformer.packing import Packing
 
 @dataclass
 class ModelOutput:
-    """The result of a forward pass: ``[B, T, D]`` states when padded input came in, ``[N, D]`` when packed."""
+    """The result of a forward pass: ``[B, T, D]`` states when padded input came in, ``[N, D]`` when
+    packed.
+    """
 
     packing: Packing
     states: Tensor | None = None
@@ -77,7 +79,9 @@ class ModelOutput:
 
 @dataclass
 class Memory:
-    """What an encoder leaves for a decoder: its rows ``[M, D]``, and for recurrent ones the thought vector."""
+    """What an encoder leaves for a decoder: its rows ``[M, D]``, and for recurrent ones the thought
+    vector.
+    """
 
     rows: Tensor
     packing: Packing

@@ -1,9 +1,11 @@
-"""Sentence embeddings (Reimers and Gurevych, 2019): what stands on an encoder so that one vector means a whole text.
+"""Sentence embeddings (Reimers and Gurevych, 2019): what stands on an encoder so that one vector means a
+whole text.
 
-    texts --prompt, tokenizer--> packed ids --encoder--> states [N, D] --pooling--> [B, D] --dense, normalize--> [B, E]
+    texts --prompt, tokenizer--> packed ids --encoder--> states [N, D] --pooling--> [B, D] --dense,
+    normalize--> [B, E]
 
-``checkpoints/sentences.py`` reads these settings from a folder. Nothing is padded: texts are computed in batches of
-nearly one length, and come back in the order given.
+``checkpoints/sentences.py`` reads these settings from a folder. Nothing is padded: texts are computed in
+batches of nearly one length, and come back in the order given.
 """
 
 from __future__ import annotations
@@ -81,8 +83,8 @@ class Sentences:
     Args:
         max_length: tokens at most, special ones included; None: as many as the model has positions for.
         lowercase: letters become small before the tokenizer's own steps.
-        prompts: name -> what is put before each text; ``default_prompt`` is the name of the one that is used unless
-            another is asked for (None: no prompt).
+        prompts: name -> what is put before each text; ``default_prompt`` is the name of the one that is used
+            unless another is asked for (None: no prompt).
         folder: where the tokenizer lies; it is read when it is first needed.
     """
 
@@ -163,7 +165,9 @@ class Sentences:
         return model.encode(batch.ids, packing, segments=batch.segments), packing
 
     def of_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
-        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32; the first ``skip`` rows of each text do not count."""
+        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32; the first ``skip`` rows of each text do not
+        count.
+        """
         x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
         for step in self.after:
             x = step(x)
@@ -220,8 +224,8 @@ def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
 
 # By the names of sentence-transformers, in the order in which several stand behind each other.
 POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
-    "cls": _first, "max": _max, "mean": _mean, "mean_sqrt_len_tokens": _mean_of_root, "weightedmean": _weighted,
-    "lasttoken": _last,
+    "cls": _first, "max": _max, "mean": _mean, "mean_sqrt_len_tokens": _mean_of_root, "weightedmean":
+    _weighted, "lasttoken": _last,
 }  # fmt: skip
 
 

@@ -1,12 +1,14 @@
-"""Recurrent sequence-to-sequence: a thought vector (Sutskever et al., 2014), then attention (Luong et al., 2015).
+"""Recurrent sequence-to-sequence: a thought vector (Sutskever et al., 2014), then attention (Luong et al.,
+2015).
 
     encoder    bidirectional over the source; its last states make the decoder's first one, the thought vector
     decoder    one direction over the target, [CLS] first
     attention  none: all that the decoder knows of the source is the thought vector (the bottleneck), or
                context = attention(decoder state, encoder states); state = tanh(W [decoder state; context])
 
-Attention is read after the recurrent layer, not fed into it as in Bahdanau et al., 2015, so that training runs
-over all target places in one call. The scorers (dot, multiplicative, additive) are those of ``nn/scores.py``.
+Attention is read after the recurrent layer, not fed into it as in Bahdanau et al., 2015, so that training
+runs over all target places in one call. The scorers (dot, multiplicative, additive) are those of
+``nn/scores.py``.
 """
 
 from __future__ import annotations
@@ -88,7 +90,9 @@ class RecurrentSeq2Seq(nn.Module):
         self.init_weights()
 
     def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
-        """Source ids ``[M]`` -> states ``[M, D]``, and the thought vector ``[layers, B, D]`` (two for an LSTM)."""
+        """Source ids ``[M]`` -> states ``[M, D]``, and the thought vector ``[layers, B, D]`` (two for an
+        LSTM).
+        """
         rows, last = self.encoder(self.dropout(self._embed(self.embeddings, ids, packing)), packing)
         if trace is not None:
             trace.hidden(0, rows)
@@ -106,7 +110,9 @@ class RecurrentSeq2Seq(nn.Module):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Target ids ``[N]``, each sequence from its [CLS] on -> the states ``[N, D]`` that predict the next token."""
+        """Target ids ``[N]``, each sequence from its [CLS] on -> the states ``[N, D]`` that predict the next
+        token.
+        """
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -162,7 +168,9 @@ class RecurrentSeq2Seq(nn.Module):
         return RecurrentState(memory.thought, memory.packing.pad(memory.rows), memory.packing.mask())
 
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
-        """The last token of every hypothesis ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
+        """The last token of every hypothesis ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves
+        on.
+        """
         x, state.hidden = self.decoder.step(self.target_embeddings(tokens), state.hidden)  # [R, D]
         if self.attention is not None:
             grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D]: its keys are never copied
@@ -178,7 +186,9 @@ class RecurrentSeq2Seq(nn.Module):
         return self
 
     def init_weights(self) -> None:
-        """Recurrent weights U(±1/sqrt(hidden)) as torch has them, other products Xavier-uniform, tables N(0, 1/D)."""
+        """Recurrent weights U(±1/sqrt(hidden)) as torch has them, other products Xavier-uniform, tables N(0,
+        1/D).
+        """
         for module in self.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)

@@ -1,13 +1,14 @@
 """Skip-gram with negative sampling (Mikolov et al., 2013), to be read: what word vectors minimise.
 
-Each word has two vectors: one as a centre, one as a context. A centre c shall tell the words p that stand around
-it from words n drawn at random:
+Each word has two vectors: one as a centre, one as a context. A centre c shall tell the words p that stand
+around it from words n drawn at random:
 
     loss(c) = - sum_p log sigmoid(v_c . u_p)  -  sum_n w_n log sigmoid(- v_c . u_n)
 
-Without the second sum all vectors would grow into one direction: the loss is then smallest where every product is
-infinite. ``train/negative_sampling.py`` computes the same loss and its gradient without autograd, many times as
-fast; a test holds the two together.
+Without the second sum all vectors would grow into one direction: the loss is then smallest where every
+product is infinite. ``train/negative_sampling.py`` computes the same loss and its gradient without autograd,
+many times
+as fast; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -65,13 +66,16 @@ class SkipGram(nn.Module):
 
 
 def noise_distribution(counts: np.ndarray, exponent: float = 0.75) -> np.ndarray:
-    """The probability of each word as a negative ``[V]``: unigram^0.75 draws rare words more often than they come."""
+    """The probability of each word as a negative ``[V]``: unigram^0.75 draws rare words more often than they
+    come.
+    """
     weights = counts.astype(np.float64) ** exponent
     return weights / weights.sum()
 
 
 def keep_probability(counts: np.ndarray, subsample: float = 1e-3) -> np.ndarray:
-    """The probability that an occurrence of each word is kept ``[V]``: sqrt(t/f) + t/f, at most 1; 0 keeps all.
+    """The probability that an occurrence of each word is kept ``[V]``: sqrt(t/f) + t/f, at most 1; 0 keeps
+    all.
 
     The formula of word2vec's code; the paper has sqrt(t/f).
     """
@@ -87,7 +91,8 @@ def draw_positives(
 ) -> np.ndarray:  # fmt: skip
     """``count`` words around each centre, drawn without replacement from its window; NONE where none is left.
 
-    The window is dynamic: its half-width is drawn from 1 ... ``window`` for each centre, so near words count more.
+    The window is dynamic: its half-width is drawn from 1 ... ``window`` for each centre, so near words count
+        more.
 
     Args:
         ids: ``[N]`` the corpus.
@@ -108,7 +113,8 @@ def draw_positives(
 def draw_negatives(
     cumulative: np.ndarray, positives: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """``count`` words a centre from the noise distribution; one that is a positive of the same centre becomes NONE.
+    """``count`` words a centre from the noise distribution; one that is a positive of the same centre
+    becomes NONE.
 
     Args:
         cumulative: ``[V]`` running sum of the noise distribution.

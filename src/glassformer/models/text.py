@@ -1,7 +1,7 @@
 """THE text encoder: embeddings, encoder, pooling, head; read it from top to bottom.
 
-Every family of text Transformers (``families/``) is this one with another config. Rows are packed, and queries, keys
-and values come from one product.
+Every family of text Transformers (``families/``) is this one with another config. Rows are packed, and
+queries, keys and values come from one product.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class TextEncoderConfig:
 class TextEncoder(TextDoors, Backbone):
     """A text encoder with an optional pooling and head.
 
-    ``sentences`` says how it makes one vector of a text, where its folder says so (or why that cannot be read).
+    ``sentences`` says how it makes one vector of a text, where its folder says so (or why that cannot be
+    read).
     """
 
     reads = "texts"
@@ -96,12 +97,13 @@ class TextEncoder(TextDoors, Backbone):
     def embed(  # type: ignore[override]  # texts give vectors, ids the rows that enter the encoder
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None, **options: Any
     ) -> Any:
-        """Texts -> one vector each, as their folder's ``modules.json`` says; or packed ids, as ``Backbone.embed``.
+        """Texts -> one vector each, as their folder's ``modules.json`` says; or packed ids, as
+        ``Backbone.embed``.
 
         Args:
             inputs: a list of texts, or ids ``[N]`` with their packing.
-            options: of texts: ``prompt_name`` (of the folder's prompts) or ``prompt`` (as it is), put before each text;
-                ``batch_tokens`` computed at once (8192); ``tokenizer``, None: the folder's.
+            options: of texts: ``prompt_name`` (of the folder's prompts) or ``prompt`` (as it is), put before
+                each text; ``batch_tokens`` computed at once (8192); ``tokenizer``, None: the folder's.
 
         Returns:
             ``[n, E]`` fp32 of numpy, in the order given; what ``SentenceTransformer(folder).encode`` gives.
@@ -122,7 +124,7 @@ class TextEncoder(TextDoors, Backbone):
         if self.sentences is None:
             raise ConfigError(
                 "its folder has no modules.json, which says how a text becomes one vector", where="embed",
-                fix="Load a folder of sentence-transformers, or fit a TextClassifier, which embeds texts for its head",
+                fix="Load a folder of sentence-transformers, or fit a TextClassifier and take its embed",
             )  # fmt: skip
         was_training = self.training
         try:

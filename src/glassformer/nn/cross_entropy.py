@@ -14,7 +14,8 @@ CHUNK = 64  # rows in fp32 at a time: at 8,000 words they fit a core's cache
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Smoothing adds to each loss a share of the mean over all words, which is a product with the mean row of the
+    """Smoothing adds to each loss a share of the mean over all words, which is a product with the mean row
+    of the
     table: neither it nor its gradient needs another pass over the logits.
     """
 

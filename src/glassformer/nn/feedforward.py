@@ -14,7 +14,9 @@ from glassformer.nn.linear import Linear
 
 
 def gelu(x: Tensor) -> Tensor:
-    """``x * Phi(x)``, exact (Hendrycks and Gimpel, 2016): torch's own, or a faster pass of ours where there is one."""
+    """``x * Phi(x)``, exact (Hendrycks and Gimpel, 2016): torch's own, or a faster pass of ours where there
+    is one.
+    """
     return rows.gelu(x) if rows.can_gelu(x) else F.gelu(x)
 
 

@@ -165,7 +165,8 @@ def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
     if q.shape[0] != q_packing.total or k.shape[0] != kv_packing.total:
         raise ShapeError(
-            f"q has {q.shape[0]} rows for a packing of {q_packing.total}, k {k.shape[0]} for {kv_packing.total}",
+            f"q has {q.shape[0]} rows for a packing of {q_packing.total}, "
+            f"k {k.shape[0]} for {kv_packing.total}",
             where="attend",
         )
     if q_packing.count != kv_packing.count:

@@ -13,8 +13,9 @@ from glassformer.nn import kernels
 class Linear(nn.Linear):
     """``x W^T + b``, exactly as ``torch.nn.Linear``.
 
-    On processors with AMX the gradient of ``W`` and ``b`` comes from a kernel of ours (``kernels/linear.c``): torch's
-    product for it, which sums over the rows, takes much longer there than the layer's other two.
+    On processors with AMX the gradient of ``W`` and ``b`` comes from a kernel of ours
+    (``kernels/linear.c``): torch's product for it, which sums over the rows, takes much longer there than
+    the layer's other two.
     """
 
     def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]

@@ -1,9 +1,11 @@
-"""Sliding-window attention: each row sees its neighbours only, so that the cost grows with the length, not its square.
+"""Sliding-window attention: each row sees its neighbours only, so that the cost grows with the length, not
+its square.
 
-    softmax over |i - j| <= w                        Beltagy et al., 2020 (Longformer), without its global tokens
+    softmax over |i - j| <= w                        Beltagy et al., 2020 (Longformer), without its global
+    tokens
 
-Time and memory are O(N w) instead of O(T^2) a sequence. Differences from the paper: no dilation, the same window in
-every head.
+Time and memory are O(N w) instead of O(T^2) a sequence. Differences from the paper: no dilation, the same
+window in every head.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ def attend_local(
     factor = float(q.shape[-1] ** -0.5) if scale is None else scale
     n, w = packing.total, min(window, packing.max_length)
     blocks = -(-n // w)
-    # The whole packed matrix is cut into blocks of w rows, whatever sequences they hold. A block sees itself and
-    # the blocks beside it; the mask then leaves each row its own sequence and its own window.
+    # The whole packed matrix is cut into blocks of w rows, whatever sequences they hold. A block sees itself
+    # and the blocks beside it; the mask then leaves each row its own sequence and its own window.
     q_b = _pad(q * factor, 0, blocks * w - n).view(blocks, w, *q.shape[1:]).transpose(1, 2)  # [M, H, w, K]
     k_b = _beside(k, w, blocks)  # [M, H, 3w, K]
     v_b = _beside(v, w, blocks)
@@ -59,7 +61,9 @@ def attend_local(
 
 
 def _beside(x: Tensor, w: int, blocks: int) -> Tensor:
-    """``[N, H, K]`` -> ``[M, H, 3w, K]``: each block of w rows between the block before and the block after it."""
+    """``[N, H, K]`` -> ``[M, H, 3w, K]``: each block of w rows between the block before and the block after
+    it.
+    """
     padded = _pad(x, w, (blocks + 1) * w - len(x))  # a block of zeros at either end
     return padded.unfold(0, 3 * w, w).permute(0, 1, 3, 2)
 

@@ -2,7 +2,8 @@
 
     picture [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --one product-->  rows [gh * gw, D]
 
-A convolution whose kernel and stride are the patch is this product. Sizes: g a grid, p and q a patch, rows first.
+A convolution whose kernel and stride are the patch is this product. Sizes: g a grid, p and q a patch, rows
+first.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class PatchConfig:
         sizes = (self.d_model, self.channels, *self.image_size, *self.patch_size)
         if len(self.image_size) != 2 or len(self.patch_size) != 2 or min(sizes) < 1 or self.stem < 0:
             raise ConfigError(
-                f"image_size {self.image_size} and patch_size {self.patch_size} are (height, width) in pixels, "
+                f"image_size {self.image_size} and patch_size {self.patch_size} are (height, width) "
+                "in pixels, "
                 "from 1 on",
                 where="patches",
             )
@@ -62,7 +64,8 @@ class PatchConfig:
             )
         if self.stem and any(p % STEM_STRIDE for p in self.patch_size):
             raise ConfigError(
-                f"the stem divides the picture by {STEM_STRIDE}, patch_size {self.patch_size} must be a multiple",
+                f"the stem divides the picture by {STEM_STRIDE}, "
+                f"patch_size {self.patch_size} must be a multiple",
                 where="stem",
             )
         check_rate("dropout", self.dropout)
@@ -81,7 +84,9 @@ class PatchConfig:
 
 
 def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
-    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, the order of a convolution's kernel."""
+    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, the order of a convolution's
+    kernel.
+    """
     b, c, h, w = pictures.shape
     (p, q), gh, gw = patch, h // patch[0], w // patch[1]
     x = pictures[:, :, : gh * p, : gw * q].reshape(b, c, gh, p, gw, q)
@@ -89,14 +94,18 @@ def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, the others the column."""
+    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, the others the
+    column.
+    """
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
 
 
 def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
-    """Learned positions ``[gh * gw, D]`` of one grid, bicubically read on another (Dosovitskiy et al., section 3.2)."""
+    """Learned positions ``[gh * gw, D]`` of one grid, bicubically read on another (Dosovitskiy et al.,
+    section 3.2).
+    """
     if old == new:
         return table
     image = table.float().view(*old, -1).permute(2, 0, 1)[None]  # [1, D, gh, gw]
@@ -105,8 +114,10 @@ def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, i
 
 
 class ConvolutionStem(nn.Module):
-    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT): ``[B, C, H, W]``
-    -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data: neighbouring pixels belong together.
+    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT): ``[B,
+    C, H, W]`` -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data: neighbouring
+    pixels belong
+    together.
     """
 
     def __init__(self, channels: int, width: int):
@@ -143,7 +154,8 @@ class PatchEmbedding(nn.Module):
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
     def forward(self, pictures: Pictures) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]``, or pictures of several sizes, floating point -> rows ``[N, D]`` and where they lie.
+        """``[B, C, H, W]``, or pictures of several sizes, floating point -> rows ``[N, D]`` and where they
+        lie.
 
         Raises:
             ShapeError: other channels or dimensions than the model's, or a picture smaller than a patch.
@@ -262,7 +274,9 @@ class PatchEmbedding(nn.Module):
         self.compute_dtype = dtype
 
     def padded(self, values: Tensor) -> Tensor:
-        """``[B, C, H, W]`` of the config's size -> ``[B, T, D]``, as ``forward`` in evaluation mode: for graphs."""
+        """``[B, C, H, W]`` of the config's size -> ``[B, T, D]``, as ``forward`` in evaluation mode: for
+        graphs.
+        """
         c = self.config
         if self.stem is not None:
             (gh, gw), (p, q) = c.grid, c.patch_size

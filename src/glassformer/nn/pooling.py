@@ -12,7 +12,9 @@ from glassformer.packing import Packing
 
 
 def first_rows(x: Tensor, packing: Packing) -> Tensor:
-    """The first row of each sequence: [CLS], or the first word where there is none. ``[N, D]`` -> ``[B, D]``."""
+    """The first row of each sequence: [CLS], or the first word where there is none. ``[N, D]`` -> ``[B,
+    D]``.
+    """
     return x[packing.first_rows]
 
 
@@ -39,8 +41,8 @@ def _real(x: Tensor, mask: Tensor | None) -> Tensor:  # [B, T, 1], 1 at real tok
     return x.new_ones(x.shape[0], x.shape[1], 1) if mask is None else mask[:, :, None].to(x.dtype)
 
 
-# Each pooling has two forms: packed (``forward``), and padded ``[B, T, D]`` -> ``[B, D]`` for graphs, with a ``mask``
-# ``[B, T]`` that is True at real tokens (None: everywhere).
+# Each pooling has two forms: packed (``forward``), and padded ``[B, T, D]`` -> ``[B, D]`` for graphs, with a
+# ``mask`` ``[B, T]`` that is True at real tokens (None: everywhere).
 
 
 class FirstPooling(nn.Module):

@@ -1,9 +1,11 @@
 """LSTM and GRU over packed rows as loops over time, with their gradients written out.
 
-torch's own loop copies the whole batch's input products once a time step when it goes back, and adds up the gradient
-of the recurrent weight step by step. Here what belongs to no step is computed for all of them at once: the input
-products before the loop, and after the loop back one product for the weight. The equations are those of
-``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al., 2014), whose weights are read.
+torch's own loop copies the whole batch's input products once a time step when it goes back, and adds up the
+gradient of the recurrent weight step by step. Here what belongs to no step is computed for all of them at
+once: the
+input products before the loop, and after the loop back one product for the weight. The equations are those of
+``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al., 2014), whose weights
+are read.
 
 Rows lie by time: ``batch_sizes[t]`` sequences, the longest first, have a row at time t.
 """
@@ -103,7 +105,8 @@ class LstmScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, start: Tensor, cell: Tensor, times: Slices) -> tuple:
-        """Input products ``[N, 4 H]`` with both biases -> states ``[N, H]``, last states and cells ``[B, H]``.
+        """Input products ``[N, 4 H]`` with both biases -> states ``[N, H]``, last states and cells ``[B,
+        H]``.
 
         Args:
             weight: of the state before, ``[4 H, H]``.

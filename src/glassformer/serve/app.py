@@ -70,7 +70,7 @@ WRONG: dict[int | str, dict[str, Any]] = {
 
 
 def _stand_back(threads: int) -> None:
-    """In a thread that computes: leave the processor first to the one that answers, refusals under load above all."""
+    """In a thread that computes: leave the processor first to the one that answers, refusals above all."""
     set_threads(threads)
     with suppress(OSError, AttributeError):  # Linux counts the niceness of threads, others that of processes
         if sys.platform == "linux":
@@ -96,7 +96,7 @@ class Server:
         self.held.metrics = self.metrics
         self.ready = False
         self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
-        # Pictures take seconds to decode where texts take milliseconds: neither waits for the other's threads.
+        # Pictures take seconds to decode, texts milliseconds: neither waits for the other's threads.
         self.preparing: dict[str, Executor | Decoding] = {
             "text": ThreadPoolExecutor(2, "prepare-text"),
             "image": Decoding(limits.decode_seconds),
@@ -167,7 +167,7 @@ class Server:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.shield(work)
         except TimeoutError:
-            begun.cancel()  # where it has not begun; otherwise its place in the queue stays taken until it ends
+            begun.cancel()  # where it has not begun; else its place in the queue stays taken until it ends
             raise Problem(
                 503, f"no explanation within {self.limits.seconds:g} s", fix="Take another method", again=2
             ) from None

@@ -1,7 +1,7 @@
 """What stands before the application: who may ask, how large and how slow a request may be, and safe headers.
 
-The body is read whole before the application sees the request, within bounds of bytes and time, so that no slow or
-endless client holds anything but its own connection.
+The body is read whole before the application sees the request, within bounds of bytes and time, so that no
+slow or endless client holds anything but its own connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from glassformer.serve.problems import Problem
 from glassformer.serve.reading import SHARE
 
 CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
+    "connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = (
@@ -58,8 +59,8 @@ class Guard:
     Args:
         key: what clients must send as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: nothing.
         full: whether a body of so many bytes for PREDICT is to be refused before anything reads it.
-        hosts: names that a request's Host may have; empty: any. Keeps other sites' pages from reaching a local server
-            under a name of theirs.
+        hosts: names that a request's Host may have; empty: any. Keeps other sites' pages from reaching a
+            local server under a name of theirs.
         held: what all requests hold together, their bodies among it.
     """
 

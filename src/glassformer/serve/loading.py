@@ -1,4 +1,6 @@
-"""Saved models read from their folders to be served; one that is broken is named and does not keep the others away."""
+"""Saved models read from their folders to be served; one that is broken is named and does not keep the
+others away.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,12 @@ def load_models(
     """Saved classifiers under the names of their folders, each with whether it was calibrated.
 
     Args:
-        broken: is given what is wrong with each model that cannot be loaded, under its name, where another can. None:
-            the first such model ends the loading.
+        broken: is given what is wrong with each model that cannot be loaded, under its name, where another
+            can. None: the first such model ends the loading.
 
     Raises:
-        InputError: no such folder, or two of one name; a damaged one or no classifier, where none can be served.
+        InputError: no such folder, or two of one name; a damaged one or no classifier, where none can be
+            served.
     """
     found: dict[str, tuple[Served, bool]] = {}
     wrong: dict[str, InputError] = {}
@@ -83,7 +86,9 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
 
 
 def example_sentences(run: Path) -> list[str]:
-    """The sentences that the recipe of a run names (``evaluate.sentences``); rows of its data are never shown."""
+    """The sentences that the recipe of a run names (``evaluate.sentences``); rows of its data are never
+    shown.
+    """
     try:
         named = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())["sentences"]
         return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]

@@ -1,4 +1,6 @@
-"""A loaded classifier as the server uses it: prepare in one thread, compute in another, explain in a third."""
+"""A loaded classifier as the server uses it: prepare in one thread, compute in another, explain in a
+third.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,8 @@ class Served:
             and stride
             and stride * MOST_OVERLAP < clf.max_length
         ):
-            what = f"its windows of {clf.max_length} tokens begin every {stride}: a text is read {MOST_OVERLAP} times"
+            windows = f"its windows of {clf.max_length} tokens begin every {stride}"
+            what = f"{windows}: a text is read {MOST_OVERLAP} times"
             raise ConfigError(f"{what} over", where=name, fix="Use a larger window_stride")
         self.labels = list(map(str, clf.classes_.tolist()))
         self.examples = list(examples)[:EXAMPLES] if self.kind == "text" else []
@@ -91,7 +94,9 @@ class Served:
         return sum(min(len(text) // CHARS_PER_TOKEN + 2, most) for text in inputs)
 
     def least(self, size: int) -> int:
-        """Tokens that a body of ``size`` bytes has at least, if it is one text in ASCII; fewer than ``estimate``."""
+        """Tokens that a body of ``size`` bytes has at least, if it is one text in ASCII; fewer than
+        ``estimate``.
+        """
         if self.kind == "image":
             return self.clf.model_.config.embedding.num_tokens
         most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters
@@ -219,8 +224,8 @@ class Served:
         return self.prepare(["a"])[0]
 
     def warm_up(self) -> None:
-        """A full batch and one input alone, so that the first client does not wait for what is made once, and that the
-        memory of the largest batch is asked for now rather than under load.
+        """A full batch and one input alone, so that the first client does not wait for what is made once,
+        and that the memory of the largest batch is asked for now rather than under load.
         """
         alone = one = self._small()
         if self.kind == "text":
@@ -249,7 +254,8 @@ class Served:
         """As ``ExplainResponse`` has it.
 
         Raises:
-            Problem: too long, no such label, layer or head, a method without a target, a picture that cannot be read.
+            Problem: too long, no such label, layer or head, a method without a target, a picture that cannot
+                be read.
         """
         from glassformer.explain.view import picture_url
 

@@ -1,7 +1,7 @@
 """The JSON of a request: what it holds is counted before anything is made of it.
 
-Strings are cut out of the bytes at the speed of C; what is left are brackets, commas, colons and numbers, and their
-numbers bound all objects that a parser could make. A large body is counted and parsed in a thread.
+Strings are cut out of the bytes at the speed of C; what is left are brackets, commas, colons and numbers,
+and their numbers bound all objects that a parser could make. A large body is counted and parsed in a thread.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def parse(body: bytes, limits: Limits) -> Any:
 
 
 def check_shape(body: bytes, limits: Limits) -> None:
-    """Raises Problem where a parser could make more values of these bytes, or nest them deeper, than is allowed.
+    """Raises Problem where a parser could make more values of these bytes, or nest them deeper, than is
+    allowed.
 
     Up to the first byte that is not JSON nothing is missed; behind it no parser goes.
     """
@@ -78,7 +79,9 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def weight(value: Any) -> int:
-    """Bytes of the strings in a parsed value; a letter outside Latin-1 makes two or four of each character."""
+    """Bytes of the strings in a parsed value; a letter outside Latin-1 makes two or four of each
+    character.
+    """
     if isinstance(value, dict):
         return sum(map(weight, value)) + sum(map(weight, value.values()))
     if isinstance(value, list):

@@ -23,8 +23,8 @@ from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 
 SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions", "final_norm",
-              "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional", "embedding_dim",
-              "vectors")  # fmt: skip
+              "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional",
+              "embedding_dim", "vectors")  # fmt: skip
 
 
 def is_from_scratch(model: str) -> bool:
@@ -33,7 +33,9 @@ def is_from_scratch(model: str) -> bool:
 
 
 def check_name(model: str) -> None:
-    """Raises ConfigError, with the nearest name, for a model that cannot exist: no architecture, path or Hub id."""
+    """Raises ConfigError, with the nearest name, for a model that cannot exist: no architecture, path or Hub
+    id.
+    """
     known = [*TEXT_ARCHITECTURES, *CATALOG]
     if model not in known and "/" not in model and not Path(model).expanduser().exists():
         raise ConfigError(f"no model {model!r}", where="model", fix=nearest(model, known))
@@ -43,7 +45,8 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
     """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``, cleaned here.
 
     Raises:
-        ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint is paired with a new vocabulary.
+        ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint is paired with a new
+            vocabulary.
         CheckpointError: the checkpoint has no tokenizer.
     """
     check_name(model.model)
@@ -88,7 +91,8 @@ def build_model(
         table, seed: the training texts and the seed of word vectors that are trained on them.
 
     Raises:
-        ConfigError: an unknown name, a key that this kind of model does not have, or too long a ``max_length``.
+        ConfigError: an unknown name, a key that this kind of model does not have, or too long a
+            ``max_length``.
     """
     if is_from_scratch(model.model):
         vectors = read_word_table(model, tokenizer, table, seed)
@@ -152,7 +156,8 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
 
 
 def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:
-    """A recurrent or convolutional classifier's body under a new head; unset settings stay the checkpoint's own.
+    """A recurrent or convolutional classifier's body under a new head; unset settings stay the checkpoint's
+    own.
 
     Raises:
         ConfigError: a key that this kind of model does not have.
@@ -176,7 +181,8 @@ def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int)
 def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpoint:
     """The checkpoint with a row for every id of its tokenizer.
 
-    Pieces that only stand on the way to others have ids behind the table (``Vocabulary.steps``), and are unknown to it.
+    Pieces that only stand on the way to others have ids behind the table (``Vocabulary.steps``), and are
+    unknown to it.
 
     Raises:
         CheckpointError: the tokenizer has other ids beyond the table.
@@ -189,7 +195,9 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
 
 
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
-    """Raises CheckpointError where the tokenizer has ids beyond the table of embeddings of a model's config."""
+    """Raises CheckpointError where the tokenizer has ids beyond the table of embeddings of a model's
+    config.
+    """
     rows = config.embedding.vocab_size
     if (count := id_count(tokenizer)) > rows:
         what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
@@ -205,8 +213,8 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         "dropout": model.dropout, "token_width": model.embedding_dim, "frozen": model.freeze_vectors,
         "damp_repeats": model.damp_repeats,
     }  # fmt: skip
-    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
-            "final_norm", "zero_init")  # fmt: skip
+    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout",
+            "attention_dropout", "final_norm", "zero_init")  # fmt: skip
     encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
     pooling = config.pooling if model.pooling == "auto" else model.pooling
     return replace(
@@ -237,7 +245,8 @@ def save_tokenizer(
     """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it.
 
     Args:
-        segments: kinds of them that the model tells apart; with one or none it is given no ``token_type_ids``.
+        segments: kinds of them that the model tells apart; with one or none it is given no
+            ``token_type_ids``.
     """
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {

@@ -1,7 +1,7 @@
 """What every estimator has, whatever it learns: settings, a fit that can fail, stop and go on, and a folder.
 
-``fit`` of a task hands its data to ``Estimator._fit``, which reads from top to bottom. What a task does in its own way
-are the methods at the end of the class.
+``fit`` of a task hands its data to ``Estimator._fit``, which reads from top to bottom. What a task does in
+its own way are the methods at the end of the class.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ NOT_DECIDING = {
 
 @dataclass
 class Fit:
-    """One fit on its way: ``Estimator._fit`` fills in a field after the other, and hands it to the task's methods."""
+    """One fit on its way: ``Estimator._fit`` fills in a field after the other, and hands it to the task's
+    methods.
+    """
 
     configs: dict[str, Any]  # section -> its settings
     device: torch.device
@@ -69,9 +71,9 @@ class Fit:
 class Estimator(BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
-    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left unset
-    became), ``best_step_``, ``train_seconds_``, ``adapter_`` (the low-rank updates of a fit with ``lora_rank``), and
-    what the task adds.
+    Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left
+    unset became), ``best_step_``, ``train_seconds_``, ``adapter_`` (the low-rank updates of a fit with
+    ``lora_rank``), and what the task adds.
     """
 
     RECIPE: ClassVar[type]
@@ -249,7 +251,9 @@ class Estimator(BaseEstimator):
         return {k: values[k] for k in CHOSEN if k in values and defaults[k] is None and values[k] is not None}
 
     def _before(self) -> dict[str, Any]:
-        """Setting -> the value that it counts as where a checkpoint was made before there was such a setting."""
+        """Setting -> the value that it counts as where a checkpoint was made before there was such a
+        setting.
+        """
         return plain({k: v for config in self.SECTIONS.values() for k, v in values_before(config).items()})
 
     # --- prediction ------------------------------------------------------------------------------
@@ -334,7 +338,9 @@ class Estimator(BaseEstimator):
     # --- what each task does in its own way --------------------------------------------------------
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
-        """What the task's ``fit`` was given, checked: to learn from, and to judge by (None: nothing is held out)."""
+        """What the task's ``fit`` was given, checked: to learn from, and to judge by (None: nothing is held
+        out).
+        """
         raise NotImplementedError
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:

@@ -27,15 +27,15 @@ THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() 
 def load(path: str | Path) -> Any:
     """A saved estimator of any kind, every byte checked against its manifest.
 
-    A classifier that ``transformers`` trained and saved, of any of ``FAMILIES``, is opened too: its own head answers.
-    What another process saves there meanwhile is the old model or the new one, never parts of both.
+    A classifier that ``transformers`` trained and saved, of any of ``FAMILIES``, is opened too: its own head
+    answers. What another process saves there meanwhile is the old model or the new one, never parts of both.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
 
     Raises:
-        CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format; a folder of
-            ``transformers`` without a head for classes.
+        CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format; a folder
+            of ``transformers`` without a head for classes.
     """
     folder = Path(path)
     for one in (folder, folder / "model"):
@@ -96,7 +96,8 @@ def _of_transformers(folder: Path) -> Any:
             if other
             else "holds a model without a head for classes",
             where=str(folder),
-            fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) or ImageClassifier(path)",
+            fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) "
+            "or ImageClassifier(path)",
         )
     named = section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [named.get(str(i), None if named else f"LABEL_{i}") for i in range(count)]

@@ -1,9 +1,10 @@
 """One recipe of any task, from data to report, in one run folder; and a finished run judged again.
 
-    config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html  and what the task shows
+    config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html  and what the
+    task shows
 
-The order is here, the parts are the task's. Training can be killed at any instant: ``resume=True`` goes on from the
-newest whole checkpoint to the same bits.
+The order is here, the parts are the task's. Training can be killed at any instant: ``resume=True`` goes on
+from the newest whole checkpoint to the same bits.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
     """Run a recipe of any task in ``folder``.
 
     Args:
-        options: ``resume``: continue what was begun there; without it an existing folder is refused. ``say``: called
-            with one line at each stage. ``callbacks``: told of every step.
+        options: ``resume``: continue what was begun there; without it an existing folder is refused.
+            ``say``: called with one line at each stage. ``callbacks``: told of every step.
 
     Raises:
         ConfigError: the folder exists and ``resume`` is False, or it holds another recipe.

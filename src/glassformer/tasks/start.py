@@ -1,4 +1,4 @@
-"""Saved models of ours that a classifier is to begin from: which of them it can, and what to do with the others."""
+"""Saved models of ours that a classifier is to begin from: which it can, and what to do with the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from glassformer.checkpoints.hub import CATALOG
 from glassformer.checkpoints.settings import ABOUT, shown
 from glassformer.errors import ConfigError
 
-# What ``glassformer.json`` calls an estimator -> what its model reads, and the classifier that goes on from it.
+# What ``glassformer.json`` calls an estimator -> what its model reads, and who goes on from it.
 BEGINS = {
     "TextClassifier": ("texts", "TextClassifier"),
     "MaskedLM": ("texts", "TextClassifier"),
@@ -17,14 +17,15 @@ BEGINS = {
 }
 # Those whose weights are no start of a classifier, and what to do instead.
 INSTEAD = {
-    "Translator": "Begin from a classifier, from a MaskedLM that was trained on your texts, or from an architecture",
+    "Translator": "Begin from a classifier, from a MaskedLM that was trained on your texts, "
+    "or from an architecture",
     "Word2Vec": "Give them to a model from scratch: TextClassifier('lstm', vectors=FOLDER)",
 }
 
 
 def check_start(model: str, reads: str) -> None:
-    """Raises ConfigError where a folder, or the run in it, holds an estimator of ours that no classifier of ``reads``
-    ("texts" or "pictures") can begin from; folders of others, names and ids pass."""
+    """Raises ConfigError where a folder, or the run in it, holds an estimator of ours that no classifier of
+    ``reads`` ("texts" or "pictures") can begin from; folders of others, names and ids pass."""
     folder = Path(model).expanduser()
     if model.lower() in CATALOG or not folder.is_dir():
         return

@@ -41,11 +41,12 @@ class Look:
 
 
 TINY = {
-    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 3, "epochs": 2, "precision": "fp32",
-    "threads": 1, "seed": 3,
+    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 3, "epochs": 2,
+    "precision": "fp32", "threads": 1, "seed": 3,
 }  # fmt: skip
 TINY_TEXTS = (
-    "the dog runs", "a small cat", "the cat sees a dog", "a dog", "the small dog runs", "a cat runs", "the cat",
+    "the dog runs", "a small cat", "the cat sees a dog", "a dog", "the small dog runs", "a cat runs",
+    "the cat",
 )  # fmt: skip
 
 

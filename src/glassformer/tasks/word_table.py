@@ -27,7 +27,7 @@ def read_word_table(
     """The vectors that ``model.vectors`` names; None where it names none.
 
     Args:
-        table: the training texts, on which ``vectors = "word2vec"`` trains. One thread, so that the same seed gives
+        table: the training texts, on which ``vectors = "word2vec"`` trains. One thread: one seed gives
             the same bits.
 
     Raises:
@@ -62,10 +62,11 @@ def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int
 def begin_with_vectors(
     network: Any, name: str, tokenizer: Tokenizer, table: TokenTable, seed: int, first: int = 0
 ) -> None:
-    """Begin a token table as word vectors: moved to mean 0, scaled to the spread that the table has, free to learn on.
+    """Begin a token table as word vectors: moved to mean 0, scaled to the spread that the table has, free to
+    learn on.
 
-    A masked word is guessed by the same table, so words that stand in the same places answer for each other from the
-    first step on.
+    A masked word is guessed by the same table, so words that stand in the same places answer for each other
+    from the first step on.
 
     Args:
         name: ``word2vec`` (trained here on ``table``, one thread), a run, or a file of vectors.
@@ -123,7 +124,8 @@ def _shared(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[in
     Raises:
         ConfigError: there is none.
     """
-    # By row: the vocabulary comes in another order each time, and with it the last bit of a sum over the rows.
+    # By row: the vocabulary comes in another order each time, and with it the last bit of a sum over the
+    # rows.
     known = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
     pairs = [(row, vectors.number(token)) for row, token in known]
     if not pairs:

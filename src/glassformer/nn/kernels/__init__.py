@@ -1,10 +1,11 @@
-"""Attention, GELU, layer norm and the gradient of a linear layer in C, built on the user's machine when first wanted.
+"""Attention, GELU, layer norm and the gradient of a linear layer in C, built on the user's machine when
+first wanted.
 
 The gradient wants a processor with AMX, the others one with AVX512-BF16.
 
 A second or two of ``cc``, kept in the user's cache folder. Without a compiler or such a processor, or with
-``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which. ``GLASSFORMER_KERNELS=avx512`` leaves
-AMX unused where there is it.
+``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which.
+``GLASSFORMER_KERNELS=avx512`` leaves AMX unused where there is it.
 """
 
 from __future__ import annotations
@@ -101,7 +102,9 @@ def why_not() -> str | None:
 
 @cache
 def has_amx() -> bool:
-    """Whether products are computed with AMX: the processor has it, the system lets us, and nobody said otherwise."""
+    """Whether products are computed with AMX: the processor has it, the system lets us, and nobody said
+    otherwise.
+    """
     return bool(library().uses_amx())
 
 
@@ -149,7 +152,9 @@ def not_kept() -> str | None:
 
 @cache
 def torch_threads() -> int | None:
-    """The address of ``GOMP_parallel`` in the OpenMP library that torch has loaded; None: it has another one."""
+    """The address of ``GOMP_parallel`` in the OpenMP library that torch has loaded; None: it has another
+    one.
+    """
     try:
         maps = Path("/proc/self/maps").read_text().splitlines()
         loaded = {line.split()[-1] for line in maps if "libgomp" in line}  # scikit-learn brings one too
@@ -206,7 +211,9 @@ def _run(
 
 
 def gives_gradient(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``weight_gradient`` computes this: bf16 on a CPU with AMX, sides of a multiple of 16, rows enough."""
+    """Whether ``weight_gradient`` computes this: bf16 on a CPU with AMX, sides of a multiple of 16, rows
+    enough.
+    """
     return (
         x.dtype == weight.dtype == torch.bfloat16
         and x.device.type == "cpu"
@@ -219,9 +226,11 @@ def gives_gradient(x: Tensor, weight: Tensor) -> bool:
 
 
 def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
-    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, and its rows summed up with ``bias``.
+    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, and its rows summed up with
+    ``bias``.
 
-    Summed up in fp32 in the order of the rows, however many threads there are; ``gives_gradient`` says where it can be.
+    Summed up in fp32 in the order of the rows, however many threads there are; ``gives_gradient`` says where
+    it can be.
     """
     grad, x = (t if t.stride(1) == 1 else t.contiguous() for t in (grad, x))
     weight = grad.new_empty(grad.shape[1], x.shape[1])

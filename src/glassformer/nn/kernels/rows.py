@@ -1,7 +1,7 @@
 """GELU and layer norm from ``rows.c``: in fp32 inside, bf16 outside, in one pass over memory each.
 
-Torch's sum and norm pass twice, and sum the gradients of a norm's weight and bias up in bf16; of GELU only its backward
-pass takes longer. ``benchmarks/rows.py`` has the times.
+Torch's sum and norm pass twice, and sum the gradients of a norm's weight and bias up in bf16; of GELU only
+its backward pass takes longer. ``benchmarks/rows.py`` has the times.
 """
 
 from __future__ import annotations
@@ -47,12 +47,16 @@ def can_gelu(x: Tensor) -> bool:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """``x * Phi(x)`` with the share ``Phi`` of the normal distribution below x (Hendrycks and Gimpel, 2016)."""
+    """``x * Phi(x)`` with the share ``Phi`` of the normal distribution below x (Hendrycks and Gimpel,
+    2016).
+    """
     return _Gelu.apply(x)
 
 
 def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
-    """Whether ``layer_norm`` computes this: bf16 rows ``[N, D]`` on a CPU, D a multiple of 16, weight and bias too."""
+    """Whether ``layer_norm`` computes this: bf16 rows ``[N, D]`` on a CPU, D a multiple of 16, weight and
+    bias too.
+    """
     fits = _fits(x) and x.ndim == 2 and x.shape[1] % 16 == 0
     for scale in (weight, bias):
         fits = fits and scale is not None and scale.dtype == x.dtype and scale.shape == x.shape[1:]

@@ -1,7 +1,9 @@
-"""Where compiled kernels are kept, and whether what lies there may be loaded: loading a library runs what is in it.
+"""Where compiled kernels are kept, and whether what lies there may be loaded: loading a library runs what is
+in it.
 
-Only the user (and the system's administrator) may be able to write to the file, its folder and the folders above.
-Where that is not so, the kernels are built for one process, in a new folder that nobody else can write to.
+Only the user (and the system's administrator) may be able to write to the file, its folder and the folders
+above. Where that is not so, the kernels are built for one process, in a new folder that nobody else can
+write to.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_unsafe(folder: Path) -> str | None:
-    """Why a library in this folder (which is made where it is missing) is not to be trusted; None where it is."""
+    """Why a library in this folder (which is made where it is missing) is not to be trusted; None where it
+    is.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not hasattr(os, "geteuid"):  # Windows keeps others out of a user's folders by other means
         return None
@@ -59,8 +63,8 @@ def prepared() -> tuple[Path, str | None]:
 
 
 def folder_for_code(name: str) -> Path:
-    """A folder of the user's cache in which another library keeps what it runs; a new one, for this process, where
-    the cache or something in it can have been written by others."""
+    """A folder of the user's cache in which another library keeps what it runs; a new one, for this process,
+    where the cache or something in it can have been written by others."""
     folder = cache_folder() / name
     try:
         mine = why_unsafe(folder) is None and not any(_of_others(path) for path in folder.rglob("*"))

@@ -18,8 +18,8 @@ from glassformer.tasks.image_classification.recipe import ImageConfig, ImageMode
 from glassformer.tasks.start import check_start
 
 TRANSFORM_FILE = "preprocessor_config.json"
-SHAPE_KEYS = ("patch_size", "stem", "d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions",
-              "class_token", "final_norm", "zero_init")  # fmt: skip
+SHAPE_KEYS = ("patch_size", "stem", "d_model", "num_layers", "num_heads", "d_ff", "norm", "activation",
+              "positions", "class_token", "final_norm", "zero_init")  # fmt: skip
 
 
 def is_image_architecture(model: str) -> bool:
@@ -28,7 +28,8 @@ def is_image_architecture(model: str) -> bool:
 
 
 def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransform:
-    """The checkpoint's own transform, or the architecture's size and plain statistics, with the settings over it.
+    """The checkpoint's own transform, or the architecture's size and plain statistics, with the settings
+    over it.
 
     Raises:
         ConfigError: no such model, or settings that do not fit each other.
@@ -118,11 +119,12 @@ def _scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labe
     patch = {"patch_size": (model.patch_size,) * 2} if model.patch_size else {}
     config = preset(image_size=transform.size, **patch)
     embedding = {
-        "d_model": model.d_model, "channels": transform.channels, "stem": model.stem, "positions": model.positions,
-        "class_token": model.class_token, "dropout": model.dropout, "patch_dropout": model.patch_dropout,
+        "d_model": model.d_model, "channels": transform.channels, "stem": model.stem, "positions":
+        model.positions, "class_token": model.class_token, "dropout": model.dropout, "patch_dropout":
+        model.patch_dropout,
     }  # fmt: skip
-    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
-            "final_norm", "zero_init")  # fmt: skip
+    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout",
+            "attention_dropout", "final_norm", "zero_init")  # fmt: skip
     encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
     head = {"head_type": None if model.head == "auto" else model.head, "head_hidden": model.head_hidden}
     return replace(

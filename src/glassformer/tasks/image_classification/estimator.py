@@ -1,6 +1,7 @@
 """``ImageClassifier``: transform, model, head and labels as one object that takes pictures.
 
-It follows scikit-learn's contract and shares everything with ``TextClassifier`` but the way from a picture to tokens.
+It follows scikit-learn's contract and shares everything with ``TextClassifier`` but the way from a picture
+to tokens.
 """
 
 from __future__ import annotations

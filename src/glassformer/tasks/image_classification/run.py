@@ -109,7 +109,8 @@ def robustness(
 ) -> dict[str, Any]:
     """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in fixed ways.
 
-    The pictures are changed after scaling, before they are normalised; the choice follows from ``seed`` alone.
+    The pictures are changed after scaling, before they are normalised; the choice follows from ``seed``
+    alone.
     """
     import torch
 

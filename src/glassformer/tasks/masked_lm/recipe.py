@@ -1,4 +1,6 @@
-"""What a pre-training recipe can say. The keys of ``text``, ``model`` and ``train`` are those of ``MaskedLM``."""
+"""What a pre-training recipe can say. The keys of ``text``, ``model`` and ``train`` are those of
+``MaskedLM``.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``TextClassifier``: preprocessing, model, head and labels as one object that takes raw text.
 
-It follows scikit-learn's contract (``fit``, ``predict``, ``clone``, ``GridSearchCV`` ...), saves as one folder
-that ``transformers`` opens, and can be looked into with ``explain``.
+It follows scikit-learn's contract (``fit``, ``predict``, ``clone``, ``GridSearchCV`` ...), saves as one
+folder that ``transformers`` opens, and can be looked into with ``explain``.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TextClassifier(Classifier):
     """A Transformer that classifies texts.
 
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state beside that of ``Classifier``: ``tokenizer_``, ``truncated_`` (training texts
-    that were cut).
+    says what each means. Fitted state beside that of ``Classifier``: ``tokenizer_``, ``truncated_``
+    (training texts that were cut).
     """
 
     RECIPE, NOUN, CHUNK = Recipe, "texts", 16_384
@@ -236,9 +236,10 @@ class TextClassifier(Classifier):
     ) -> np.ndarray:
         """One vector a text, ``[n, D]``, fp32.
 
-        Of a model that comes from a folder of sentence-transformers (``modules.json``), its sentence embeddings by
-        the weights as they are now: that folder's pooling, length, normalization and prompts count, and of the
-        settings here ``clean``. Of any other model, what the head reads.
+        Of a model that comes from a folder of sentence-transformers (``modules.json``), its sentence
+        embeddings by
+        the weights as they are now: that folder's pooling, length, normalization and prompts count, and of
+        the settings here ``clean``. Of any other model, what the head reads.
 
         Args:
             prompt_name, prompt: one of the folder's prompts, or a text, to put before each text.

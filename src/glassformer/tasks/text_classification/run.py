@@ -54,7 +54,9 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
 
 
 def look(work: Work) -> Look:
-    """Labels that training would not show and sentences that cannot be read are found before it, not after it."""
+    """Labels that training would not show and sentences that cannot be read are found before it, not after
+    it.
+    """
     splits, sentences = work.data, work.recipe.evaluate.sentences
     check_unseen(splits)
     if sentences:
@@ -154,7 +156,9 @@ def show(work: Work) -> dict[str, Any]:
 
 
 def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:
-    """A few judged texts of readable length with their maps: the rows that the head reads, per layer and head."""
+    """A few judged texts of readable length with their maps: the rows that the head reads, per layer and
+    head.
+    """
     from glassformer.report.maps import encode as encode_maps
 
     split = splits.judged or splits.train
@@ -170,8 +174,9 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
         flow = rollout(e.maps)
         examples.append(
             {
-                "text": e.text, "label": str(split.labels[i]) if split.labels else "", "predicted": str(e.label),
-                "probability": e.probability, "tokens": e.tokens, "offsets": [list(o) for o in e.offsets],
+                "text": e.text, "label": str(split.labels[i]) if split.labels else "", "predicted":
+                str(e.label), "probability": e.probability, "tokens": e.tokens, "offsets": [list(o) for o in
+                e.offsets],
                 "words": e.numbers.tolist(),
                 "cls_rows": np.round(rows, 4).tolist(),
                 "rollout": np.round(flow[0] if first else flow.mean(0), 4).tolist(),

@@ -1,4 +1,6 @@
-"""What a translation recipe can say. The keys of ``text``, ``model`` and ``train`` are those of ``Translator``."""
+"""What a translation recipe can say. The keys of ``text``, ``model`` and ``train`` are those of
+``Translator``.
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,9 @@ def fit(work: Work, **options: Any) -> None:
 
 
 def judge(work: Work) -> dict[str, Any]:
-    """Greedy and beam search on the judged split (looked at once) and on validation, and ``translations.csv``."""
+    """Greedy and beam search on the judged split (looked at once) and on validation, and
+    ``translations.csv``.
+    """
     work.say("translating")
     translator, recipe, pairs = work.estimator, work.recipe, work.data
     scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}
@@ -154,8 +156,8 @@ def search(
 def translate_cut(
     translator: Translator, texts: Sequence[str], beam: int, length_penalty: float
 ) -> list[str]:
-    """As ``Translator.translate``, but a text of more than ``max_length`` tokens is cut there, as in training: one long
-    sentence must not cost a run its figures.
+    """As ``Translator.translate``, but a text of more than ``max_length`` tokens is cut there, as in
+    training: one long sentence must not cost a run its figures.
     """
     found = translator.search(translator.encode(texts, True), beam, length_penalty)
     return [detokenize(translator.target_tokenizer_, best[0].tokens) for best in found]
@@ -170,7 +172,8 @@ def tell_cut(translator: Translator, name: str, cut: int, total: int, say: Say) 
     """Say how many texts of a split were cut, where any were."""
     if cut:
         say(
-            f"{cut:,} of {total:,} {name} texts are longer than {translator.max_length} tokens and were cut there"
+            f"{cut:,} of {total:,} {name} texts are longer than {translator.max_length} tokens "
+            "and were cut there"
         )
 
 
@@ -197,7 +200,8 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
         examples.append(
             {
                 "text": split.source[i], "reference": split.target[i], "translation": found.translation,
-                "source": found.source, "target": found.target, "weights": np.round(found.weights, 4).tolist(),
+                "source": found.source, "target": found.target, "weights": np.round(found.weights,
+                4).tolist(),
             }
         )  # fmt: skip
     return examples

@@ -56,10 +56,12 @@ class UnknownWord(InputError, KeyError):
 
 
 class Word2Vec(Estimator):
-    """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; its ``recipe.py`` explains them.
+    """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; its ``recipe.py``
+    explains them.
 
-    Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_`` (the
-    other table, None after reading a file of others), ``history_`` (the loss), ``norms_`` (before and after),
+    Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_``
+    (the other table, None after reading a file of others), ``history_`` (the loss), ``norms_`` (before and
+    after),
     ``train_seconds_``.
     """
 
@@ -109,10 +111,10 @@ class Word2Vec(Estimator):
         """Train.
 
         Args:
-            sentences: strings, lists of words, the path of a text file with a sentence a line, or a ``Corpus``
-                (``data.sentences.read_corpus``), which may lie on disk.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam), and one more
-                where Ctrl-C or SIGTERM stops the training.
+            sentences: strings, lists of words, the path of a text file with a sentence a line, or a
+                ``Corpus`` (``data.sentences.read_corpus``), which may lie on disk.
+            checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam), and
+                one more where Ctrl-C or SIGTERM stops the training.
             resume: go on from the newest whole checkpoint there; a new run where there is none.
             callbacks: of the loop, with adam.
             tell: called with each record of the history, with sgd.
@@ -225,7 +227,9 @@ class Word2Vec(Estimator):
         return self._find(word) is not None
 
     def _find(self, word: object) -> int | None:
-        """The row of a word, its accents joined to their letters or apart: ours are joined, a file's may be either."""
+        """The row of a word, its accents joined to their letters or apart: ours are joined, a file's may be
+        either.
+        """
         forms = (word, normalize("NFC", word), normalize("NFD", word)) if isinstance(word, str) else ()
         return next((self.numbers_[form] for form in forms if form in self.numbers_), None)
 
@@ -250,7 +254,9 @@ class Word2Vec(Estimator):
         return float(self.units_[self.number(first)] @ self.units_[self.number(second)])
 
     def most_similar(self, word: str | np.ndarray, count: int = 10) -> list[tuple[str, float]]:
-        """The words with the largest cosine to a word or to a vector ``[D]``, best first; not the word itself."""
+        """The words with the largest cosine to a word or to a vector ``[D]``, best first; not the word
+        itself.
+        """
         self._check_fitted()
         if isinstance(word, str):
             row = self.number(word)
@@ -269,7 +275,9 @@ class Word2Vec(Estimator):
         return self._near(query, count, [])
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
-        """``a - b + c`` (king - man + woman) as words with their cosines, best first; a, b and c cannot be answers."""
+        """``a - b + c`` (king - man + woman) as words with their cosines, best first; a, b and c cannot be
+        answers.
+        """
         rows = [self.number(w) for w in (a, b, c)]
         x, y, z = self.units_[rows]
         return self._near(x - y + z, count, rows)

@@ -42,8 +42,8 @@ def load_sentences(data: CorpusConfig) -> list[list[str]]:
 def load_texts(data: CorpusConfig) -> Texts:
     """The words of every text that does not stand in an excluded split, and how many do.
 
-    Two texts are the same when nothing differs once they are cleaned as the recipe says. An excluded split that the
-    source has not leaves nothing out.
+    Two texts are the same when nothing differs once they are cleaned as the recipe says. An excluded split
+    that the source has not leaves nothing out.
 
     Raises:
         ConfigError: ``exclude`` names something that is no split.
@@ -94,7 +94,9 @@ class Words:
 
 
 def load(recipe: VectorsRecipe) -> Words:
-    """The corpus of a recipe, after a look at what is to judge it; errors as in ``check_judge`` and ``load_texts``."""
+    """The corpus of a recipe, after a look at what is to judge it; errors as in ``check_judge`` and
+    ``load_texts``.
+    """
     check_judge(recipe.judge)
     texts, wanted = load_texts(recipe.data), recipe.vectors
     corpus = read_corpus(texts.sentences, min_count=wanted.min_count, max_words=wanted.max_words)
