@@ -4,7 +4,6 @@ weights.
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,8 @@ def add_adapter(model: Any, folder: str | Path) -> None:
         )
     where = str(folder)
     hub = family_of(model.config).hub
-    read = None if hub is None else partial(hub.from_hub, config=model.config)
-    found = load_adapter(Path(folder), names_of(model.config), read)
+    whole = hub and (lambda tensors, where: hub.from_hub(tensors, where, model.config))
+    found = load_adapter(Path(folder), names_of(model.config), whole)
     if not found.updates and not found.head:
         raise CheckpointError("holds no updates", where=where)
     weights, state = part_weights(model), model.state_dict()

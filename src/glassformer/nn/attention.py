@@ -1,7 +1,6 @@
 """Attention: a function first (``attend``), a module second (``MultiHeadAttention``).
 
-    softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; in shapes K stands for
-    d_k
+    softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; in shapes K is d_k
 
 ``attend`` has an explicit branch, the textbook softmax that can return its weights, and faster
 ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` and nowhere else.
@@ -331,9 +330,7 @@ class MultiHeadAttention(nn.Module):
     def project(
         self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries from ``x`` (or only from its ``rows``), keys and values from ``memory`` (None: from
-        ``x``).
-        """
+        """Queries from ``x`` (or its ``rows`` alone), keys and values from ``memory`` (None: ``x``)."""
         if memory is None and rows is None:
             q, k, v = self.qkv(x).view(-1, 3, *self.heads).unbind(1)  # 3 x [N, H, K]
             return q, k, v
@@ -395,9 +392,7 @@ class MultiHeadAttention(nn.Module):
         return self.out(out.flatten(1))
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Self-attention over ``[B, T, D]``, ``mask`` ``[B, T]`` True at real tokens, in the textbook's
-        form.
-        """
+        """The textbook's self-attention over ``[B, T, D]``, ``mask`` ``[B, T]`` True at real tokens."""
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, T, K]
         out = attend(q, k, v, mask=mask)
