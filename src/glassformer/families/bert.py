@@ -106,7 +106,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     return TextEncoderConfig(
         EmbeddingConfig(vocab, d, "learned", positions, segments, norm=True, eps=eps, dropout=dropout),
         EncoderConfig(
-            d, layers, heads, d_ff, "post", activation(settings, where), eps, dropout,  # type: ignore[arg-type]
+            d, layers, heads, d_ff, "post", activation(settings, where), eps, dropout,  # type: ignore[arg-type]  # checked
             attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.1, 1),
         ),
         head_dropout=head_dropout,

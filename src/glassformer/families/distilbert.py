@@ -104,7 +104,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
         EncoderConfig(
             d, number(settings, "n_layers", where), number(settings, "n_heads", where),
             number(settings, "hidden_dim", where), "post",
-            activation(settings, where, "activation"), EPS, dropout,  # type: ignore[arg-type]
+            activation(settings, where, "activation"), EPS, dropout,  # type: ignore[arg-type]  # checked
             attention_dropout=real(settings, "attention_dropout", where, 0.1, 1),
         ),
         pooling=None,

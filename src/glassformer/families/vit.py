@@ -122,7 +122,7 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
         PatchConfig(d, size, patch, channels, dropout=dropout),
         EncoderConfig(
             d, number(settings, "num_hidden_layers", where), number(settings, "num_attention_heads", where),
-            number(settings, "intermediate_size", where), "pre", activation(settings, where),  # type: ignore[arg-type]
+            number(settings, "intermediate_size", where), "pre", activation(settings, where),  # type: ignore[arg-type]  # checked
             real(settings, "layer_norm_eps", where, 1e-12), dropout,
             attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1), final_norm=True,
         ),

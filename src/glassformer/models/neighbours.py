@@ -69,7 +69,7 @@ def look_beside(model: TextEncoder) -> int:
     gain = math.sqrt(SHARPNESS / drop)
     offsets = chain(OFFSETS, repeat(None))
     for layer in model.encoder.layers:
-        weight = layer.attention.qkv.weight  # type: ignore[union-attr]
+        weight = layer.attention.qkv.weight
         for head in range(heads):
             offset = next(offsets)
             if offset is None:

@@ -262,7 +262,7 @@ def _lowercased(tokenizer: Tokenizer) -> Tokenizer:
         return tokenizer
     own = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
     tokenizer = Tokenizer.from_str(definition)
-    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])  # type: ignore[assignment]
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])  # type: ignore[assignment]  # it is settable
     return tokenizer
 
 

@@ -239,7 +239,7 @@ def transformer(
         )
 
     layers = EncoderConfig(
-        d_model, num_layers, num_heads, d_ff, norm, activation, 1e-5, dropout, final_norm=norm == "pre"  # type: ignore[arg-type]
+        d_model, num_layers, num_heads, d_ff, norm, activation, 1e-5, dropout, final_norm=norm == "pre"  # type: ignore[arg-type]  # names, checked
     )  # fmt: skip
     return TransformerConfig(
         embedding(source_vocab), embedding(target_vocab), layers, layers, shared_vocabulary, tied

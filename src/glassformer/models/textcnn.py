@@ -61,7 +61,7 @@ class PackedConvolution(nn.Module):
         )
         # One matrix product for each place of the filter, on shifted views of the line: nothing is copied.
         out = sum(line[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
-        return out[places] + self.conv.bias  # type: ignore[index,operator]
+        return out[places] + self.conv.bias  # type: ignore[index,operator]  # a convolution has one
 
 
 class TextCnn(PackedClassifier):

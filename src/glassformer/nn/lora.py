@@ -137,7 +137,7 @@ def adapter(model: nn.Module) -> dict[str, Tensor]:
     out = {}
     for number, linear, _ in _linears(model):
         if parametrize.is_parametrized(linear, "weight"):
-            low: Any = linear.parametrizations.weight[0]  # type: ignore[union-attr,index]
+            low: Any = linear.parametrizations.weight[0]  # type: ignore[union-attr,index]  # registered by torch
             for part in low.places:
                 out[f"{number}.{part}.A"] = low.down[part].detach().float().clone()
                 out[f"{number}.{part}.B"] = low.up[part].detach().float().clone()

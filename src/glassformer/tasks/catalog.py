@@ -80,7 +80,7 @@ def _defaults(recipe: Any) -> dict[str, dict[str, Any]]:
 
     names = [f.name for f in fields(recipe)]
     sections = {n: getattr(recipe, n) for n in names if is_dataclass(getattr(recipe, n))}
-    table = {n: {f.name: value(s, f.name) for f in fields(s)} for n, s in sections.items()}  # type: ignore[arg-type]
+    table = {n: {key: value(s, key) for key in vars(s)} for n, s in sections.items()}
     return table | {"recipe": {n: value(recipe, n) for n in names if n not in sections}}
 
 
