@@ -96,7 +96,7 @@ def test_what_glassformer_json_does_not_say_has_a_value(tmp_path):
     written(tmp_path, {"parameters": {"a": 1}, "more": 2})
     assert read_about(tmp_path, 3) == {
         "parameters": {"a": 1}, "more": 2, "kind": "TextClassifier", "weights_source": "unknown", "best_step": 0,
-        "train_seconds": 0.0, "truncated": 0, "chunks": 0,
+        "train_seconds": 0.0, "truncated": 0, "chunks": 0, "chosen": {},
     }  # fmt: skip
     written(tmp_path, {"parameters": {}, "format": 3, "best_step": 7})
     assert read_about(tmp_path, 3)["best_step"] == 7

@@ -187,7 +187,7 @@ def test_recipes_that_ship(tmp_path):
     [
         ({"epochs": "three"}, "epochs"),
         ({"schedule": "linaer"}, "schedule.*'linear'"),
-        ({"lr": None}, "lr"),
+        ({"lr": "fast"}, "lr"),
         ({"pooling": "maen"}, "pooling.*'mean'"),
         ({"precision": "fp16"}, "precision"),
         ({"device": "gpu"}, "device"),

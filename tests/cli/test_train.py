@@ -119,8 +119,8 @@ def test_keys_are_all_listed_with_their_meaning(gf):
     listed = {".".join(filter(None, (k.section, k.name))) for k in keys}
     assert listed == {".".join(path) for path in key_places(Recipe).values()}
     by_name = {k.name: k for k in keys}
-    assert by_name["warmup"].default == "0.06"
-    assert by_name["warmup"].meaning == "share of all steps"
+    assert by_name["warmup"].default == "none"
+    assert by_name["warmup"].meaning.startswith("share of all steps; none: what suits")
     assert by_name["optimizer"].meaning == "adam: decay goes through the gradient (adamw | adam | muon)"
     result = gf("train", "--help-keys")
     assert result.code == 0

@@ -107,10 +107,10 @@ def test_the_comparison_has_one_scale():
 
 
 def test_settings_that_differ_from_the_defaults_stand_out():
-    config = {"name": "n", "train": {"epochs": 3, "lr": 1e-3, "betas": [0.9, 0.999]}, "mine": {"x": 1}}
+    config = {"name": "n", "train": {"accumulate": 1, "lr": 1e-3, "betas": [0.9, 0.999]}, "mine": {"x": 1}}
     assert tables.settings(config, known_recipe_of(config).defaults) == [
         ("recipe", [("name", "n", True)]),
-        ("train", [("epochs", 3, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]),
+        ("train", [("accumulate", 1, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]),
         ("mine", [("x", 1, True)]),
     ]
     assert tables.changed(tables.settings(config, known_recipe_of(config).defaults))[1:] == [

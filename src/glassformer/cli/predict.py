@@ -73,14 +73,14 @@ def refuse_other(folder: Path) -> None:
     """Raises ConfigError where what is saved gives no labels; it names the command that does."""
     from glassformer.checkpoints.files import read_json
     from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.catalog import task_making
 
     about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
     kind = read_json(about).get("kind") if about else None
-    for task in TASKS.values():
-        if task.answer is None and task.estimator.__name__ == kind:
-            what = f"holds a {kind}, which gives no labels"
-            raise ConfigError(what, where=str(folder), fix=f"Use glassformer {task.verb}")
+    task = task_making(kind) if isinstance(kind, str) else None
+    if task is not None and task.answer is None:
+        what = f"holds a {kind}, which gives no labels"
+        raise ConfigError(what, where=str(folder), fix=f"Use glassformer {task.verb}")
 
 
 def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:

@@ -2,31 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import KnownRecipe, apply_overrides, build, nearest, read_toml, to_dict
 from glassformer.errors import ConfigError
-from glassformer.tasks.image_classification import run as image_classification
-from glassformer.tasks.masked_lm import run as masked_lm
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 from glassformer.tasks.task import Task
-from glassformer.tasks.text_classification import run as text_classification
-from glassformer.tasks.translation import run as translation
-from glassformer.tasks.word2vec import run as word2vec
 
-TASKS: dict[str, Task] = {
-    task.name: task
-    for task in (
-        text_classification.TASK,
-        image_classification.TASK,
-        word2vec.TASK,
-        translation.TASK,
-        masked_lm.TASK,
-    )
-}
+
+def _text_classification() -> Task:
+    from glassformer.tasks.text_classification.run import TASK
+
+    return TASK
+
+
+def _image_classification() -> Task:
+    from glassformer.tasks.image_classification.run import TASK
+
+    return TASK
+
+
+def _word2vec() -> Task:
+    from glassformer.tasks.word2vec.run import TASK
+
+    return TASK
+
+
+def _translation() -> Task:
+    from glassformer.tasks.translation.run import TASK
+
+    return TASK
+
+
+def _masked_lm() -> Task:
+    from glassformer.tasks.masked_lm.run import TASK
+
+    return TASK
+
+
+class Tasks(MutableMapping[str, Task]):
+    """Name -> record, which is imported when it is first asked for.
+
+    Who asks a model of texts is to be ready in a few seconds, and loads nothing of pictures or figures.
+    """
+
+    def __init__(self, records: dict[str, Callable[[], Task]]):
+        self._records = records
+
+    def __getitem__(self, name: str) -> Task:
+        return self._records[name]()
+
+    def __setitem__(self, name: str, task: Task) -> None:
+        self._records[name] = lambda: task
+
+    def __delitem__(self, name: str) -> None:
+        del self._records[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
+
+
+TASKS = Tasks(
+    {
+        "text-classification": _text_classification,
+        "image-classification": _image_classification,
+        "word2vec": _word2vec,
+        "translation": _translation,
+        "masked-lm": _masked_lm,
+    }
+)
 
 
 def recipe_classes() -> dict[str, type]:
@@ -42,6 +95,11 @@ def check_classifies(recipe: Any) -> None:
         raise ConfigError(what, where="task", fix=nearest(recipe.task, able))
 
 
+def task_making(kind: str | None) -> Task | None:
+    """The task whose estimator ``glassformer.json`` calls so; none of those behind it is imported."""
+    return next((task for task in TASKS.values() if task.estimator.__name__ == kind), None)
+
+
 def task_of(folder: str | Path) -> Task:
     """The task of a run folder; where its recipe says nothing, the usual one.
 
@@ -53,7 +111,8 @@ def task_of(folder: str | Path) -> Task:
 
 
 def _task_of(config: Mapping[str, Any]) -> Task:
-    return TASKS.get(str(config.get("task")), TASKS[DEFAULT_TASK])
+    name = config.get("task")
+    return TASKS[name if isinstance(name, str) and name in TASKS else DEFAULT_TASK]
 
 
 def known_recipe(folder: str | Path) -> KnownRecipe:

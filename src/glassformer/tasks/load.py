@@ -16,7 +16,7 @@ from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import load_pretrained, read_checkpoint
 from glassformer.tasks.build import fitting
-from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Classifier, read_labels
 from glassformer.tasks.estimator import FORMAT, Estimator
 
@@ -57,12 +57,11 @@ def _load(folder: Path, path: str | Path) -> Any:
         return _of_transformers(folder)
     verify_folder(folder)
     about = read_about(folder, FORMAT)
-    kinds = estimators()
-    if about["kind"] not in kinds:
-        raise CheckpointError(
-            f"holds a {shown(about['kind'])}, which this version does not know", where=str(folder)
-        )
-    return kinds[about["kind"]].restore(folder, about)
+    task = task_making(about["kind"])
+    if task is None:
+        what = f"holds a {shown(about['kind'])}, which this version does not know"
+        raise CheckpointError(what, where=str(folder))
+    return task.estimator.restore(folder, about)
 
 
 def estimators() -> dict[str, type[Estimator]]:
@@ -104,13 +103,10 @@ def _of_transformers(folder: Path) -> Any:
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
-    kinds: dict[str, Any] = {
-        task.estimator.NOUN: task.estimator
-        for task in TASKS.values()
-        if issubclass(task.estimator, Classifier)
-    }
+    able = (task.estimator for task in TASKS.values() if issubclass(task.estimator, Classifier))
+    kind: Any = next(cls for cls in able if model.reads == cls.NOUN)
     most = {"max_length": model.config.embedding.max_positions} if model.reads == "texts" else {}
-    clf = kinds[model.reads](str(folder), **most)
+    clf = kind(str(folder), **most)
     clf.read_parts(folder, {})
     if model.reads == "texts":
         fitted = fitting(checkpoint, clf.tokenizer_, str(folder))
