@@ -151,9 +151,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file or folder bears the name of one that is being written, or that a kill has left
-    half-written.
-    """
+    """Whether a file or folder bears the name of one being written, or left half-written by a kill."""
     return _LEFTOVER.fullmatch(name) is not None
 
 
@@ -285,9 +283,7 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _publish(fresh: Path, target: Path) -> None:
-    """Put ``fresh`` at ``target``, the old folder at ``fresh``; or where names cannot be exchanged, step by
-    step.
-    """
+    """Put ``fresh`` at ``target``, the old folder at ``fresh``; in steps where names cannot be exchanged."""
     while not (target.exists() and exchange(fresh, target)):
         if target.exists():
             shutil.rmtree(_aside(target), ignore_errors=True)  # of an earlier, finished save

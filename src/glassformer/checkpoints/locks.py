@@ -40,9 +40,7 @@ _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 def try_lock(handle: int) -> bool | None:
-    """Lock an open file or folder for this process: whether it got it; None where the file system has no
-    locks.
-    """
+    """Lock an open file or folder for this process: whether it got it; None: the file system has no locks."""
     if fcntl is None:
         return None
     try:
@@ -128,9 +126,7 @@ def alive(folder: Path) -> Iterator[None]:
 
 
 def is_alive(folder: Path, pid: int) -> bool:
-    """Whether the writer of a temporary folder, which bears its number, lives; without locks a process so
-    numbered.
-    """
+    """Whether a temporary folder's writer lives; without locks, any process with the number that it bears."""
     handle = _open_folder(folder)
     if handle is None:
         return False

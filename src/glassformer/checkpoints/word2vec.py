@@ -152,9 +152,7 @@ def _are_numbers(fields: Sequence[bytes]) -> bool:
 
 
 def _looks_binary(data: bytes, body: int, dim: int) -> bool:
-    """No line is a word and its numbers, and there are bytes that no text has: one wrong line makes no binary
-    file.
-    """
+    """No line is a word and its numbers, and some bytes are in no text: one bad line makes no binary file."""
     sample = data[body : body + LONGEST]
     for line in sample.split(b"\n", TRIED)[:TRIED]:
         fields = line.split()

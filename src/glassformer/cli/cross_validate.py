@@ -115,9 +115,7 @@ def cross_validate_command(
     out: Out = None,
     folds: Folds = 5,
 ) -> None:
-    """Train and judge a recipe k times on parts of its training examples: mean, spread, out-of-fold
-    predictions.
-    """
+    """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
     chosen = recipe_for_folds(recipe, text, model, data, settings or ())
     folder = out or default_folder(chosen.name, "-folds")
     show_folds(cross_validate(chosen, folder, folds), folder)

@@ -88,9 +88,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def demo_command() -> None:
-    """Train, judge and explain two Transformers, on sentences and on digits, into ./demo-run and
-    ./demo-digits.
-    """
+    """Train, judge and explain two Transformers: sentences into ./demo-run, digits into ./demo-digits."""
     for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
         clear(folder, name)
     for name, (folder, _) in DEMOS.items():

@@ -126,9 +126,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
 
 
 def _other_columns(data: Any, asked: set[str]) -> Any:
-    """Pairs under other names than the recipe's: the names found stand in the run's config, for
-    later verbs.
-    """
+    """Pairs under other names than the recipe's: the run's config gets the names found, for later verbs."""
     from glassformer.data.pairs import fitting_columns
 
     keys = ("source_column", "target_column")

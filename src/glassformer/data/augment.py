@@ -220,9 +220,7 @@ def one_hot(targets: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Each picture's other half: example ``partner[i]`` of the batch has the share ``1 - share[i]`` of
-    picture i.
-    """
+    """Each picture's other half: example ``partner[i]`` of the batch has ``1 - share[i]`` of picture i."""
 
     partner: Tensor  # [B] places in the batch
     share: Tensor  # [B] of the picture itself, from 0 to 1

@@ -53,9 +53,7 @@ def more_room(path: str | Path, size: int) -> str:
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raises DataError when ``path`` is no plain file, or larger than ``most`` bytes (None: than a table may
-    be).
-    """
+    """Raises DataError when ``path`` is no plain file, or over ``most`` bytes (None: a table's limit)."""
     try:
         info = os.stat(path)
     except (OSError, ValueError) as error:

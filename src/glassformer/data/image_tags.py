@@ -43,9 +43,7 @@ OLD_JPEG, JPEG = 6, 7
 
 @dataclass(frozen=True)
 class Directory:
-    """Tag -> (type, count, place of its values) of one directory; the largest count where a tag
-    stands twice.
-    """
+    """Tag -> (type, count, place of its values) of one directory; the largest count if a tag comes twice."""
 
     data: bytes
     order: str  # < or >

@@ -35,9 +35,7 @@ class Windows:
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
-    """Where windows of ``size`` begin in ``length`` > ``size`` tokens; the last one ends where
-    the text does.
-    """
+    """Where windows of ``size`` begin in ``length`` > ``size`` tokens; the last ends where the text does."""
     return [*range(0, length - size, stride), length - size]
 
 

@@ -21,9 +21,7 @@ LEAST = 100  # pairs of neighbours, below which nothing is said
 
 @dataclass(frozen=True)
 class Kinship:
-    """Rare words that two rows of one class share, on average: rows next to each other, and rows
-    far apart.
-    """
+    """Rare words that two rows of one class share, on average: neighboring rows, and rows far apart."""
 
     near: float
     far: float
@@ -31,9 +29,7 @@ class Kinship:
 
     @property
     def ratio(self) -> float:
-        """How many times as often neighbours share a rare word; 1 where the order of the rows
-        says nothing.
-        """
+        """How many times as often neighbors share a rare word; 1: the order of rows says nothing."""
         return (self.near * self.pairs + 1.0) / (
             self.far * self.pairs + 1.0
         )  # one shared word counts for little

@@ -50,9 +50,7 @@ class PairSplit:
 
 @dataclass(frozen=True)
 class PairDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``, and what its columns are
-    called.
-    """
+    """The splits of one data set, among ``train``, ``validation`` and ``test``, and its columns' names."""
 
     name: str
     splits: dict[str, PairSplit]

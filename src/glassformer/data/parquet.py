@@ -134,9 +134,7 @@ def batches(
 
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
-    """The columns of the file that a column of the schema consists of, by number: one, or the fields of a
-    struct.
-    """
+    """The columns of the file that form a column of the schema, by number: one, or the fields of a struct."""
     every = ((i, file.schema.column(i)) for i in range(len(file.schema)))
     return [(i, leaf) for i, leaf in every if leaf.path == column or leaf.path.startswith(f"{column}.")]
 

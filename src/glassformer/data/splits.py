@@ -217,9 +217,7 @@ class Splits:
 
 
 def as_they_are(dataset: Any) -> Splits:
-    """Data other than a recipe's own, of which nothing is held out: the test split is judged, or the first
-    there is.
-    """
+    """Data other than a recipe's own, nothing held out: the test split is judged, or the first there is."""
     splits = dataset.splits
     judged = splits.get("test") or next(iter(splits.values()))
     return Splits(dataset, splits.get("train"), splits.get("validation"), judged, "test")

@@ -148,16 +148,12 @@ def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """As ``word_ids`` where only the pieces are known: one goes on with a word if WordPiece's
-    mark says so.
-    """
+    """As ``word_ids`` where only the pieces are known: WordPiece's mark says which go on with a word."""
     return _numbered(offsets, [name.startswith(PREFIX) for name in names])
 
 
 def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
-    """Words from places: a token that overlaps the one before, or touches it and joins it, is of the same
-    word.
-    """
+    """Words from places: a token that overlaps the one before, or touches and joins it, is of its word."""
     words = np.full(len(offsets), -1)
     end, word = -1, -1
     for i, ((start, stop), joined) in enumerate(zip(offsets, joins, strict=True)):
@@ -171,7 +167,5 @@ def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.nda
 
 
 def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Places without the blanks before them, which a byte-level piece takes in: nothing is left of one of
-    blanks.
-    """
+    """Places without leading blanks, which a byte-level piece takes in: nothing is left of one of blanks."""
     return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]

@@ -98,9 +98,7 @@ def _pooled(model: Any) -> Block:
 
 
 def _shapes(model: Any, translates: bool) -> dict[str, str]:
-    """What leaves each child, in the letters of types.py; of a translator M are the source's tokens, N the
-    target's.
-    """
+    """What leaves each child, in the letters of types.py; in a translator M is the source, N the target."""
     d, wide = _row_widths(model)
     if translates:
         encoded = dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")

@@ -88,9 +88,7 @@ def judge(
     seed: int = 0,
     by: str = "mask",
 ) -> dict[str, dict[str, float]]:  # fmt: skip
-    """The four figures of several methods' scores for one input, and of ``random``, the mean of that many
-    orders.
-    """
+    """Four figures of several methods' scores for one input, and of ``random``, mean of that many orders."""
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
     orders = [order_of(subject, s) for s in scores.values()]

@@ -66,9 +66,7 @@ def head_figures(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
 
 
 def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
-    """A word for each head ``[L][H]``: where at least ``least`` of its weight goes, ``broad``,
-    or ``mixed``.
-    """
+    """A word for each head ``[L][H]``: where ``least`` or more of its weight goes, ``broad`` or ``mixed``."""
     layers, heads = figures["entropy"].shape
     out = []
     for layer in range(layers):

@@ -70,9 +70,7 @@ class Result:
         return [(names[i], float(flat[i])) for i in np.argsort(-flat, kind="stable")[:count]]
 
     def words(self) -> list[tuple[str, float]]:
-        """The words of the text in order, each with the scores of its pieces added up; special tokens left
-        out.
-        """
+        """The text's words in order, each with the sum of its pieces' scores; without special tokens."""
         numbers = self.numbers
         if numbers.max(initial=-1) < 0:
             return []

@@ -112,9 +112,7 @@ class Subject:
 
 
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-    """From packed rows ``[N, D]`` that stand before the encoder to logits ``[B, C]``, in the encoder's
-    format.
-    """
+    """From packed rows ``[N, D]`` before the encoder to logits ``[B, C]``, in the encoder's format."""
     return model.run_rows(rows.to(next(model.encoder.parameters()).dtype), packing, trace)
 
 

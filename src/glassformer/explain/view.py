@@ -293,9 +293,7 @@ def _shades(values: np.ndarray) -> list[str]:
 def _caption(
     values: np.ndarray, special: dict[int, str], scores: list[float] | None, parts: str = "words"
 ) -> str:
-    """What goes to special tokens and to the rest, or between which figures the scores lie; as the script
-    says it.
-    """
+    """What goes to special tokens and to the rest, or the range of the scores; as the script says it."""
     if scores is not None:
         low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
         return f"scores from {low} to {high}, {whole} in all"

@@ -66,9 +66,7 @@ def draw_graph(
 
 
 def quantize(file: str | Path, out: str | Path) -> Path:
-    """The graph with int8 weights; ranges of activations are taken from each batch (ONNX Runtime's dynamic
-    form).
-    """
+    """The graph with int8 weights; activation ranges come from each batch (ONNX Runtime's dynamic form)."""
     need_onnx()
     import onnx  # pyright: ignore[reportMissingImports]  # of the extra
     import onnxruntime.quantization as onnx_int8  # pyright: ignore[reportMissingImports]  # of the extra

@@ -87,9 +87,7 @@ class Checkpoint:
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
 
     def grown(self, rows: int, like: int) -> Checkpoint:
-        """With a token table of that many rows: the new ones are read as that token is, and never
-        answered.
-        """
+        """With a token table of that many rows: new ones are read as that token is, and never answered."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]

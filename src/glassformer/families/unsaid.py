@@ -16,9 +16,7 @@ SAID_BY_TENSORS = ("pooling", "head", "num_labels", "head_type")
 
 
 def unsaid(config: Any, said: Any) -> dict[str, Any]:
-    """``{KEY: values}`` of a config that reading its ``config.json`` back does not give; empty without
-    any.
-    """
+    """``{KEY: values}`` of a config that reading its ``config.json`` back does not give; may be empty."""
     values = _differences(config, said)
     values = {key: value for key, value in values.items() if key not in SAID_BY_TENSORS}
     return {KEY: values} if values else {}

@@ -77,9 +77,7 @@ def from_hub(
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names and in its shapes; ``with_prefix`` puts ``vit.`` before the
-    encoder's.
-    """
+    """Our tensors with the Hub's names and shapes; ``with_prefix`` puts ``vit.`` before the encoder's."""
     shaped = dict(tensors)
     shaped["embeddings.cls"] = tensors["embeddings.cls"][None, None]
     shaped["embeddings.positions"] = tensors["embeddings.positions"][None]

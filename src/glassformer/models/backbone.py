@@ -66,9 +66,7 @@ class Backbone(nn.Module):
     def encode_rows(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
     ) -> Tensor:
-        """Embedded rows ``[N, D]`` -> states ``[N, D]``; only those of ``rows`` ``[B]``, one a sequence, if
-        given.
-        """
+        """Embedded rows ``[N, D]`` -> states ``[N, D]``, or of ``rows`` ``[B]`` only, one per sequence."""
         return self.encoder(x, packing, rows=rows, trace=trace)
 
     def encode(
@@ -143,9 +141,7 @@ class Backbone(nn.Module):
 
     @property
     def has_features(self) -> bool:
-        """Whether one vector a sequence is all that the head needs: attention pooling weighs every row
-        anew.
-        """
+        """Whether the head needs only one vector a sequence: attention pooling weighs every row anew."""
         return self.pooling is not None and not isinstance(self.pooling, AttentionPooling)
 
     def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:

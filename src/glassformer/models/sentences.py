@@ -165,9 +165,7 @@ class Sentences:
         return model.encode(batch.ids, packing, segments=batch.segments), packing
 
     def of_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
-        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32; the first ``skip`` rows of each text do not
-        count.
-        """
+        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32, without the first ``skip`` rows of each text."""
         x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
         for step in self.after:
             x = step(x)

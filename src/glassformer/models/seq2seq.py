@@ -72,9 +72,7 @@ class TransformerSeq2Seq(nn.Module):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Target ids ``[N]``, each sequence from its [CLS] on -> the states ``[N, D]`` that predict the next
-        token.
-        """
+        """Target ids ``[N]``, each text from [CLS] on -> states ``[N, D]`` that predict the next token."""
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -127,9 +125,7 @@ class TransformerSeq2Seq(nn.Module):
         return self.decoder.start(memory.rows, memory.packing)
 
     def step(self, tokens: Tensor, state: DecoderCache) -> Tensor:
-        """The last token of every hypothesis ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves
-        on.
-        """
+        """Each hypothesis's last token ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
         table = self.target_embeddings
         x = table.tokens(tokens) * table.config.scale
         x = x + _position(table, state.position, len(tokens))
@@ -229,9 +225,7 @@ def transformer(
     shared_vocabulary: bool = False,
     tied: bool = True,
 ) -> TransformerConfig:
-    """A small Transformer for tens of thousands of pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout
-    0.3.
-    """
+    """A Transformer for tens of thousands of pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout 0.3."""
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(

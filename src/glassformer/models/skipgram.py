@@ -66,9 +66,7 @@ class SkipGram(nn.Module):
 
 
 def noise_distribution(counts: np.ndarray, exponent: float = 0.75) -> np.ndarray:
-    """The probability of each word as a negative ``[V]``: unigram^0.75 draws rare words more often than they
-    come.
-    """
+    """Each word's probability as a negative ``[V]``: unigram^0.75 draws rare words above their share."""
     weights = counts.astype(np.float64) ** exponent
     return weights / weights.sum()
 

@@ -53,9 +53,7 @@ class PackedConvolution(nn.Module):
         self.conv = nn.Conv1d(rows_width, filters, width)
 
     def forward(self, x: Tensor, places: Tensor, length: int) -> Tensor:
-        """``places`` ``[N]``: where each row lies in a line of ``length`` that has gaps between the
-        sequences.
-        """
+        """``places`` ``[N]``: where each row lies in a line of ``length`` with gaps between sequences."""
         line = x.new_zeros(length + self.width - 1, x.shape[1]).index_copy(
             0, places + (self.width - 1) // 2, x
         )

@@ -44,9 +44,7 @@ class DecoderCache:
     position: int = 0  # the place of the next token
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        """Go on with these ``rows`` [R'] (an index, repeats allowed), of these ``sources`` [B'] (None: the
-        same).
-        """
+        """Go on with these ``rows`` [R'] (an index, may repeat), of ``sources`` [B'] (None: the same)."""
         for layer in self.layers:
             if layer.k is not None and layer.v is not None:
                 layer.k, layer.v = layer.k[rows], layer.v[rows]
@@ -57,9 +55,7 @@ class DecoderCache:
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the encoder's rows, and feed-forward, each with residual and
-    norm.
-    """
+    """Causal self-attention, attention over the encoder's rows, feed-forward, each with residual and norm."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()

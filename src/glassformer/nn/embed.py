@@ -152,9 +152,7 @@ class TextEmbedding(nn.Module):
         return self.dropout(x)
 
     def init_weights(self) -> None:
-        """First weights of what starts otherwise than tables and products do: projected rows keep their
-        size.
-        """
+        """First weights of what starts unlike tables and products do: projected rows keep their size."""
         if self.project is not None:  # beside positions of size 1
             nn.init.normal_(self.project.weight, std=self.project.in_features**-0.5)
 
@@ -164,16 +162,12 @@ class TextEmbedding(nn.Module):
     # --- padded, for graphs ----------------------------------------------------------------------
 
     def fixed_places(self, length: int) -> Tensor | None:
-        """The table ``[length, D]`` of positions that are not learned, which ``padded`` reads; None: no
-        such.
-        """
+        """The table ``[length, D]`` of positions not learned, which ``padded`` reads; None without any."""
         fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
         return sinusoidal(length, self.config.d_model) if fixed else None
 
     def padded(self, ids: Tensor, mask: Tensor, places: Tensor | None) -> Tensor:
-        """``ids`` and ``mask`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation mode, segments all
-        0.
-        """
+        """``ids`` and ``mask`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation, segments all 0."""
         x = self.tokens(ids)
         if self.special is not None:
             own = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))

@@ -61,9 +61,7 @@ def attend_local(
 
 
 def _beside(x: Tensor, w: int, blocks: int) -> Tensor:
-    """``[N, H, K]`` -> ``[M, H, 3w, K]``: each block of w rows between the block before and the block after
-    it.
-    """
+    """``[N, H, K]`` -> ``[M, H, 3w, K]``: each block of w rows between the blocks before and after it."""
     padded = _pad(x, w, (blocks + 1) * w - len(x))  # a block of zeros at either end
     return padded.unfold(0, 3 * w, w).permute(0, 1, 3, 2)
 

@@ -131,9 +131,7 @@ def merge(model: nn.Module) -> None:
 
 
 def adapter(model: nn.Module) -> dict[str, Tensor]:
-    """The updates by layer and part: ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``,
-    fp32.
-    """
+    """Updates by layer and part: ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``, fp32."""
     out = {}
     for number, linear, _ in _linears(model):
         if parametrize.is_parametrized(linear, "weight"):
@@ -145,9 +143,7 @@ def adapter(model: nn.Module) -> dict[str, Tensor]:
 
 
 def part_weights(model: nn.Module) -> dict[str, Tensor]:
-    """``{i}.query`` and so on -> that part of the weights ``[D_out, D_in]``, as a view: to look at, or to
-    change.
-    """
+    """``{i}.query`` and so on -> that part of the weights ``[D_out, D_in]``: a view, to look at or change."""
     return {
         f"{number}.{part}": block
         for number, linear, parts in _linears(model)

@@ -18,9 +18,7 @@ NOWHERE = float("-inf")
 
 
 def causal_mask(rows: int, columns: int, device: torch.device | str = "cpu") -> Tensor:
-    """``[T, S]`` boolean, True where column <= row; with more columns than rows the rows are the last
-    ones.
-    """
+    """``[T, S]`` boolean, True where column <= row; if there are more columns, the rows are the last ones."""
     places = torch.ones(rows, columns, dtype=torch.bool, device=device)
     return places.tril(columns - rows)
 

@@ -84,9 +84,7 @@ class PatchConfig:
 
 
 def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
-    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, the order of a convolution's
-    kernel.
-    """
+    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, each in a convolution's order."""
     b, c, h, w = pictures.shape
     (p, q), gh, gw = patch, h // patch[0], w // patch[1]
     x = pictures[:, :, : gh * p, : gw * q].reshape(b, c, gh, p, gw, q)
@@ -94,18 +92,14 @@ def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, the others the
-    column.
-    """
+    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, half the column."""
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
 
 
 def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
-    """Learned positions ``[gh * gw, D]`` of one grid, bicubically read on another (Dosovitskiy et al.,
-    section 3.2).
-    """
+    """Learned positions ``[gh * gw, D]`` of one grid, bicubic on another (Dosovitskiy et al., sect. 3.2)."""
     if old == new:
         return table
     image = table.float().view(*old, -1).permute(2, 0, 1)[None]  # [1, D, gh, gw]
@@ -274,9 +268,7 @@ class PatchEmbedding(nn.Module):
         self.compute_dtype = dtype
 
     def padded(self, values: Tensor) -> Tensor:
-        """``[B, C, H, W]`` of the config's size -> ``[B, T, D]``, as ``forward`` in evaluation mode: for
-        graphs.
-        """
+        """``[B, C, H, W]`` of config size -> ``[B, T, D]``, as ``forward`` in evaluation; for graphs."""
         c = self.config
         if self.stem is not None:
             (gh, gw), (p, q) = c.grid, c.patch_size

@@ -86,9 +86,7 @@ class PackedRNN(nn.Module):
         return torch.empty_like(data).index_copy(0, order, data), last
 
     def _scan(self, x: Tensor, batch_sizes: list[int], state: State | None) -> tuple[Tensor, State]:
-        """All layers over rows by time ``[N, D]``; ``state`` and what is returned of it have the longest
-        first.
-        """
+        """All layers over rows by time ``[N, D]``; ``state``, given and returned, has the longest first."""
         rnn = self.rnn
         directions = 2 if rnn.bidirectional else 1
         times = [slices_of(batch_sizes, backwards) for backwards in (False, True)[:directions]]

@@ -90,9 +90,7 @@ class ScoredAttention(nn.Module):
         self.score = SCORERS[scorer](q_dim, k_dim)
 
     def padded(self, q: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """``q`` ``[B, T, Kq]``, ``memory`` ``[B, S, Kk]``, ``mask`` ``[B, S]`` (True: real) -> context,
-        weights.
-        """
+        """``q`` ``[B, T, Kq]``, ``memory`` ``[B, S, Kk]``, ``mask`` ``[B, S]`` -> context, weights."""
         weights = masked_softmax(self.score(q, memory), mask[:, None, :].expand(-1, q.shape[1], -1))
         return weights @ memory, weights
 

@@ -53,9 +53,7 @@ class Shard:
 
 
 def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS) -> list[Shard]:
-    """A Parquet file cut into shards, their answers to lie in ``folder`` as ``part-000000.parquet`` and so
-    on.
-    """
+    """A Parquet file in shards, whose answers are to lie in ``folder``: ``part-000000.parquet`` and so on."""
     total = check_rows(source, open_parquet(source))
     return [
         Shard(
@@ -248,9 +246,7 @@ def _note(model: str | Path, shard: Shard) -> str:
 
 
 def _answered(target: Path, wanted: str) -> int | None:
-    """The number of rows without an answer in a shard's file; None where it is not there, damaged or
-    another's.
-    """
+    """The number of rows without an answer in a shard's file; None: not there, damaged or another shard's."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -363,9 +359,7 @@ def _in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _read_rows(shard: Shard) -> Iterator[Any]:
-    """The values of a shard's rows: texts, or the bytes of pictures. Only the row groups that hold them are
-    read.
-    """
+    """A shard's values: texts, or the bytes of pictures. Only the row groups that hold them are read."""
     file = open_parquet(shard.source)
     if shard.column not in file.schema_arrow.names:
         raise DataError(f"no column {shard.column!r}", where=shard.source)

@@ -54,9 +54,7 @@ class Workers:
             self._hire()
 
     def start(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
-        """The result of a call, or its error; 503 where it takes too long. A call nobody waits for is not
-        begun.
-        """
+        """A call's result, or its error; 503: it takes too long. A call nobody waits for is not begun."""
         job = Job(call)
         loop = asyncio.get_running_loop()
         answer = asyncio.wrap_future(job.future)
@@ -123,9 +121,7 @@ class Workers:
 
 
 def _decode_large(served: Served, content: bytes, where: str) -> Item:
-    """As ``decode``; each thread has a heap of its own, which would go on holding the largest picture it has
-    seen.
-    """
+    """As ``decode``; a thread has its own heap, which would go on holding the largest picture it has seen."""
     return_freed_memory()  # of the others
     try:
         return served.decode(content, where)

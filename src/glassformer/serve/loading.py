@@ -86,9 +86,7 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
 
 
 def example_sentences(run: Path) -> list[str]:
-    """The sentences that the recipe of a run names (``evaluate.sentences``); rows of its data are never
-    shown.
-    """
+    """The sentences that a run's recipe names (``evaluate.sentences``); rows of its data are never shown."""
     try:
         named = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())["sentences"]
         return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]

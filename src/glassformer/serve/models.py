@@ -94,9 +94,7 @@ class Served:
         return sum(min(len(text) // CHARS_PER_TOKEN + 2, most) for text in inputs)
 
     def least(self, size: int) -> int:
-        """Tokens that a body of ``size`` bytes has at least, if it is one text in ASCII; fewer than
-        ``estimate``.
-        """
+        """Tokens that a body of ``size`` bytes has at least, as one ASCII text; fewer than ``estimate``."""
         if self.kind == "image":
             return self.clf.model_.config.embedding.num_tokens
         most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters

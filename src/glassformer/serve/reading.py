@@ -79,9 +79,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def weight(value: Any) -> int:
-    """Bytes of the strings in a parsed value; a letter outside Latin-1 makes two or four of each
-    character.
-    """
+    """Bytes of the strings in a parsed value; a letter outside Latin-1 makes every character take 2 or 4."""
     if isinstance(value, dict):
         return sum(map(weight, value)) + sum(map(weight, value.values()))
     if isinstance(value, list):

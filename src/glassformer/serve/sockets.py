@@ -194,9 +194,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             self._refuse(self.refusal or problem)
 
         def _refuse(self, problem: Problem) -> None:
-            """Answer the request that is coming in, and look at nothing more; answers before it are still
-            given.
-            """
+            """Answer the request coming in, and look at nothing more; answers before it are still given."""
             last = self.cycle
             if self.phase != BODY and last is not None and not last.response_complete:
                 return self._last()

@@ -298,18 +298,14 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One row an arm, kind and severity of changed pictures, as in robustness.csv; none where nothing was
-    changed.
-    """
+    """A row for each arm, kind and severity of changed pictures, as in robustness.csv; may be none."""
     for arm in results["arms"]:
         for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
 
 
 def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
-    """study.toml, results.json, results.csv and results.md, each in one move; robustness.csv where there is
-    such.
-    """
+    """study.toml, results.json, results.csv, results.md, each in one move; robustness.csv if there is one."""
     from glassformer.study.verdict import markdown
 
     replace_text(folder / "study.toml", to_toml(study))

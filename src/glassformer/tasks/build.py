@@ -33,9 +33,7 @@ def is_from_scratch(model: str) -> bool:
 
 
 def check_name(model: str) -> None:
-    """Raises ConfigError, with the nearest name, for a model that cannot exist: no architecture, path or Hub
-    id.
-    """
+    """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
     known = [*TEXT_ARCHITECTURES, *CATALOG]
     if model not in known and "/" not in model and not Path(model).expanduser().exists():
         raise ConfigError(f"no model {model!r}", where="model", fix=nearest(model, known))
@@ -195,9 +193,7 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
 
 
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
-    """Raises CheckpointError where the tokenizer has ids beyond the table of embeddings of a model's
-    config.
-    """
+    """Raises CheckpointError where the tokenizer has ids beyond the embedding table of a model's config."""
     rows = config.embedding.vocab_size
     if (count := id_count(tokenizer)) > rows:
         what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"

@@ -352,9 +352,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         raise NotImplementedError
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
-        """Batches, objective and held-out logits of the same training, without what every epoch would
-        repeat.
-        """
+        """Batches, objective and held-out logits of the same training, less what every epoch would repeat."""
         return stream, objective, logits
 
     def table_rows(

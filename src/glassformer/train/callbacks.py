@@ -173,9 +173,7 @@ class Signals:
 
 
 class StopOnSignal(Callback):
-    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, and raise ``Interrupted``. A second one stops at
-    once.
-    """
+    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``. A second one stops at once."""
 
     def __init__(self, folder: Path, keep_last: int = 2):
         self.folder, self.keep_last = Path(folder), keep_last
@@ -263,9 +261,7 @@ class Progress(Callback):
 
     @contextmanager
     def count(self, what: str, total: int) -> Iterator[Told]:
-        """Beside training: a bar on a terminal while ``total`` examples are judged, gone at the end; else
-        nothing.
-        """
+        """Beside training: a bar on a terminal while ``total`` examples are judged, then gone; else none."""
         if not self.live:
             yield None
             return

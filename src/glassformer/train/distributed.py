@@ -157,9 +157,7 @@ def join(strategy: str, device: torch.device, seed: int) -> Ranks:
 
 @dataclass
 class Share:
-    """This process's rows of a batch; ``idle``: there were fewer rows than processes, it helps out for
-    nothing.
-    """
+    """This process's rows of a batch; ``idle``: more processes than rows, so it helps out for nothing."""
 
     batch: Any
     idle: bool

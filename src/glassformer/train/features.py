@@ -93,9 +93,7 @@ def _read_features(model: Any, batch: TextBatch) -> Tensor:
 
 
 def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) -> str:
-    """SHA-256 of all that decides the features: weights, their format, the way to read them, and
-    the inputs.
-    """
+    """SHA-256 of all that decides the features: weights, their format, the way to read them, the inputs."""
     digest = hashlib.sha256()
     c: Any = model.config  # of which the head has no part in the features
     device = next(model.parameters()).device.type
@@ -126,9 +124,7 @@ def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Features ``[B, D]``, the packing of the inputs that they stand for, and which examples they are
-    ``[B]``.
-    """
+    """Features ``[B, D]``, the packing of the inputs they stand for, and which examples they are ``[B]``."""
 
     features: Tensor
     packing: Packing

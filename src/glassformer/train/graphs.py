@@ -78,9 +78,7 @@ class Sizes:
         return Sizes(step, max(map(len, batches)) + filling, longest)
 
     def filled(self, packing: Packing) -> Packing:
-        """The sequences of a batch and, behind them, those that fill it up: one token each and more where
-        needed.
-        """
+        """The sequences of a batch, then those that fill it up: one token each, more where needed."""
         extra = self.count - packing.count
         total = -(-(packing.total + extra) // self.step) * self.step
         each, more = divmod(total - packing.total, extra)

@@ -73,9 +73,7 @@ def empty_table(size: int, dim: int) -> np.ndarray:
 
 
 class Kernel(NamedTuple):
-    """The compiled functions for one width: ``block`` updates from given words, ``sentences`` draws and calls
-    it.
-    """
+    """Compiled functions for one width: ``block`` updates for given words, ``sentences`` draws, calls it."""
 
     block: Any
     sentences: Any

@@ -106,9 +106,7 @@ class MasterOptimizer:
         return self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
 
     def update(self, lr: float, norm: Tensor) -> None:
-        """Clip the masters' gradients, whose norm is given, and take one step with them; a GPU is not waited
-        for.
-        """
+        """Clip the masters' gradients, whose norm is given, and take a step with them; waits for no GPU."""
         nn.utils.clip_grads_with_norm_(
             self.masters.values(), self.config.clip or math.inf, norm, foreach=True
         )
@@ -222,8 +220,6 @@ def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
 
 
 def _depth(name: str) -> int | None:
-    """The number of the layer that a weight belongs to, counted from the input; None above and below the
-    stack.
-    """
+    """The number of a weight's layer, counted from the input; None above and below the stack."""
     found = re.match(r"encoder\.layers\.(\d+)\.", name)
     return int(found[1]) if found else None

@@ -21,9 +21,7 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_unsafe(folder: Path) -> str | None:
-    """Why a library in this folder (which is made where it is missing) is not to be trusted; None where it
-    is.
-    """
+    """Why a library in this folder (made where it is missing) is not to be trusted; None where it is."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not hasattr(os, "geteuid"):  # Windows keeps others out of a user's folders by other means
         return None

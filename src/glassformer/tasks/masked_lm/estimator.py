@@ -243,9 +243,7 @@ class MaskedLM(Estimator):
         return self.judge(texts)["accuracy"]
 
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
-        """Loss in nats a masked token, perplexity, accuracy, how many; those of the next sentence if
-        learnt.
-        """
+        """Loss in nats a masked token, perplexity, accuracy, count; those of the next sentence if learned."""
         model = self.predictor()
         table = self._chunks(check_texts(texts))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)

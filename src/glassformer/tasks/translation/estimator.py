@@ -186,9 +186,7 @@ class Translator(Estimator):
     # --- translation -----------------------------------------------------------------------------
 
     def encode(self, texts: Sequence[str], source: bool = True) -> TokenTable:
-        """Texts of the source side, or of the other, as the model reads them; longer ones are cut and
-        counted.
-        """
+        """Texts of the source side or the other, as the model reads them; longer ones are cut and counted."""
         tokenizer = self.source_tokenizer_ if source else self.target_tokenizer_
         return encode(tokenizer, texts, max_length=self.max_length)
 
