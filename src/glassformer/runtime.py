@@ -37,8 +37,7 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """``auto`` is the GPU where there is one; under ``torchrun`` each process of a machine has one of its
-    own.
+    """``auto`` is the GPU where there is one; under ``torchrun`` each process of a machine has its own.
 
     Raises:
         ConfigError: a device that torch does not know or does not see.

@@ -158,8 +158,7 @@ def is_temporary(name: str) -> bool:
 def sweep(parent: Path, name: str | None = None) -> None:
     """Clear what a killed save of ``parent / name`` (None: of any folder in ``parent``) has left.
 
-    Temporary folders go, but for those whose writer lives; an old folder comes back if its successor is not
-    there.
+    Temporary folders go, unless their writer lives; an old folder comes back if its successor is missing.
     """
     with moving(parent):
         _sweep(parent, name)
@@ -184,8 +183,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write a file to; once that is on the disk, it takes ``path``'s place in one
-    move.
+    """A name beside ``path`` to write a file to; once on the disk, it takes ``path``'s place in one move.
 
     Raises:
         GlassformerError: the disk refused (full, read-only ...); the file that was there before is untouched.

@@ -43,8 +43,7 @@ OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_d
 
 
 def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str) -> Model:
-    """A model of this config with every tensor loaded; what is missing, left over or of another shape is
-    named.
+    """A model of this config, every tensor loaded; names what is missing, left over or of another shape.
 
     Names and shapes are compared before any memory is taken: a config may ask for more than there is.
 

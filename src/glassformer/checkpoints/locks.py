@@ -1,5 +1,4 @@
-"""One writer at a time: a lock on a folder that its holder keeps until it ends, and shorter ones around
-single moves.
+"""One writer at a time: a lock on a folder that its holder keeps to its end, and short ones around moves.
 
     RUN/.lock    {"pid", "host", "command", "since"} of the process that writes there
 
@@ -92,8 +91,7 @@ def holds_nothing(folder: Path) -> bool:
 
 @contextmanager
 def moving(folder: Path) -> Iterator[None]:
-    """Alone among the processes that make, move or clear folders in ``folder``, for an instant; waits for the
-    others.
+    """Alone, for an instant, among processes that make, move or clear folders in ``folder``; waits for them.
 
     Raises:
         GlassformerError: another process has been at it for a minute.

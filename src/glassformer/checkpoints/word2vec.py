@@ -70,8 +70,7 @@ def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[
 
     Raises:
         CheckpointError: no such file, another format (GloVe's, a packed file, gensim's own: with the way to
-            convert it), a cut file, a line with too few numbers, a word that stands there twice; the line is
-            named.
+            convert it), a cut file, a line with too few numbers, a word twice; the line is named.
     """
     path = Path(path)
     try:

@@ -1,6 +1,4 @@
-"""``glassformer cross-validate``: k trainings of a recipe; every example is judged once, by a model new to
-it.
-"""
+"""``glassformer cross-validate``: k trainings of a recipe; each example is judged once, unseen."""
 
 from __future__ import annotations
 

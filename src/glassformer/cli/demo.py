@@ -1,6 +1,4 @@
-"""``glassformer demo``: train, judge and look into two small Transformers, one on text and one
-on pictures.
-"""
+"""``glassformer demo``: train, judge and look into two small Transformers, for text and for pictures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""``glassformer export``: a trained classifier as a folder that other programs run, checked before it is
-kept.
-"""
+"""``glassformer export``: a trained classifier as a folder for other programs, checked before it is kept."""
 
 from __future__ import annotations
 

@@ -29,8 +29,7 @@ EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that onl
 
 
 def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
-    """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes
-    again.
+    """Run a recipe in ``folder``, with a progress bar; a folder left without a run by input errors goes.
 
     Raises:
         InputError: see ``run_task``.
@@ -102,13 +101,11 @@ def choose_recipe(
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """A recipe on other data than its own: nothing is left in it that speaks of those, but what ``settings``
-    ask for.
+    """A recipe on other data than its own: nothing in it speaks of those, but what ``settings`` ask for.
 
     Args:
         source: a named data set, or a path from the root.
-        shipped: the recipe came with the package, its examples (sentences, and words with their neighbours)
-            too.
+        shipped: the recipe came with the package, its examples (sentences, words with neighbors) too.
     """
     asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
     said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}

@@ -235,8 +235,7 @@ class Mixed:
 def mix_pairs(
     x: Tensor, kind: str, share: float, alpha: float, generator: torch.Generator
 ) -> tuple[Tensor, Mixed | None]:
-    """Mixup (Zhang et al., 2018) adds two pictures; CutMix (Yun et al., 2019) cuts a rectangle of one into
-    the other.
+    """Mixup (Zhang et al., 2018) adds pictures; CutMix (Yun et al., 2019) cuts a box of one into another.
 
     Args:
         kind: mixup, cutmix, or both (one of them, by chance).

@@ -96,8 +96,7 @@ def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        DataError: missing, unreadable, UTF-16, with NUL bytes, not UTF-8 (line and byte named), or a line
-            without end.
+        DataError: missing, unreadable, UTF-16, NUL bytes, not UTF-8 (line and byte named), an endless line.
     """
     check_file(path)
     decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0

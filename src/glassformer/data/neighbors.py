@@ -1,7 +1,6 @@
 """Do rows that stand next to each other belong together (reviews of one film, comments of one author)?
 
-Where they do, a part held out at random has relatives of its rows in the training part, and flatters the
-model.
+Where they do, a part held out at random has relatives of its rows in the training part and flatters.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class Kinship:
 
 
 def kinship(texts: Sequence[str], labels: Sequence[str | int] | None = None) -> Kinship | None:
-    """Compare neighbours with rows far apart, on a sample of runs of neighbouring rows; repeats are passed
-    over.
+    """Compare neighbors with rows far apart, on a sample of runs of neighboring rows; skips repeats.
 
     Args:
         labels: one per text; only rows of one class are compared, since tables are often sorted by class.

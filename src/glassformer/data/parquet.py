@@ -88,8 +88,7 @@ def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataErr
 def batches(
     path: str | Path, column: str, groups: Sequence[int] | None = None, *, limit: int | None = None
 ) -> Iterator[Any]:
-    """The values of a column as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary
-    arrays.
+    """A column's values as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary arrays.
 
     Args:
         groups: numbers of the row groups to read; None: all.

@@ -1,6 +1,4 @@
-"""Seeded splits that keep the share of every class, or that keep equal texts or neighbouring
-rows together.
-"""
+"""Seeded splits that keep the share of every class, or equal texts or neighboring rows together."""
 
 from __future__ import annotations
 
@@ -109,8 +107,7 @@ def stratified_folds(
 
     Args:
         groups: one per example; equal ones share a fold, which is chosen by the label of the first.
-        blocks: of every class each fold takes one run of neighbouring rows (see ``block_split``), whatever
-            the seed.
+        blocks: each fold has one run of neighboring rows a class (``block_split``), whatever the seed.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.

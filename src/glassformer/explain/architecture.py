@@ -48,8 +48,7 @@ ORDER = (
 
 
 def blocks(model: nn.Module) -> list[Block]:
-    """The blocks of a model in the order in which data goes through them; a parameter that two share counts
-    once.
+    """A model's blocks in the order in which data goes through them; a shared parameter counts once.
 
     A model of unknown parts is listed by its modules as they were made.
     """

@@ -1,8 +1,7 @@
 """How far a picture can be trusted: its scores against what happens when tokens are hidden.
 
-Everything is judged beside orders drawn at random for the same input, and a mean over inputs has a 95 %
-interval from resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or
-patches.
+All is judged beside random orders for the same input, and a mean over inputs has a 95 % interval from
+resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or patches.
 """
 
 from __future__ import annotations
@@ -197,8 +196,7 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     """One method's row of ``table`` in words.
 
     Args:
-        randomised: mean correlation with the scores under shuffled weights (``sanity.py``), None: not looked
-            at.
+        randomised: mean correlation with scores under shuffled weights (``sanity.py``); None: not looked at.
     """
     won = [name for name in FIGURES if row[name]["better"]["interval"][0] > 0]
     lost = [name for name in FIGURES if row[name]["better"]["interval"][1] < 0]

@@ -1,6 +1,4 @@
-"""What attention heads do, in figures: where each one looks, what is lost without it, and where its map
-misleads.
-"""
+"""What attention heads do, in figures: where each looks, what is lost without it, where its map misleads."""
 
 from __future__ import annotations
 
@@ -111,8 +109,7 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
 def ablation(
     clf: Any, texts: Sequence[str], labels: Sequence[Any], *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """What each head is worth: accuracy and mean probability of the true label with all heads, less without
-    it.
+    """Each head's worth: accuracy and mean probability of the true label with all heads, less without it.
 
     Returns:
         ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, 95 %

@@ -67,8 +67,7 @@ class Numbers:
 
     Args:
         rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
-        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, where they are
-            given.
+        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, if given.
         flow: ``[T, T]`` rollout of every row.
         reads: ``[T]``, the share of each token's state in what the head reads.
         maps: ``[L, H, T, T]``, every row.

@@ -83,8 +83,7 @@ def quantize(file: str | Path, out: str | Path) -> Path:
 
 
 def run_graph(file: str | Path, threads: int = 0) -> Run:
-    """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; inputs that it lacks are left
-    out.
+    """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; others are left out.
 
     Args:
         threads: 0 leaves ONNX Runtime's own choice.

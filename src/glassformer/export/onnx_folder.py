@@ -1,5 +1,4 @@
-"""``glassformer export --to onnx``: a graph, its tokenizer or picture sizes, and a script that runs it
-without us.
+"""``glassformer export --to onnx``: a graph, its tokenizer or picture sizes, a script that runs it alone.
 
 The folder is written only if it agrees: the texts (or pictures) go through the exported files alone, and
 every label must be the classifier's and no logit may move by more than ``TOLERANCE``.

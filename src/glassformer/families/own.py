@@ -1,6 +1,4 @@
-"""Encoders that no format of the Hub can express: a layout of ours, and the small presets for training from
-scratch.
-"""
+"""Encoders that no format of the Hub can express: our layout, and small presets to train from scratch."""
 
 from __future__ import annotations
 

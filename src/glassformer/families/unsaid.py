@@ -1,6 +1,4 @@
-"""What the Hub's ``config.json`` has no key for, such as stochastic depth: kept beside its keys, under one
-of ours.
-"""
+"""What the Hub's ``config.json`` has no key for, such as stochastic depth: kept in it under one of ours."""
 
 from __future__ import annotations
 

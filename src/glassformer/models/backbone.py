@@ -54,8 +54,7 @@ class Backbone(nn.Module):
     def embed(
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None
     ) -> tuple[Tensor, Packing]:
-        """Ids ``[N]`` with their packing, or pixels -> the rows ``[N, D]`` that enter the encoder, and where
-        they lie.
+        """Ids ``[N]`` with packing, or pixels -> rows ``[N, D]`` that enter the encoder, where they lie.
 
         Segments ``[N]`` are those of ids; None: all 0.
         """
@@ -112,8 +111,7 @@ class Backbone(nn.Module):
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
     ) -> ModelOutput:
-        """Embedded rows ``[N, D]`` -> answers; the last layer computes what the head reads, or what is
-        traced.
+        """Embedded rows ``[N, D]`` -> answers; the last layer computes what is read or traced.
 
         Args:
             every_row: compute all states, whatever the head reads.

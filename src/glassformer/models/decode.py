@@ -98,8 +98,7 @@ def beam_search(
     """The best hypotheses of every source, the best first; ``beam`` = 1 is greedy search.
 
     A source is done when ``beam`` hypotheses have ended and no living one has a better score than the worst
-    of them (its score at its present length: with a penalty above 0 a bound for the likely, not for all,
-    continuations).
+    of them (its score at its present length: above penalty 0 a bound for likely, not for all continuations).
 
     Args:
         beam: hypotheses kept at each place.

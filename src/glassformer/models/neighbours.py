@@ -19,8 +19,7 @@ from torch import nn
 from glassformer.models.text import TextEncoder
 from glassformer.nn.positions import LearnedPositions, shift_matrix, sinusoidal
 
-# How many tokens from its own a head looks at first, head by head and layer by layer; the heads after these
-# are random.
+# How many tokens from its own a head looks at first, head by head, layer by layer; later heads are random.
 OFFSETS = (-1, 1, -2, 2, -3, 3)
 SHARPNESS = 3.0  # by how much the score of the place beside the wanted one is lower
 LOUDNESS = 2.0  # the waves' amplitude over the tokens' standard deviation
@@ -45,8 +44,7 @@ def look_beside(model: TextEncoder) -> int:
     positions or without the norm after the embeddings.
 
     Returns:
-        P, how many of the tokens' first numbers are 0 now, as the waves stand there; 0: the model stays as
-        it is.
+        P, how many of the tokens' first numbers are 0 now, where the waves are; 0: the model is unchanged.
     """
     c, e = model.config, model.embeddings
     d, heads = c.encoder.d_model, c.encoder.num_heads
@@ -60,8 +58,7 @@ def look_beside(model: TextEncoder) -> int:
             table.weight[:, :part] = 0
     positions.weight.zero_()
     positions.weight[:, :part] = LOUDNESS * c.init_std * sinusoidal(positions.num_embeddings, part, base)
-    # The norm brings a row's numbers to variance 1: the tokens' (and the segments') and half of the
-    # amplitude squared.
+    # The norm brings a row to variance 1: the tokens' (and the segments') and half of the amplitude squared.
     tokens = (1 + (e.segments is not None)) * (d - part) / d
     amplitude = LOUDNESS / math.sqrt(tokens + LOUDNESS**2 / 2 * part / d)
     rates = base ** (-torch.arange(waves) / waves)

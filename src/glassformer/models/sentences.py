@@ -1,5 +1,4 @@
-"""Sentence embeddings (Reimers and Gurevych, 2019): what stands on an encoder so that one vector means a
-whole text.
+"""Sentence embeddings (Reimers and Gurevych, 2019): what makes one vector of a whole text.
 
     texts --prompt, tokenizer--> packed ids --encoder--> states [N, D] --pooling--> [B, D] --dense,
     normalize--> [B, E]

@@ -1,5 +1,4 @@
-"""Recurrent sequence-to-sequence: a thought vector (Sutskever et al., 2014), then attention (Luong et al.,
-2015).
+"""Recurrent seq2seq: a thought vector (Sutskever et al., 2014), then attention (Luong et al., 2015).
 
     encoder    bidirectional over the source; its last states make the decoder's first one, the thought vector
     decoder    one direction over the target, [CLS] first
@@ -7,8 +6,7 @@
                context = attention(decoder state, encoder states); state = tanh(W [decoder state; context])
 
 Attention is read after the recurrent layer, not fed into it as in Bahdanau et al., 2015, so that training
-runs over all target places in one call. The scorers (dot, multiplicative, additive) are those of
-``nn/scores.py``.
+runs over all target places in one call. Scorers (dot, multiplicative, additive) are in ``nn/scores.py``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The decoder of the Transformer: masked self-attention, cross-attention, feed-forward, three norms of its
-own.
+"""The decoder of the Transformer: masked self-attention, cross-attention, feed-forward, three norms.
 
     post-norm (Vaswani et al., 2017)    x = norm1(x + self(x));  x = norm2(x + cross(x, memory));  x =
     norm3(x + ff(x)) pre-norm                            x = x + self(norm1(x)) ...  then one norm at the
@@ -134,13 +133,11 @@ class Decoder(nn.Module):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """``[N, D]`` -> ``[N, D]``; sequence i attends to itself up to each place, and to sequence i of
-        ``memory``.
+        """``[N, D]`` -> ``[N, D]``; sequence i reads itself up to each place, and ``memory``'s sequence i.
 
         Args:
             memory: ``[M, D]``, the encoder's rows.
-            trace, cross_trace: where to record states and self-attention, and cross-attention ``[H, T_i,
-                S_i]``.
+            trace, cross_trace: where to record states and self-attention; cross-attention ``[H, T_i, S_i]``.
         """
         if trace is not None:
             trace.hidden(0, x)

@@ -72,8 +72,7 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
 
 
 class TextEmbedding(nn.Module):
-    """The sum of what a token is, where it stands and which segment it belongs to (Devlin et al., 2019, fig.
-    2).
+    """The sum of what a token is, where it stands and of which segment (Devlin et al., 2019, fig. 2).
 
     The tables stay in fp32 when the encoder computes in bf16: their gradients sum over hundreds of rows of a
     frequent word, which bf16 cannot hold. ``compute_dtype`` is what leaves the module.
@@ -97,8 +96,7 @@ class TextEmbedding(nn.Module):
         """``ids`` ``[N]`` and ``segments`` ``[N]`` (None: all 0) -> ``[N, D]``.
 
         Raises:
-            ShapeError: more ids than the packing says, an id outside the vocabulary, a sequence that is too
-                long.
+            ShapeError: more ids than the packing says, an id outside the vocabulary, too long a sequence.
         """
         if ids.shape != (packing.total,):
             raise ShapeError(

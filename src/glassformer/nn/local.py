@@ -1,5 +1,4 @@
-"""Sliding-window attention: each row sees its neighbours only, so that the cost grows with the length, not
-its square.
+"""Sliding-window attention: each row sees its neighbors only: the cost grows with the length, not its square.
 
     softmax over |i - j| <= w                        Beltagy et al., 2020 (Longformer), without its global
     tokens

@@ -1,5 +1,4 @@
-"""LoRA (Hu et al., 2022): the weights stay as they are, and a product of two thin matrices is learned beside
-them.
+"""LoRA (Hu et al., 2022): the weights stay, and a product of two thin matrices is learned beside them.
 
     W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0: at first nothing changes
 
@@ -22,8 +21,7 @@ from torch.nn.utils import parametrize
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
-# The linear layers of an encoder layer, and which parts of their weights can have updates, in the order of
-# the rows.
+# The linear layers of an encoder layer, and the parts of their weights that can have updates, in row order.
 LAYERS = {
     "attention.qkv": ("query", "key", "value"),
     "attention.out": ("out",),
@@ -96,8 +94,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
     """Freeze the encoder and what stands before it, and let low-rank updates of the ``targets`` learn.
 
     Raises:
-        ConfigError: a rank below 1, or above the width of the encoder or of a target; no such target
-            (``parts_of``).
+        ConfigError: a rank below 1 or above the width of encoder or target; no such target (``parts_of``).
     """
     layers: Any = model.get_submodule("encoder").layers
     wanted = parts_of(targets)

@@ -2,8 +2,7 @@
 
     picture [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --one product-->  rows [gh * gw, D]
 
-A convolution whose kernel and stride are the patch is this product. Sizes: g a grid, p and q a patch, rows
-first.
+A convolution whose kernel and stride are the patch is this product. Sizes, rows first: g grid, p, q patch.
 """
 
 from __future__ import annotations
@@ -148,8 +147,7 @@ class PatchEmbedding(nn.Module):
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
     def forward(self, pictures: Pictures) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]``, or pictures of several sizes, floating point -> rows ``[N, D]`` and where they
-        lie.
+        """``[B, C, H, W]``, or pictures of several sizes, floats -> rows ``[N, D]``, where they lie.
 
         Raises:
             ShapeError: other channels or dimensions than the model's, or a picture smaller than a patch.

@@ -1,5 +1,4 @@
-"""How well a query and a key fit: dot, multiplicative and additive scorers, and attention of one head with
-them.
+"""How well a query and a key fit: dot, multiplicative and additive scorers; one-head attention.
 
 dot               q . k / sqrt(K)                   Vaswani et al., 2017; unscaled in Luong et al., 2015
 multiplicative    q W k^T                           Luong et al., 2015 ("general")

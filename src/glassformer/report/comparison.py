@@ -1,6 +1,4 @@
-"""Figures that compare: a study's arms, their differences and curves; a model before and after
-calibration.
-"""
+"""Figures that compare: a study's arms, differences and curves; a model before and after calibration."""
 
 from __future__ import annotations
 

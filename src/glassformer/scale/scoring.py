@@ -108,10 +108,8 @@ def score_file(
 
     Args:
         column: of texts or pictures; None finds it by its usual names.
-        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files under the same
-            paths.
-        progress: called after each shard, those of an earlier call included, with its rows and the rows of
-            all.
+        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files at the same paths.
+        progress: called after each shard, those of an earlier call too, with its rows and all rows.
 
     Returns:
         ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
@@ -166,8 +164,7 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
 
 
 def find_column(source: str | Path, noun: str, wanted: str | None = None, trained: str | None = None) -> str:
-    """The column of texts or of pictures: the wanted one, that of the training if it is there, or by its
-    usual names.
+    """The column of texts or pictures: the wanted one, the training's if it is there, or by usual names.
 
     Raises:
         DataError: no such column, one of numbers, or several that could be it.

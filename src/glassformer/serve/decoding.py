@@ -1,5 +1,4 @@
-"""Pictures are decoded in threads that may be given up: one that hangs costs its own request an answer,
-nothing else.
+"""Pictures are decoded in threads that may be given up: one that hangs costs only its own request an answer.
 
     picture ──▶ header looked through ──▶ small: two threads ──▶ pixels as the model reads them
                                      └──▶ large: one thread: memory is bounded, and no small one waits for it
@@ -141,8 +140,7 @@ class Decoding:
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
     async def items(self, served: Served, contents: Sequence[str], what: str) -> list[Item]:
-        """Pictures in base64 as a model reads them, one after the other; where nobody waits any more, no
-        further one.
+        """Pictures in base64 as a model reads them, one by one; no further one if nobody waits.
 
         Raises:
             Problem: one that cannot be used, or all that are too large together, before anything is decoded.

@@ -1,6 +1,4 @@
-"""A loaded classifier as the server uses it: prepare in one thread, compute in another, explain in a
-third.
-"""
+"""A loaded classifier as the server uses it: one thread prepares, another computes, a third explains."""
 
 from __future__ import annotations
 
@@ -252,8 +250,7 @@ class Served:
         """As ``ExplainResponse`` has it.
 
         Raises:
-            Problem: too long, no such label, layer or head, a method without a target, a picture that cannot
-                be read.
+            Problem: too long, no such label, layer or head, a method without target, an unreadable picture.
         """
         from glassformer.explain.view import picture_url
 

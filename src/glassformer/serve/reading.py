@@ -48,8 +48,7 @@ def parse(body: bytes, limits: Limits) -> Any:
 
 
 def check_shape(body: bytes, limits: Limits) -> None:
-    """Raises Problem where a parser could make more values of these bytes, or nest them deeper, than is
-    allowed.
+    """Raises Problem where a parser could make more values of these bytes, or nest deeper, than allowed.
 
     Up to the first byte that is not JSON nothing is missed; behind it no parser goes.
     """

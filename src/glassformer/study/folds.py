@@ -1,5 +1,4 @@
-"""Cross-validation of a recipe: k trainings, each judged on the part it has not seen; every example is judged
-once.
+"""Cross-validation of a recipe: k trainings, each judged on its unseen part, every example once.
 
     FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as a run has them,
     metrics.json (the out-of-fold figures)  predictions.csv (out-of-fold)  report.html

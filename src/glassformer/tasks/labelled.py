@@ -1,6 +1,4 @@
-"""What the runs of all classifiers share: the fit, the figures of their splits, and what else is asked of
-them.
-"""
+"""What the runs of all classifiers share: the fit, their splits' figures, and what else is asked of them."""
 
 from __future__ import annotations
 

@@ -155,8 +155,7 @@ class Signals:
         self.received = number
         for known, handler in self._old.items():
             signal.signal(known, handler)
-        # The command line's own handler, to which the next one goes, takes echoes of this one for what they
-        # are.
+        # The command line's own handler, to which the next one goes, takes echoes of this one for echoes.
         if noted := getattr(self._old.get(number), "noted", None):
             noted()
 

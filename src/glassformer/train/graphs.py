@@ -123,8 +123,7 @@ class Graphs:
 
     Args:
         sizes: how texts are filled up; None: batches come in few shapes by themselves.
-        capture: records a function and gives back how to repeat it, and its results, which each repetition
-            renews.
+        capture: records a function; gives how to repeat it, and its results, which each repetition renews.
     """
 
     def __init__(self, objective: Any, sizes: Sizes | None, capture: Capture):

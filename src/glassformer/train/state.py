@@ -113,8 +113,7 @@ class Training:
         """Continue from the newest whole checkpoint; damaged newer ones are listed in ``skipped``.
 
         Raises:
-            CheckpointError: none is whole, or it belongs to other data or settings (the first difference is
-                named).
+            CheckpointError: none is whole, or it is of other data or settings (names the first difference).
         """
         found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
         check_fingerprint(found, self.fingerprint, self.before)

@@ -1,5 +1,4 @@
-"""Attention, GELU, layer norm and the gradient of a linear layer in C, built on the user's machine when
-first wanted.
+"""Attention, GELU, layer norm, a linear layer's gradient in C, built on the user's machine when first wanted.
 
 The gradient wants a processor with AMX, the others one with AVX512-BF16.
 
@@ -220,8 +219,7 @@ def gives_gradient(x: Tensor, weight: Tensor) -> bool:
 
 
 def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
-    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, and its rows summed up with
-    ``bias``.
+    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, with ``bias`` its rows' sum.
 
     Summed up in fp32 in the order of the rows, however many threads there are; ``gives_gradient`` says where
     it can be.

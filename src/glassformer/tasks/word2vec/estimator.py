@@ -56,8 +56,7 @@ class UnknownWord(InputError, KeyError):
 
 
 class Word2Vec(Estimator):
-    """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; its ``recipe.py``
-    explains them.
+    """Word vectors. Parameters are the keys of a recipe's ``vectors`` section; ``recipe.py`` explains them.
 
     Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_``
     (the other table, None after reading a file of others), ``history_`` (the loss), ``norms_`` (before and
