@@ -29,7 +29,7 @@ EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that onl
 
 
 def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
-    """Run a recipe in ``folder``, with a progress bar; a folder left without a run by input errors goes.
+    """Run a recipe in ``folder``, with a progress bar; one left without a run by input errors is removed.
 
     Raises:
         InputError: see ``run_task``.

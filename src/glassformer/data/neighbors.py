@@ -1,6 +1,6 @@
 """Do rows that stand next to each other belong together (reviews of one film, comments of one author)?
 
-Where they do, a part held out at random has relatives of its rows in the training part and flatters.
+Where they do, a part held out at random has relatives of its rows in training and flatters the model.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 ``vocab.json`` with ``merges.txt`` is byte-level BPE (Radford et al., 2019), RoBERTa's. ``vocab.txt`` with
 ``bpe.codes`` is fastBPE's form (Sennrich et al., 2016), PhoBERT's: blanks part words, which are segmented
-beforehand; the
-list of merges marks the end of a word (``</w>``), the list of pieces what goes on (``@@``).
+beforehand; the list of merges marks the end of a word (``</w>``), the list of pieces what goes on (``@@``).
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ def byte_level(vocab: str, merges: str, file: Path, config: Mapping[str, Any]) -
 def fast(vocab: str, codes: str, file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
     """Of ``vocab.txt`` (``file``) and ``bpe.codes``: a piece, and a merge, with its count a line.
 
-    The vocabulary's ids are those of the published tokenizer. Pieces of which others are merged, but which
-    it lacks,
-    have ids behind them: ``Vocabulary.steps`` begins there.
+    The vocabulary's ids are those of the published tokenizer. Pieces of which others are merged, but which it
+    lacks, have ids behind them: ``Vocabulary.steps`` begins there.
 
     Raises:
         CheckpointError: a line that is none of such a list, or stands there twice; file and line are named.

@@ -101,7 +101,7 @@ def judge_analogies(
 
 def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
     """Analogies of the corpora in ``data/corpus.py``: every ordered pair of countries, for capitals and for
-    currencies (two with one currency make no question), and man : king = woman : queen with other families.
+    currencies (two with one make no question), and man : king = woman : queen with the other families.
     """
     facts = {name: COUNTRIES[name] for name in countries}
     ordered = [(a, c) for a in facts for c in facts if a != c]

@@ -107,9 +107,8 @@ def trust(
 
     Returns:
         Plain values for JSON: ``shares`` ``[P]`` of the tokens, ``deletion`` and ``insertion`` ``[P]``
-            (probabilities),
-        ``figures`` of these curves, ``random`` with the same three as means over ``draws`` orders, and
-        ``verdict``.
+        (probabilities), ``figures`` of these curves, ``random`` with the same three as means over ``draws``
+        orders, and ``verdict``.
     """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)

@@ -22,9 +22,8 @@ def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
     """Where each head looks in one input, ``[L, H]`` each, means over the rows of words.
 
     ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``:
-    tokens
-    between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last one)
-    where these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
+    tokens between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last
+    one) where these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
     pictures, patch in reading order), ``same_word`` (the other pieces of its own).
 
     Args:

@@ -1,11 +1,9 @@
 """Heads that begin by looking at the tokens beside them: a start for BERT's masked-word task.
 
-A masked word can be guessed from its neighbours alone, and nothing but positions says where these stand.
-With random weights every head looks everywhere alike, so for millions of tokens a model learns no more than
-how frequent
-each word is. Trockman and Kolter (2023) begin a ViT's heads with maps that trained ones have; these are such
-maps for
-text.
+A masked word can be guessed from its neighbors alone, and nothing but positions says where these stand. With
+random weights every head looks everywhere alike, so for millions of tokens a model learns no more than how
+frequent each word is. Trockman and Kolter (2023) begin a ViT's heads with maps that trained ones have; these
+are such maps for text.
 """
 
 from __future__ import annotations
@@ -31,8 +29,7 @@ def look_beside(model: TextEncoder) -> int:
 
     The first P numbers of a row (P even, at most a quarter of them and no more than a head has) hold waves
     that say where a token stands. A head's keys read them as they are; its queries read them moved on by k
-    places,
-    which is a linear map (``shift_matrix``), so that a score is highest k places on:
+    places, which is a linear map (``shift_matrix``), so that a score is highest k places on:
 
         q_t . k_s  ~  sum_i cos(w_i (t + k - s))
 
@@ -40,8 +37,7 @@ def look_beside(model: TextEncoder) -> int:
 
     The wavelengths run from 2 pi to 2 pi times the number of positions. Everything learns on as ever, and
     what is saved is a BERT like any other. A model too narrow for one wave stays as it is, and so does one
-    without learned
-    positions or without the norm after the embeddings.
+    without learned positions or without the norm after the embeddings.
 
     Returns:
         P, how many of the tokens' first numbers are 0 now, where the waves are; 0: the model is unchanged.

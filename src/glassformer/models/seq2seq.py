@@ -1,9 +1,8 @@
 """The Transformer that translates (Vaswani et al., 2017): embeddings, THE encoder, the decoder, tied output.
 
-    memory = model.encode(source_ids, source_packing)             all places of the source at once
-    states = model.decode(target_ids, target_packing, memory)     teacher forcing: all places of the target
-    at once logits, state = model.step(tokens, model.start(memory))       generation, one place at a time
-    (decode.py)
+    memory = model.encode(source_ids, source_packing)          all places of the source at once
+    states = model.decode(target_ids, target_packing, memory)  teacher forcing: all of the target at once
+    logits, state = model.step(tokens, model.start(memory))    generation, one place at a time (decode.py)
 
 ``models/seq2seq_rnn.py`` keeps the same contract with recurrent layers.
 """

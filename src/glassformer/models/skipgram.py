@@ -7,8 +7,7 @@ around it from words n drawn at random:
 
 Without the second sum all vectors would grow into one direction: the loss is then smallest where every
 product is infinite. ``train/negative_sampling.py`` computes the same loss and its gradient without autograd,
-many times
-as fast; a test holds the two together.
+many times as fast; a test holds the two together.
 """
 
 from __future__ import annotations

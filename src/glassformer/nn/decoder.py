@@ -1,8 +1,8 @@
 """The decoder of the Transformer: masked self-attention, cross-attention, feed-forward, three norms.
 
-    post-norm (Vaswani et al., 2017)    x = norm1(x + self(x));  x = norm2(x + cross(x, memory));  x =
-    norm3(x + ff(x)) pre-norm                            x = x + self(norm1(x)) ...  then one norm at the
-    very end
+    post-norm   x = norm1(x + self(x));  x = norm2(x + cross(x, memory));  x = norm3(x + ff(x))
+                (Vaswani et al., 2017)
+    pre-norm    x = x + self(norm1(x)) ...  then one norm at the very end
 
 Training sees all places at once (``forward``, packed rows). Generation goes place by place (``step``) and
 keeps the keys and values of what was before in a ``DecoderCache``; the tests hold the two equal.

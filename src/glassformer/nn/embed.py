@@ -61,9 +61,8 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
 
     At 0.5 all copies of a word together weigh the square root of their number, the sublinear term frequency
     of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 they weigh as much as
-    one. Tokens
-    are told apart by their ids: all unknown words of a text count as copies of [UNK], and so do the words
-    that word dropout hides, so that the more of them are hidden, the less each of them weighs.
+    one. Tokens are told apart by their ids: all unknown words of a text count as copies of [UNK], and so do
+    the words that word dropout hides, so that the more of them are hidden, the less each of them weighs.
     """
     keys = packing.sequence_ids.long() * 2**32 + ids.long()
     ordered = keys.sort().values  # not ``unique``, whose shape is not known before

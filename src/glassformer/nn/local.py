@@ -1,7 +1,6 @@
 """Sliding-window attention: each row sees its neighbors only: the cost grows with the length, not its square.
 
-    softmax over |i - j| <= w                        Beltagy et al., 2020 (Longformer), without its global
-    tokens
+    softmax over |i - j| <= w          Beltagy et al., 2020 (Longformer), without its global tokens
 
 Time and memory are O(N w) instead of O(T^2) a sequence. Differences from the paper: no dilation, the same
 window in every head.

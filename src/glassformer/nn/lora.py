@@ -3,9 +3,8 @@
     W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0: at first nothing changes
 
 Every linear layer of the encoder can have such a pair; queries and values have one unless more is asked for,
-as in the paper. Queries, keys and values lie in one fused matrix here. The sum is made once a forward pass
-(D x D
-numbers), not once a token, and ``merge`` leaves a plain model.
+as in the paper. Queries, keys and values are one fused matrix here. The sum is made once a forward pass, of
+D x D numbers, not once a token, and ``merge`` leaves a plain model.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Attention's weights: the softmax with its masks, and the maps of many sequences at once.
 
 A map is what one wants to look at, ``[H, T, S]`` of one sequence. Where nothing is to be differentiated,
-sequences of nearly equal length are computed together (``groups.py``), and what comes back are views of the
-groups'
-tensors.
+sequences of nearly equal length are computed together (``groups.py``), and views of theirs come back.
 """
 
 from __future__ import annotations

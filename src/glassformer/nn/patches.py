@@ -107,10 +107,10 @@ def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, i
 
 
 class ConvolutionStem(nn.Module):
-    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT): ``[B,
-    C, H, W]`` -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data: neighbouring
-    pixels belong
-    together.
+    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT).
+
+    ``[B, C, H, W]`` -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data:
+    neighboring pixels belong together.
     """
 
     def __init__(self, channels: int, width: int):

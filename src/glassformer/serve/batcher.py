@@ -1,9 +1,7 @@
 """Requests become batches: a queue counted in tokens, from which one thread takes packed batches.
 
-    request ──▶ admitted? ──▶ prepared (a thread) ──▶ queue of texts and pictures ──▶ one packed batch ──▶
-                answers 429 if not                             waits some ms for company       (the one
-                computing
-                thread)
+    request ──▶ admitted? ──▶ prepared ──▶ queue of texts and pictures ──▶ one packed batch ──▶ answers
+                429 if not    (a thread)   waits some ms for company       (the one computing thread)
 
 A long request's texts stand in the queue one by one, so that several requests share a batch and a short one
 need not wait for all of a long one.

@@ -4,8 +4,7 @@
                                      └──▶ large: one thread: memory is bounded, and no small one waits for it
 
 What a file may ask for is bounded before it is decoded (``data/image_bounds.py``). For what gets past that,
-there is a
-limit of time: the request is answered 503, and another thread takes the place of the one that is still at it.
+there is a limit of time: the request is answered 503, and another thread takes the place of the busy one.
 """
 
 from __future__ import annotations

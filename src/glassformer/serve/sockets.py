@@ -1,8 +1,7 @@
 """Connections within bounds: of time, of number, and of the bytes that are no body.
 
-Those that send nothing, or drop by drop, are closed; so are the oldest idle ones when there are too many,
-and those whose answer nobody reads. uvicorn bounds the time between two requests only, and neither heads,
-chunk
+Those that send nothing, or drop by drop, are closed; so are the oldest idle ones when there are too many, and
+those whose answer nobody reads. uvicorn bounds the time between two requests only, and neither heads, chunk
 extensions and trailers nor requests that wait behind one another.
 """
 

@@ -64,8 +64,7 @@ def cross_validate(
 
     Returns:
         What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under
-            ``folds``, and
-        their mean, standard deviation and range under ``over_folds``.
+        ``folds``, and their mean, standard deviation and range under ``over_folds``.
 
     Raises:
         ConfigError: fewer than two folds, another recipe's folder, or another process writes there.
