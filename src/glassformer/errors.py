@@ -50,9 +50,7 @@ class CheckpointError(InputError):
 
 
 class NewerFormatError(CheckpointError):
-    """A whole folder that a later version of glassformer has written: it must not be taken for a
-    damaged one.
-    """
+    """A whole folder that a later version of glassformer has written: it must not pass for a damaged one."""
 
 
 class ShapeError(InputError):

@@ -1,6 +1,4 @@
-"""Where something is to be written: whether it can be, asked before the work, and files that are whole or not
-there.
-"""
+"""Where something is to be written: whether it can be, before the work; files that are whole or not there."""
 
 from __future__ import annotations
 
@@ -39,12 +37,10 @@ def check_new_file(path: str | Path, option: str = "--out") -> Path:
 
 
 def check_folder_path(path: str | Path, option: str = "--out") -> Path:
-    """The path, if a folder is there or can be made there, parents included; whether it is empty is not
-    asked.
+    """The path, if a folder is or can be made there, parents included; whether it is empty is not asked.
 
     Raises:
-        ConfigError: a file or a link that leads nowhere on the way, no right to write, a name that no folder
-            can have.
+        ConfigError: a file or a dead link on the way, no right to write, a name that no folder can have.
     """
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
@@ -85,8 +81,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     """A draft beside ``path`` to write to, which takes its place in one move when it is on the disk.
 
     Raises:
-        GlassformerError: the disk refused (full, read-only ...); nothing is left behind, and what was there
-            stays.
+        GlassformerError: the disk refused (full, read-only ...); nothing is left behind, the old stays.
     """
     draft = path.parent / f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:

@@ -19,9 +19,7 @@ from glassformer.runtime import send
 
 
 class kept_tensor(cached_property):
-    """A tensor that is made once. Made outside of inference mode, so that it also serves a later training
-    step.
-    """
+    """A tensor that is made once, outside of inference mode, so that it also serves a later training step."""
 
     def __init__(self, make: Callable[[Any], Tensor]):
         def normally(owner: Any) -> Tensor:

@@ -1,5 +1,4 @@
-"""Settings of a whole process that make glassformer faster. Nothing here is done by an import: a process is
-its user's.
+"""Settings of a whole process that make glassformer faster. No import makes them: a process is its user's.
 
 This module imports no torch, since two of the settings are read when torch is loaded.
 """
@@ -19,8 +18,7 @@ SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64
 def tune_process() -> None:
     """Set this process up for training and prediction on a processor, as the command line does for itself.
 
-    Call it first in a program of your own, before torch is imported: torch reads the environment once. It
-    sets
+    Call it first in your own program, before torch is imported: torch reads the environment once. It sets
 
     * ``OMP_WAIT_POLICY=PASSIVE``: threads that wait sleep, so that other work costs its share and no more;
     * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory stays flat;

@@ -37,8 +37,7 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """``auto`` is the GPU where there is one; under ``torchrun`` each process of a machine has one of its
-    own.
+    """``auto`` is the GPU where there is one; under ``torchrun`` each process of a machine has its own.
 
     Raises:
         ConfigError: a device that torch does not know or does not see.
@@ -68,9 +67,7 @@ def send(x: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def fits(device: torch.device, size: int) -> bool:
-    """Whether so many bytes of data may stay in the device's memory: at most a quarter of what
-    is free there.
-    """
+    """Whether so many bytes of data may stay in the device's memory: at most a quarter of what is free."""
     return device.type == "cuda" and size <= torch.cuda.mem_get_info(device)[0] // 4
 
 
@@ -97,16 +94,12 @@ def _malloc_trim() -> Callable[[int], int]:
 
 
 def return_freed_memory() -> None:
-    """Return to the system what ``process.keep_freed_memory`` keeps: after work of sizes that will not come
-    again.
-    """
+    """Return to the system what ``process.keep_freed_memory`` keeps: after work whose sizes do not recur."""
     _malloc_trim()(0)
 
 
 def cache_folder() -> Path:
-    """The user's cache folder for what can be made again: ``$XDG_CACHE_HOME/glassformer``, or in
-    ``~/.cache``.
-    """
+    """The user's cache folder for what can be remade: ``$XDG_CACHE_HOME/glassformer``, or in ``~/.cache``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer"
 
 
@@ -135,9 +128,7 @@ def be_deterministic() -> None:
 
 @contextmanager
 def own_generators() -> Iterator[None]:
-    """Give the caller back the random generators as they were: training seeds and draws from the
-    global ones.
-    """
+    """Give back the caller's random generators as they were: training seeds and draws from global ones."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
     try:

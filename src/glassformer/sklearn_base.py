@@ -2,8 +2,7 @@
 
 ``import sklearn.base`` imports scipy.stats and more, and takes as long as torch itself. A server is to be
 back in a few seconds after a kill and hands its models to no code of scikit-learn, so the command line says
-``go_plain()`` before it imports an estimator. Everywhere else, and always in a library, the estimators are
-scikit-learn's.
+``go_plain()`` before it imports an estimator. Elsewhere, and always in a library, they are scikit-learn's.
 """
 
 from __future__ import annotations

@@ -44,12 +44,10 @@ def _renameat2() -> Any:
 
 
 def steadily(path: Path, read: Callable[[], Found]) -> Found:
-    """What ``read`` gives of the folder ``path``, all of it from one save: called again where another one
-    came between.
+    """What ``read`` gives of the folder ``path``, all from one save: called again where another came between.
 
     Raises:
-        CheckpointError: it is saved anew faster than it can be read; and what ``read`` raises of a folder
-            that stays.
+        CheckpointError: it is saved anew faster than read; what ``read`` raises of a folder that stays.
     """
     for turn in range(TRIES):
         before = _stamp(path)

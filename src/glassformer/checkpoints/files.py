@@ -151,17 +151,14 @@ def temporary_name(path: Path) -> Path:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file or folder bears the name of one that is being written, or that a kill has left
-    half-written.
-    """
+    """Whether a file or folder bears the name of one being written, or left half-written by a kill."""
     return _LEFTOVER.fullmatch(name) is not None
 
 
 def sweep(parent: Path, name: str | None = None) -> None:
     """Clear what a killed save of ``parent / name`` (None: of any folder in ``parent``) has left.
 
-    Temporary folders go, but for those whose writer lives; an old folder comes back if its successor is not
-    there.
+    Temporary folders go, unless their writer lives; an old folder comes back if its successor is missing.
     """
     with moving(parent):
         _sweep(parent, name)
@@ -186,8 +183,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write a file to; once that is on the disk, it takes ``path``'s place in one
-    move.
+    """A name beside ``path`` to write a file to; once on the disk, it takes ``path``'s place in one move.
 
     Raises:
         GlassformerError: the disk refused (full, read-only ...); the file that was there before is untouched.
@@ -285,9 +281,7 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
 
 
 def _publish(fresh: Path, target: Path) -> None:
-    """Put ``fresh`` at ``target``, the old folder at ``fresh``; or where names cannot be exchanged, step by
-    step.
-    """
+    """Put ``fresh`` at ``target``, the old folder at ``fresh``; in steps where names cannot be exchanged."""
     while not (target.exists() and exchange(fresh, target)):
         if target.exists():
             shutil.rmtree(_aside(target), ignore_errors=True)  # of an earlier, finished save

@@ -195,9 +195,7 @@ def _check_announced(repo: str, revision: str | None, shown: str) -> None:
 
 
 def _announced(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
-    """Name and size of every file that the Hub lists; none where it cannot be asked, which
-    fetching will say.
-    """
+    """Name and size of every file that the Hub lists; none where it cannot be asked: fetching will say so."""
     from huggingface_hub import HfApi
 
     api = HfApi()

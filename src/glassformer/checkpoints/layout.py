@@ -43,8 +43,7 @@ OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_d
 
 
 def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str) -> Model:
-    """A model of this config with every tensor loaded; what is missing, left over or of another shape is
-    named.
+    """A model of this config, every tensor loaded; names what is missing, left over or of another shape.
 
     Names and shapes are compared before any memory is taken: a config may ask for more than there is.
 
@@ -90,9 +89,7 @@ def made(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves out what draws first weights: without memory it does nothing, but makes torch load half a
-    compiler.
-    """
+    """Leaves out drawing of weights: without memory it does nothing, but makes torch load half a compiler."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__name__", "").endswith(("normal_", "uniform_")):  # of torch.nn.init too
@@ -112,9 +109,7 @@ def _layers(config: Any) -> Iterator[int]:
 
 
 def _check_numbers(config: Any, where: str) -> None:
-    """Raises CheckpointError for a number of a config that is not finite, or of a size that
-    nothing real has.
-    """
+    """Raises CheckpointError for a number of a config that is not finite, or a size that nothing real has."""
     for field in fields(config):
         value = getattr(config, field.name)
         if is_dataclass(value):

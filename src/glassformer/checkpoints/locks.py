@@ -1,5 +1,4 @@
-"""One writer at a time: a lock on a folder that its holder keeps until it ends, and shorter ones around
-single moves.
+"""One writer at a time: a lock on a folder that its holder keeps to its end, and short ones around moves.
 
     RUN/.lock    {"pid", "host", "command", "since"} of the process that writes there
 
@@ -40,9 +39,7 @@ _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 def try_lock(handle: int) -> bool | None:
-    """Lock an open file or folder for this process: whether it got it; None where the file system has no
-    locks.
-    """
+    """Lock an open file or folder for this process: whether it got it; None: the file system has no locks."""
     if fcntl is None:
         return None
     try:
@@ -94,8 +91,7 @@ def holds_nothing(folder: Path) -> bool:
 
 @contextmanager
 def moving(folder: Path) -> Iterator[None]:
-    """Alone among the processes that make, move or clear folders in ``folder``, for an instant; waits for the
-    others.
+    """Alone, for an instant, among processes that make, move or clear folders in ``folder``; waits for them.
 
     Raises:
         GlassformerError: another process has been at it for a minute.
@@ -128,9 +124,7 @@ def alive(folder: Path) -> Iterator[None]:
 
 
 def is_alive(folder: Path, pid: int) -> bool:
-    """Whether the writer of a temporary folder, which bears its number, lives; without locks a process so
-    numbered.
-    """
+    """Whether a temporary folder's writer lives; without locks, any process with the number that it bears."""
     handle = _open_folder(folder)
     if handle is None:
         return False

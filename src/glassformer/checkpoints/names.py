@@ -1,7 +1,6 @@
 """Tensors under two names, ours and the Hub's: what a table of names says, applied both ways.
 
-A key that the table does not explain is an error that names it; what is left out on purpose is written out
-too.
+A key that the table does not explain is an error that names it; keys left out on purpose are listed too.
 """
 
 from __future__ import annotations

@@ -97,9 +97,7 @@ def save_adapter(
 
 
 def _names(table: NameTable) -> list[dict[str, str]]:
-    """Part -> the name of its layer: on the Hub, and in later releases of ``transformers`` where they
-    differ.
-    """
+    """Part -> its layer's name: on the Hub, and in later releases of ``transformers`` where it differs."""
 
     def of(fused: Mapping[str, tuple[str, str, str]], single: Mapping[str, str]) -> dict[str, str]:
         thirds = dict(zip(("query", "key", "value"), fused.get(QKV, ()), strict=False))
@@ -111,9 +109,7 @@ def _names(table: NameTable) -> list[dict[str, str]]:
 
 
 def _targets(table: NameTable, parts: list[str], layers: int) -> list[str]:
-    """``target_modules``: the ends of names that mean these parts and nothing else, or else every name in
-    full.
-    """
+    """``target_modules``: ends of names that mean these parts and nothing else, or else all names in full."""
     out: list[str] = []
     for names in _names(table):
         taken = [names[part] for part in parts]

@@ -118,8 +118,7 @@ def load_state(folder: str | Path) -> LoadedState:
     """The newest complete checkpoint; damaged ones are passed over and listed in ``skipped``.
 
     Raises:
-        CheckpointError: there is no complete checkpoint; the message says what is wrong with the
-            newest one.
+        CheckpointError: no complete checkpoint; the message says what is wrong with the newest one.
         NewerFormatError: a later version wrote the newest one. An older one is not taken instead: the next
             save would remove what came after it.
     """

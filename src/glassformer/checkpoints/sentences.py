@@ -41,9 +41,7 @@ _USE_ENCODER = "Its encoder can be fine-tuned all the same: TextClassifier(folde
 
 
 def sentences_of(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
-    """``read_sentences``, or why it cannot: weights alone can be used all the same. None without a
-    ``modules.json``.
-    """
+    """``read_sentences``, or why it cannot: weights can be used alone. None without a ``modules.json``."""
     if not (folder / MODULES).exists():
         return None
     try:

@@ -86,8 +86,7 @@ def text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
 
 
 def read_about(folder: Path, newest: int) -> dict[str, Any]:
-    """``glassformer.json``, what every kind of estimator has in it checked, and given a value where it has
-    none.
+    """``glassformer.json``, what every estimator has in it checked, with values where it has none.
 
     Args:
         newest: the format that this version writes.

@@ -84,8 +84,7 @@ def write_tensors(
     Tensors may lie on any device, be views or share memory; shared ones are written twice.
 
     Args:
-        metadata: text entries for the header; ``{"format": "pt"}``, which other readers look for,
-            is added.
+        metadata: text entries for the header; ``{"format": "pt"}``, which others look for, is added.
         max_shard_bytes: start another file when one would grow past this; None: one file.
 
     Returns:

@@ -70,8 +70,7 @@ def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[
 
     Raises:
         CheckpointError: no such file, another format (GloVe's, a packed file, gensim's own: with the way to
-            convert it), a cut file, a line with too few numbers, a word that stands there twice; the line is
-            named.
+            convert it), a cut file, a line with too few numbers, a word twice; the line is named.
     """
     path = Path(path)
     try:
@@ -152,9 +151,7 @@ def _are_numbers(fields: Sequence[bytes]) -> bool:
 
 
 def _looks_binary(data: bytes, body: int, dim: int) -> bool:
-    """No line is a word and its numbers, and there are bytes that no text has: one wrong line makes no binary
-    file.
-    """
+    """No line is a word and its numbers, and some bytes are in no text: one bad line makes no binary file."""
     sample = data[body : body + LONGEST]
     for line in sample.split(b"\n", TRIED)[:TRIED]:
         fields = line.split()

@@ -169,9 +169,7 @@ def _interrupted(arguments: list[str]) -> None:
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
-    """The arguments without ``--debug``, which may stand before or after the verb, and whether
-    it was there.
-    """
+    """The arguments without ``--debug``, which may stand before or after the verb; whether it was there."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = [a for a in arguments[:end] if a != "--debug"]
     return kept + arguments[end:], len(kept) < end

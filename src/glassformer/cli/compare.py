@@ -61,9 +61,7 @@ def compare_command(
         str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")
     ] = "serial",
 ) -> None:
-    """Compare recipes fairly: same examples, several seeds, paired tests. Finished runs are kept, broken ones
-    go on.
-    """
+    """Compare recipes fairly: same examples, several seeds, paired tests. Resumes what is not finished."""
     from glassformer.scale.engines import check_engine
     from glassformer.study.compare import compare
     from glassformer.study.grid import load_study

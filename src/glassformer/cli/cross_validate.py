@@ -1,6 +1,4 @@
-"""``glassformer cross-validate``: k trainings of a recipe; every example is judged once, by a model new to
-it.
-"""
+"""``glassformer cross-validate``: k trainings of a recipe; each example is judged once, unseen."""
 
 from __future__ import annotations
 
@@ -115,9 +113,7 @@ def cross_validate_command(
     out: Out = None,
     folds: Folds = 5,
 ) -> None:
-    """Train and judge a recipe k times on parts of its training examples: mean, spread, out-of-fold
-    predictions.
-    """
+    """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
     chosen = recipe_for_folds(recipe, text, model, data, settings or ())
     folder = out or default_folder(chosen.name, "-folds")
     show_folds(cross_validate(chosen, folder, folds), folder)

@@ -1,6 +1,4 @@
-"""``glassformer demo``: train, judge and look into two small Transformers, one on text and one
-on pictures.
-"""
+"""``glassformer demo``: train, judge and look into two small Transformers, for text and for pictures."""
 
 from __future__ import annotations
 
@@ -88,9 +86,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def demo_command() -> None:
-    """Train, judge and explain two Transformers, on sentences and on digits, into ./demo-run and
-    ./demo-digits.
-    """
+    """Train, judge and explain two Transformers: sentences into ./demo-run, digits into ./demo-digits."""
     for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
         clear(folder, name)
     for name, (folder, _) in DEMOS.items():

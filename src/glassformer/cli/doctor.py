@@ -127,9 +127,7 @@ def _weights() -> list[Line]:
 
 
 def _in_hub_cache(repo: str, revision: str) -> bool:
-    """Whether that revision's weights lie in the Hub client's cache folder; nothing is asked of
-    the network.
-    """
+    """Whether that revision's weights lie in the Hub client's cache folder; the network is not asked."""
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     folder = cache / f"models--{repo.replace('/', '--')}" / "snapshots" / revision

@@ -1,6 +1,4 @@
-"""``glassformer export``: a trained classifier as a folder that other programs run, checked before it is
-kept.
-"""
+"""``glassformer export``: a trained classifier as a folder for other programs, checked before it is kept."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ def export(
 
 
 def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
-    """At most 1,000 validation examples of a run with their labels, drawn; None where it has none or they are
-    gone.
-    """
+    """At most 1,000 validation examples of a run with labels, drawn; None: it has none, or they are gone."""
     import numpy as np
 
     from glassformer.data.splits import labelled

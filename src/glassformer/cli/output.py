@@ -50,9 +50,7 @@ def say_json(value: Any) -> None:
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr, where that is a terminal and there are several to do; call what it gives with (done,
-    total).
-    """
+    """A bar on stderr, if that is a terminal and several are to do; call what it gives with (done, total)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     columns = "{task.description}", BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

@@ -18,9 +18,7 @@ from glassformer.outputs import check_new_file
 
 @dataclass
 class Texts:
-    """What is to be labelled; ``rows`` has the row in its file for each text, None where it is
-    from no file.
-    """
+    """What to label; ``rows`` has the row in its file for each text, None where it is from no file."""
 
     texts: list[str] = field(default_factory=list)
     rows: list[int] | None = None
@@ -146,9 +144,7 @@ def names_a_file(argument: str) -> bool:
 def read_texts(
     path: Path, text_column: str | None = None, usual: Sequence[str | None] = ()
 ) -> tuple[list[str], list[int]]:
-    """The texts of a table or of a ``.txt`` file, with their rows; other columns, labels too,
-    are not read.
-    """
+    """The texts of a table or a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
     from glassformer.data.tables import PLAIN, read_lines, read_table
 

@@ -135,9 +135,7 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> 
 
 
 def check_weights(recipe: Any, row: Row) -> None:
-    """Raises CheckpointError where the weights of a recipe cannot be had; it names what stands
-    for the row.
-    """
+    """Raises CheckpointError where a recipe's weights cannot be had; it names what stands for the row."""
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 
     name = str(getattr(getattr(recipe, "model", None), "model", ""))

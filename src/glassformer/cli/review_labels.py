@@ -64,9 +64,7 @@ def review_labels_command(
     folds: Folds = 5,
     top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
 ) -> None:
-    """Rank the labels by how doubtful they are: cross-validation, then confident learning. A
-    person decides.
-    """
+    """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
     from glassformer.study.review import review
 
     if top < 1:

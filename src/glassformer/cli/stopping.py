@@ -181,9 +181,7 @@ def own_process() -> Listening:
 
 
 def hand_over() -> None:
-    """Signals are from here on those of a server, which ends by SIGTERM and Ctrl-C when it has answered;
-    SIGHUP too.
-    """
+    """From here on signals are a server's, which ends by SIGTERM, Ctrl-C and SIGHUP when it has answered."""
     hears_hangup = hasattr(signal, "SIGHUP") and isinstance(signal.getsignal(signal.SIGHUP), Listening)
     if _current is not None:
         _current.release()

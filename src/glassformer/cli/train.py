@@ -29,8 +29,7 @@ EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that onl
 
 
 def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
-    """Run a recipe in ``folder``, with a progress bar; a folder that input errors left without a run goes
-    again.
+    """Run a recipe in ``folder``, with a progress bar; one left without a run by input errors is removed.
 
     Raises:
         InputError: see ``run_task``.
@@ -102,13 +101,11 @@ def choose_recipe(
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """A recipe on other data than its own: nothing is left in it that speaks of those, but what ``settings``
-    ask for.
+    """A recipe on other data than its own: nothing in it speaks of those, but what ``settings`` ask for.
 
     Args:
         source: a named data set, or a path from the root.
-        shipped: the recipe came with the package, its examples (sentences, and words with their neighbours)
-            too.
+        shipped: the recipe came with the package, its examples (sentences, words with neighbors) too.
     """
     asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
     said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
@@ -126,9 +123,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
 
 
 def _other_columns(data: Any, asked: set[str]) -> Any:
-    """Pairs under other names than the recipe's: the names found stand in the run's config, for
-    later verbs.
-    """
+    """Pairs under other names than the recipe's: the run's config gets the names found, for later verbs."""
     from glassformer.data.pairs import fitting_columns
 
     keys = ("source_column", "target_column")

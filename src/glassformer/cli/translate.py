@@ -29,8 +29,7 @@ def translate(
             are left out.
 
     Raises:
-        InputError: no such model, one that does not translate, a file that cannot be read, a text that is too
-            long.
+        InputError: no such model, one that does not translate, an unreadable file, a text that is too long.
     """
     from glassformer.data.tables import PLAIN, count_lines
 
@@ -50,8 +49,7 @@ def align(
     """Translations of a few texts, and a page (or JSON) at ``path`` with what each word was read from.
 
     Raises:
-        InputError: as ``translate``; also more than 20 texts, a model without attention, or a file that is
-            there.
+        InputError: as ``translate``; more than 20 texts, a model without attention, a file that is there.
     """
     from glassformer.explain.alignment import check_name, save_alignments
 

@@ -220,9 +220,7 @@ def one_hot(targets: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Each picture's other half: example ``partner[i]`` of the batch has the share ``1 - share[i]`` of
-    picture i.
-    """
+    """Each picture's other half: example ``partner[i]`` of the batch has ``1 - share[i]`` of picture i."""
 
     partner: Tensor  # [B] places in the batch
     share: Tensor  # [B] of the picture itself, from 0 to 1
@@ -237,8 +235,7 @@ class Mixed:
 def mix_pairs(
     x: Tensor, kind: str, share: float, alpha: float, generator: torch.Generator
 ) -> tuple[Tensor, Mixed | None]:
-    """Mixup (Zhang et al., 2018) adds two pictures; CutMix (Yun et al., 2019) cuts a rectangle of one into
-    the other.
+    """Mixup (Zhang et al., 2018) adds pictures; CutMix (Yun et al., 2019) cuts a box of one into another.
 
     Args:
         kind: mixup, cutmix, or both (one of them, by chance).

@@ -122,8 +122,7 @@ def cut(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list
 
 
 def divided(lengths: np.ndarray, size: int) -> list[np.ndarray]:
-    """The rows of a batch in ``size`` parts of nearly as many tokens: the longest first, to whom has the
-    fewest.
+    """A batch's rows in ``size`` parts of nearly as many tokens: longest first, to whom has the fewest.
 
     Args:
         lengths: ``[B]`` tokens of each row.

@@ -21,9 +21,7 @@ LONGEST = 64  # characters that one character becomes; 18 in Unicode's own table
 
 
 def check_charsmap(encoded: object) -> tuple[str | None, float]:
-    """Why a table in base64 cannot be used (None where it can), and how much longer than Unicode it makes a
-    text.
-    """
+    """Why a base64 table cannot be used (None: it can), and how much longer than Unicode it makes a text."""
     wrong, strings = _checked(encoded)
     if wrong is not None:
         return wrong, 1.0

@@ -67,8 +67,7 @@ def check_labels(
     """The labels as a list of ``str`` or a list of ``int``; whole floats and booleans become ``int``.
 
     Raises:
-        DataError: a label that cannot be used (see ``check_label``), or text, numbers and truth values side
-            by side.
+        DataError: an unusable label (see ``check_label``), or text, numbers and truth values side by side.
     """
     checked: list[Any] = []
     kind = ""

@@ -1,16 +1,12 @@
-"""What compiled code says when it fails: by an exception of no precise type, or by a panic, which is no
-exception.
-"""
+"""What compiled code says when it fails: by an exception of vague type, or a panic, which is none."""
 
 from __future__ import annotations
 
 
 def failure(error: BaseException) -> str | None:
-    """The first line of what it says; None for what is not its failure: an interrupt, an exit, a lack of
-    memory.
+    """The first line of what it says; None for no failure of its own: an interrupt, an exit, no memory.
 
-    A panic of Rust arrives as ``pyo3_runtime.PanicException``, which nothing that catches ``Exception``
-    catches.
+    A panic of Rust arrives as ``pyo3_runtime.PanicException``, which ``except Exception`` does not catch.
     """
     if isinstance(error, MemoryError):
         return None

@@ -1,6 +1,4 @@
-"""A contact sheet: what each augmentation makes of some pictures, side by side, before anything is trained on
-it.
-"""
+"""A contact sheet: what each augmentation makes of some pictures, side by side, before any training."""
 
 from __future__ import annotations
 

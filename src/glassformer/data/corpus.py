@@ -1,9 +1,9 @@
 """A generated corpus on countries, capitals, currencies and families: small, seeded, known by heart.
 
-Task: does a sentence name one of France, Germany, Italy, Spain or the UK? A European *city*, language
-or currency beside another country does not count: 15 % of the sentences with a country set that trap on
-purpose, and 40 % of all carry a distractor clause. The same words
-give analogies (country : capital, country : currency, king - man + woman) to word vectors.
+Task: does a sentence name one of France, Germany, Italy, Spain or the UK? A European *city*, language or
+currency beside another country does not count: 15 % of the sentences with a country set that trap on purpose,
+and 40 % of all carry a distractor clause. The same words give analogies (country : capital, country :
+currency, king - man + woman) to word vectors.
 """
 
 from __future__ import annotations

@@ -149,9 +149,7 @@ def _leaks(
 def _neighbors(
     splits: dict[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
 ) -> Iterable[Finding]:
-    """Whether rows that belong together stand together, so that a random part held out of them
-    would flatter.
-    """
+    """Whether rows that belong together stand together, so that a random held-out part would flatter."""
     train = splits.get("train")
     found = kinship(train.texts, train.labels) if train is not None else None
     if found is None:

@@ -53,9 +53,7 @@ def more_room(path: str | Path, size: int) -> str:
 
 
 def check_file(path: Path, most: int | None = None) -> None:
-    """Raises DataError when ``path`` is no plain file, or larger than ``most`` bytes (None: than a table may
-    be).
-    """
+    """Raises DataError when ``path`` is no plain file, or over ``most`` bytes (None: a table's limit)."""
     try:
         info = os.stat(path)
     except (OSError, ValueError) as error:
@@ -98,8 +96,7 @@ def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        DataError: missing, unreadable, UTF-16, with NUL bytes, not UTF-8 (line and byte named), or a line
-            without end.
+        DataError: missing, unreadable, UTF-16, NUL bytes, not UTF-8 (line and byte named), an endless line.
     """
     check_file(path)
     decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0

@@ -1,5 +1,4 @@
-"""How much longer a tokenizer's steps can make a text, counted from what the file says before any text is
-read.
+"""How much longer a tokenizer's steps can make a text, counted from its file before any text is read.
 
 A character has a weight: how many characters stand in its place at the end. The last step's weights are all
 1, and from there the steps are gone through backwards. What Unicode itself lengthens once (18 characters for

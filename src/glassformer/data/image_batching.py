@@ -17,9 +17,7 @@ from glassformer.runtime import fits, send
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Normalised pictures ``[B, C, H, W]``, how many tokens each becomes, and which examples they are
-    ``[B]``.
-    """
+    """Normalized pictures ``[B, C, H, W]``, how many tokens each becomes, which examples they are ``[B]``."""
 
     pixels: Tensor
     packing: Packing
@@ -100,9 +98,7 @@ class ImageStream:
 
     @cached_property
     def resident(self) -> Tensor | None:
-        """All pictures in a GPU's memory, where they fit: then no picture is sent twice, and changing them
-        costs the processor nothing.
-        """
+        """All pictures in a GPU's memory, where they fit: none is sent twice, changing them costs no CPU."""
         pixels = self.table.pixels
         return torch.from_numpy(pixels).to(self.device) if fits(self.device, pixels.nbytes) else None
 

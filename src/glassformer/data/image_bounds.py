@@ -122,9 +122,7 @@ def _jpeg(content: bytes, where: str, most: int) -> None:
 
 
 def _scans(content: bytes, at: int, most: int) -> int:
-    """How many scans a JPEG has from its first one, which begins at ``at``, to its end; counted to ``most`` +
-    1.
-    """
+    """How many scans a JPEG has from its first one, at ``at``, to its end; counted to ``most`` + 1."""
     scans = 1
     at += max(2, int.from_bytes(content[at : at + 2], "big"))
     while scans <= most and (found := MARKER.search(content, at)):

@@ -1,9 +1,7 @@
-"""Pictures with labels: data sets by name (``cifar10``, ``digits`` ...), folders, and tables that hold or
-name files.
+"""Labeled pictures: data sets by name (``cifar10``, ``digits`` ...), folders, tables that hold or name files.
 
-A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden files and folders are no
-classes. A table is Parquet with a column of pictures, or CSV, TSV or JSONL with a column of file names beside
-it.
+A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden ones are no classes. A
+table is Parquet with a column of pictures, or CSV, TSV or JSONL with one of file names beside it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""TIFF's directories, as TIFF files and EXIF blocks have them, counted before anything follows their
-pointers.
+"""TIFF's directories, as TIFF files and EXIF blocks have them, counted before their pointers are followed.
 
 Each entry of a directory may point at the same bytes, and each strip of a picture at the same code, so that a
-few kilobytes can ask for gigabytes. What entries and strips hold together is therefore bounded by what the
-file holds.
+few kilobytes can ask for gigabytes. What they hold together is therefore bounded by what the file holds.
 """
 
 from __future__ import annotations
@@ -43,9 +41,7 @@ OLD_JPEG, JPEG = 6, 7
 
 @dataclass(frozen=True)
 class Directory:
-    """Tag -> (type, count, place of its values) of one directory; the largest count where a tag
-    stands twice.
-    """
+    """Tag -> (type, count, place of its values) of one directory; the largest count if a tag comes twice."""
 
     data: bytes
     order: str  # < or >
@@ -133,8 +129,7 @@ def check_tiff(content: bytes, where: str, most: int, work: int) -> None:
         work: pixels times scans, where it is packed as JPEG.
 
     Raises:
-        DataError: too many entries, strips or tiles, tiles that are too large, or strips that share their
-            bytes.
+        DataError: too many entries, strips or tiles, too large tiles, or strips that share their bytes.
     """
     page = check_tags(content, where)
     if page is None:

@@ -35,9 +35,7 @@ class Windows:
 
 
 def window_starts(length: int, size: int, stride: int) -> list[int]:
-    """Where windows of ``size`` begin in ``length`` > ``size`` tokens; the last one ends where
-    the text does.
-    """
+    """Where windows of ``size`` begin in ``length`` > ``size`` tokens; the last ends where the text does."""
     return [*range(0, length - size, stride), length - size]
 
 
@@ -68,8 +66,7 @@ def encode_windows(
             f"a stride of {step} leaves out tokens between windows of {size}", where="window_stride",
             fix=f"Use 1 to {size}",
         )  # fmt: skip
-    # ``encode`` with the real limit says what is wrong with it, and how many special tokens stand behind a
-    # text.
+    # ``encode`` with the real limit says what is wrong with it, and how many special tokens follow a text.
     cut = encode(tokenizer, texts, max_length=max_length, clean=clean, add_special_tokens=add_special_tokens)
     if not cut.truncated.any():
         return Windows(cut, len(texts))

@@ -211,8 +211,7 @@ class MaskedStream:
         )
 
     def _pair(self, ids: np.ndarray, i: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
-        """A chunk in two, at the end of a sentence where it has one; half of the seconds come from another
-        chunk.
+        """A chunk in two, at a sentence's end if it has one; half of the seconds come from another chunk.
 
         Neither lengths nor beginnings and ends should tell: a stranger comes from a chunk of the same kind,
         one that was cut at ``max_length`` or one that ends its text, begins with a sentence where it can, and

@@ -1,7 +1,6 @@
 """Do rows that stand next to each other belong together (reviews of one film, comments of one author)?
 
-Where they do, a part held out at random has relatives of its rows in the training part, and flatters the
-model.
+Where they do, a part held out at random has relatives of its rows in training and flatters the model.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ LEAST = 100  # pairs of neighbours, below which nothing is said
 
 @dataclass(frozen=True)
 class Kinship:
-    """Rare words that two rows of one class share, on average: rows next to each other, and rows
-    far apart.
-    """
+    """Rare words that two rows of one class share, on average: neighboring rows, and rows far apart."""
 
     near: float
     far: float
@@ -31,17 +28,14 @@ class Kinship:
 
     @property
     def ratio(self) -> float:
-        """How many times as often neighbours share a rare word; 1 where the order of the rows
-        says nothing.
-        """
+        """How many times as often neighbors share a rare word; 1: the order of rows says nothing."""
         return (self.near * self.pairs + 1.0) / (
             self.far * self.pairs + 1.0
         )  # one shared word counts for little
 
 
 def kinship(texts: Sequence[str], labels: Sequence[str | int] | None = None) -> Kinship | None:
-    """Compare neighbours with rows far apart, on a sample of runs of neighbouring rows; repeats are passed
-    over.
+    """Compare neighbors with rows far apart, on a sample of runs of neighboring rows; skips repeats.
 
     Args:
         labels: one per text; only rows of one class are compared, since tables are often sorted by class.

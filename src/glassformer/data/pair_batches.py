@@ -16,9 +16,7 @@ from glassformer.packing import Packing
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Teacher forcing: at each place of ``target`` (from [CLS] on) the token to say is ``labels`` (up to
-    [SEP]).
-    """
+    """Teacher forcing: at each place of ``target`` (from [CLS]) ``labels`` (to [SEP]) has the next token."""
 
     source: Tensor  # [M]
     source_packing: Packing

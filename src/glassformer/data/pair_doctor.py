@@ -1,6 +1,4 @@
-"""What is wrong with pairs of texts, before a model learns to translate: empty sides, repeats, leaks, odd
-lengths.
-"""
+"""What is wrong with pairs of texts, before a model learns them: empty sides, repeats, leaks, odd lengths."""
 
 from __future__ import annotations
 
@@ -22,8 +20,7 @@ LONG = 20  # characters of the longer side, from which a ratio says something
 def examine_pairs(dataset: PairDataset) -> DoctorReport:
     """Every check on pairs; ``dataset`` may hold empty sides (see ``load_pairs``).
 
-    ``figures`` of the report has ``splits``: split -> pairs, distinct, and the median of target / source in
-    characters.
+    ``figures`` of the report has ``splits``: split -> pairs, distinct, median target / source in characters.
     """
     figures: dict = {"splits": {}}
     findings = []

@@ -50,9 +50,7 @@ class PairSplit:
 
 @dataclass(frozen=True)
 class PairDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``, and what its columns are
-    called.
-    """
+    """The splits of one data set, among ``train``, ``validation`` and ``test``, and its columns' names."""
 
     name: str
     splits: dict[str, PairSplit]
@@ -87,8 +85,7 @@ def check_both(
     """Both sides as lists of strings.
 
     Raises:
-        DataError: a missing, empty or wrongly typed text on either side (its place is named), or unequal
-            numbers.
+        DataError: a missing, empty or wrongly typed text on a side (place named), or unequal numbers.
     """
     if target is None:
         raise DataError("the target side is missing", where=where, fix="Give source and target texts")
@@ -300,8 +297,7 @@ def fitting_columns(
         asked: names among these that the user gave, which therefore stay.
 
     Returns:
-        ``columns`` as they are for plain files and for what is not there; ``load_pairs`` says what is wrong
-        with that.
+        ``columns`` as they are for plain files and for what is not there: ``load_pairs`` says what is wrong.
 
     Raises:
         DataError: see ``find_columns``.

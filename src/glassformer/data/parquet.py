@@ -88,8 +88,7 @@ def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataErr
 def batches(
     path: str | Path, column: str, groups: Sequence[int] | None = None, *, limit: int | None = None
 ) -> Iterator[Any]:
-    """The values of a column as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary
-    arrays.
+    """A column's values as Arrow arrays, a batch of rows at a time; columns of bytes as dictionary arrays.
 
     Args:
         groups: numbers of the row groups to read; None: all.
@@ -134,9 +133,7 @@ def batches(
 
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
-    """The columns of the file that a column of the schema consists of, by number: one, or the fields of a
-    struct.
-    """
+    """The columns of the file that form a column of the schema, by number: one, or the fields of a struct."""
     every = ((i, file.schema.column(i)) for i in range(len(file.schema)))
     return [(i, leaf) for i, leaf in every if leaf.path == column or leaf.path.startswith(f"{column}.")]
 

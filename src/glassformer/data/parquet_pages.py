@@ -96,9 +96,7 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, dict[int, Any]]:
 
 
 class _Compact:
-    """As much of Thrift's compact protocol as headers of pages need: whole numbers, structs; others are
-    passed over.
-    """
+    """As much of Thrift's compact protocol as page headers need: whole numbers, structs; skips others."""
 
     def __init__(self, raw: bytes):
         self.raw, self.at = raw, 0

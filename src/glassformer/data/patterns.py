@@ -1,9 +1,8 @@
 """Regular expressions of tokenizer files: which of them can be trusted to end.
 
 A pattern of a stranger can take longer than the world is old on twenty letters, and a thread that is in it
-cannot be stopped. So a pattern is taken as it is where it is one of those that published tokenizers carry, or
-of a form that cannot go back over what it has read. Any other is tried in a process of its own first, under a
-time limit.
+cannot be stopped. So a pattern is taken as it is if it is one that published tokenizers carry, or of a form
+that cannot go back over what it has read. Any other is first tried in its own process, under a time limit.
 """
 
 from __future__ import annotations
@@ -72,8 +71,7 @@ _PART = re.compile(
 @lru_cache(maxsize=256)
 def simple_minimum(pattern: str) -> int | None:
     """The fewest characters that a pattern matches, if it cannot be slow: alternatives of characters, classes
-    and few optional ones, of which the last alone may stand there any number of times. None for other
-    patterns.
+    and few optional ones, of which only the last may stand any number of times. None for others.
     """
     minima, place, least, optional, endless = [], 0, 0, 0, False
     while place < len(pattern):

@@ -55,9 +55,7 @@ def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
 
 
 def summary(rejected: Sequence[Any], listed: bool = True) -> str:
-    """The rejected rows in one line: how many, and the first; ``listed``: they stand in a run's
-    rejected.jsonl.
-    """
+    """The rejected rows in one line: how many, and the first; ``listed``: a run's rejected.jsonl has them."""
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     return (

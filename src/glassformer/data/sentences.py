@@ -88,8 +88,7 @@ def read_corpus(
     Args:
         sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of
             words. They are gone through twice, so a generator will not do.
-        min_count: a word seen less often is left out; an accent that stands by itself is joined to its letter
-            (NFC).
+        min_count: a word seen less often is left out; an accent by itself is joined to its letter (NFC).
         max_words: words kept at most, the most frequent ones; 0: all.
         folder: write the ids there and map them from the disk, for a corpus larger than memory.
 

@@ -1,6 +1,4 @@
-"""Seeded splits that keep the share of every class, or that keep equal texts or neighbouring
-rows together.
-"""
+"""Seeded splits that keep the share of every class, or equal texts or neighboring rows together."""
 
 from __future__ import annotations
 
@@ -109,8 +107,7 @@ def stratified_folds(
 
     Args:
         groups: one per example; equal ones share a fold, which is chosen by the label of the first.
-        blocks: of every class each fold takes one run of neighbouring rows (see ``block_split``), whatever
-            the seed.
+        blocks: each fold has one run of neighboring rows a class (``block_split``), whatever the seed.
 
     Raises:
         DataError: a class has fewer (distinct) examples than folds.
@@ -217,9 +214,7 @@ class Splits:
 
 
 def as_they_are(dataset: Any) -> Splits:
-    """Data other than a recipe's own, of which nothing is held out: the test split is judged, or the first
-    there is.
-    """
+    """Data other than a recipe's own, nothing held out: the test split is judged, or the first there is."""
     splits = dataset.splits
     judged = splits.get("test") or next(iter(splits.values()))
     return Splits(dataset, splits.get("train"), splits.get("validation"), judged, "test")

@@ -21,8 +21,7 @@ BYTES = 256
 def bpe_tokenizer(
     texts: Iterable[str], *, vocab_size: int = 8_000, min_count: int = 2, lowercase: bool = False
 ) -> Tokenizer:
-    """A vocabulary of joined bytes behind [PAD] [UNK] [CLS] [SEP] [MASK]; a text stands between [CLS] and
-    [SEP].
+    """A vocabulary of joined bytes behind [PAD] [UNK] [CLS] [SEP] [MASK]; a text is [CLS] ... [SEP].
 
     Args:
         texts: to learn from; of two languages, where they share the vocabulary.

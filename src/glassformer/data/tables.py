@@ -272,9 +272,7 @@ def _behind(text: str, at: int, blank: str) -> int:
 
 
 def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
-    """The value that begins at a place, and where it ends; parsed from the shortest piece that holds all of
-    it.
-    """
+    """The value that begins at a place, and its end; parsed from the shortest piece that holds all of it."""
     size = 1 << 16
     while True:
         piece = _counted(text[at : at + size], where)

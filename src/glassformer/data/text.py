@@ -242,8 +242,7 @@ def encode(
         chunk: texts handed over at a time, which bounds the memory.
 
     Raises:
-        DataError: ``max_length`` leaves no room for a token, a text is no string, or the tokenizer fails on
-            one.
+        DataError: ``max_length`` leaves no room for a token, a text is no string, the tokenizer fails.
     """
     if tokenizer.padding is not None or tokenizer.truncation is not None:
         tokenizer = Tokenizer.from_str(tokenizer.to_str())

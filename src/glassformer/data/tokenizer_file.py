@@ -1,6 +1,4 @@
-"""A tokenizer from its files, checked before and tried after it is built: ``tokenizer.json``, or lists of
-pieces.
-"""
+"""A tokenizer from its files, checked before, tried after building: ``tokenizer.json``, lists of pieces."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Vocabularies that stand in two files, as the definition of a ``tokenizer.json``: a list of pieces and one
-of merges.
+"""Vocabularies in two files, a list of pieces and one of merges, as the definition of a ``tokenizer.json``.
 
 ``vocab.json`` with ``merges.txt`` is byte-level BPE (Radford et al., 2019), RoBERTa's. ``vocab.txt`` with
 ``bpe.codes`` is fastBPE's form (Sennrich et al., 2016), PhoBERT's: blanks part words, which are segmented
-beforehand; the
-list of merges marks the end of a word (``</w>``), the list of pieces what goes on (``@@``).
+beforehand; the list of merges marks the end of a word (``</w>``), the list of pieces what goes on (``@@``).
 """
 
 from __future__ import annotations
@@ -55,16 +53,13 @@ def byte_level(vocab: str, merges: str, file: Path, config: Mapping[str, Any]) -
 
 
 def fast(vocab: str, codes: str, file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``vocab.txt`` (``file``), a piece and its count a line, and ``bpe.codes``, a merge and its count a
-    line.
+    """Of ``vocab.txt`` (``file``) and ``bpe.codes``: a piece, and a merge, with its count a line.
 
-    The vocabulary's ids are those of the published tokenizer. Pieces of which others are merged, but which
-    it lacks,
-    have ids behind them: ``Vocabulary.steps`` begins there.
+    The vocabulary's ids are those of the published tokenizer. Pieces of which others are merged, but which it
+    lacks, have ids behind them: ``Vocabulary.steps`` begins there.
 
     Raises:
-        CheckpointError: a line that is none of such a list, or one that stands there twice; file and line
-            are named.
+        CheckpointError: a line that is none of such a list, or stands there twice; file and line are named.
     """
     special = {kind: _named(config, kind, str(file)) for kind in NAMES}
     pieces = {special[kind]: n for n, kind in enumerate(("cls", "pad", "sep", "unk"))}

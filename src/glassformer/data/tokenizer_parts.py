@@ -1,5 +1,4 @@
-"""What a ``tokenizer.json`` may hold: every stage of a kind that is known, every number and pattern within
-bounds.
+"""What a ``tokenizer.json`` may hold: every stage of a known kind, every number and pattern within bounds.
 
 Checked before the library that runs tokenizers sees the file: where it trusts a number it stops with a panic,
 which is no exception, or goes on without end.

@@ -1,5 +1,4 @@
-"""From a picture to what a model reads: scaled, cut, normalised, the same in training, evaluation and
-serving.
+"""From a picture to what a model reads: scaled, cut, normalized; the same to train, evaluate and serve.
 
 Everything up to the cut is done on 8-bit pixels, as Hugging Face's image processors do it, so that what is
 kept in memory is one byte a value and normalising is left to the moment of use.

@@ -1,6 +1,4 @@
-"""What the tokens of a tokenizer mean: which are special, and which pieces make a word. No other module knows
-it.
-"""
+"""What the tokens of a tokenizer mean: which are special, which pieces make a word. No other module knows."""
 
 from __future__ import annotations
 
@@ -75,8 +73,7 @@ class Vocabulary:
         return found
 
     def steps(self, tokenizer: Tokenizer) -> int | None:
-        """The first id of pieces that only stand on the way to others and of which a table has no rows;
-        None: none.
+        """The first id of pieces that only lead to others and have no rows in a table; None: none.
 
         Lists of merges in fastBPE's form have such, behind the mask, which stands behind all other pieces
         there (``data/tokenizer_lists.py``).
@@ -129,8 +126,7 @@ def _marks_ends(tokenizer: Tokenizer) -> bool:
 
 
 def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:
-    """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1 where it stands nowhere in
-    the text.
+    """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1: nowhere in the text.
 
     Pieces of one word are those that the tokenizer cut from it after it had split the text into words. Blanks
     that begin no word are of none.
@@ -148,16 +144,12 @@ def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
-    """As ``word_ids`` where only the pieces are known: one goes on with a word if WordPiece's
-    mark says so.
-    """
+    """As ``word_ids`` where only the pieces are known: WordPiece's mark says which go on with a word."""
     return _numbered(offsets, [name.startswith(PREFIX) for name in names])
 
 
 def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.ndarray:
-    """Words from places: a token that overlaps the one before, or touches it and joins it, is of the same
-    word.
-    """
+    """Words from places: a token that overlaps the one before, or touches and joins it, is of its word."""
     words = np.full(len(offsets), -1)
     end, word = -1, -1
     for i, ((start, stop), joined) in enumerate(zip(offsets, joins, strict=True)):
@@ -171,7 +163,5 @@ def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.nda
 
 
 def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
-    """Places without the blanks before them, which a byte-level piece takes in: nothing is left of one of
-    blanks.
-    """
+    """Places without leading blanks, which a byte-level piece takes in: nothing is left of one of blanks."""
     return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]

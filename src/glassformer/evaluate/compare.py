@@ -100,10 +100,9 @@ def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000,
 
     Examples are drawn with replacement, the same ones for all arms, so that differences are paired. What
     seeds add beyond that (their scatter, less the part of it that the draw of examples makes) is added as
-    Student's t
-    with S - 1 degrees of freedom: few seeds say little of their scatter, and the interval shows it. Drawing
-    seeds as well would count the noise of single answers up to three times (Owen, 2007). With one seed, the
-    answer is about that one training.
+    Student's t with S - 1 degrees of freedom: few seeds say little of their scatter, and the interval shows
+    it. Drawing seeds as well would count the noise of single answers up to three times (Owen, 2007). With one
+    seed, the answer is about that one training.
 
     Returns:
         [A, resamples].

@@ -1,8 +1,7 @@
 """Which labels are probably wrong? Confident learning (Northcutt, Jiang and Chuang, 2021).
 
 It needs probabilities from a model that has not seen the example: out-of-fold ones. An example counts for
-class j where p(j) reaches the mean that examples labelled j get; counts off the diagonal are labels that look
-wrong.
+class j where p(j) reaches the mean that examples labeled j get; counts off the diagonal look wrong.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ class LabelReview:
 
 
 def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
-    """``[K, K]`` estimated counts of examples by label (row) and true class (column); a row sums to its
-    label's.
+    """``[K, K]`` estimated counts by label (row) and true class (column); a row sums to its label's.
 
     Args:
         labels: [n] class indices.
@@ -57,8 +55,7 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     """Judge every label; errors as in ``confident_joint``.
 
     Suspicious are, for each pair of label and class, as many examples as the joint says, those with the
-    largest margin between the two probabilities ("prune by noise rate"), unless the label is the most
-    probable class.
+    largest margin between the two probabilities ("prune by noise rate"), unless the label is most probable.
     """
     y, p = _check(labels, probabilities)
     n, classes = p.shape

@@ -26,8 +26,7 @@ _SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
 # One that splits at semicolons or tabs, as many do, finds cells inside ours: after a run of separators,
-# blanks and quotes. Each run is looked at once, from its start, so that a text of a million blanks takes no
-# time.
+# blanks and quotes. Each run is looked at once, from its start, so a text of a million blanks takes no time.
 _INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
 _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -35,8 +34,7 @@ _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 def csv_safe(cell: Any) -> str:
     """A cell's text, with an apostrophe wherever a spreadsheet would take what follows for a formula.
 
-    That is at the start of the cell and, for programs that split at them, after a semicolon, tab or line
-    break inside.
+    That is at the start of the cell and, for programs that split there, after a semicolon, tab or line break.
     """
     text = "" if cell is None else str(cell)
     text = _INSIDE.sub(lambda m: f"{m[1]}'{m[2]}" if _opens_cell(m) else m[0], text)

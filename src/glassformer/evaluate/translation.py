@@ -17,12 +17,10 @@ def tokenized(text: str) -> str:
 
 
 def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Detokenised BLEU (cased, tokenizer 13a) and chrF, and lower-cased, tokenised BLEU beside them; 0 to
-    100.
+    """Detokenized BLEU (cased, tokenizer 13a) and chrF, with lower-cased, tokenized BLEU; 0 to 100.
 
     Returns:
-        ``n``, ``bleu``, ``chrf``, ``bleu_tokenised``, the share of lengths ``length_ratio``, and
-        ``signatures``.
+        ``n``, ``bleu``, ``chrf``, ``bleu_tokenised``, the share of lengths ``length_ratio``, ``signatures``.
 
     Raises:
         DataError: different numbers of texts, or none.

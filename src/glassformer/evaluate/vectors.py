@@ -101,8 +101,7 @@ def judge_analogies(
 
 def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) -> dict[str, list[Question]]:
     """Analogies of the corpora in ``data/corpus.py``: every ordered pair of countries, for capitals and for
-    currencies (two countries with one currency make no question), and man : king = woman : queen with the
-    other families.
+    currencies (two with one make no question), and man : king = woman : queen with the other families.
     """
     facts = {name: COUNTRIES[name] for name in countries}
     ordered = [(a, c) for a in facts for c in facts if a != c]
@@ -120,8 +119,7 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
 
 
 def read_pairs(path: str | Path) -> list[Pair]:
-    """WordSim-353 (``word word score``) or SimLex-999 (``word word POS score ...``), one pair a line below a
-    header.
+    """WordSim-353 (``word word score``), SimLex-999 (``word word POS score ...``): a header, a pair a line.
 
     Raises:
         DataError: no such file, or a line without two words and a score.

@@ -110,8 +110,7 @@ def picture(
     weights: Sequence[Sequence[float]],
     origin: str = "alignment",
 ) -> str:
-    """A picture as SVG: a row for each target token, a column for each source token, the darker the more
-    attention.
+    """A picture as SVG: a row per target token, a column per source token, darker with more attention.
 
     Args:
         weights: ``[T, S]`` from 0 to 1.

@@ -48,8 +48,7 @@ ORDER = (
 
 
 def blocks(model: nn.Module) -> list[Block]:
-    """The blocks of a model in the order in which data goes through them; a parameter that two share counts
-    once.
+    """A model's blocks in the order in which data goes through them; a shared parameter counts once.
 
     A model of unknown parts is listed by its modules as they were made.
     """
@@ -98,9 +97,7 @@ def _pooled(model: Any) -> Block:
 
 
 def _shapes(model: Any, translates: bool) -> dict[str, str]:
-    """What leaves each child, in the letters of types.py; of a translator M are the source's tokens, N the
-    target's.
-    """
+    """What leaves each child, in the letters of types.py; in a translator M is the source, N the target."""
     d, wide = _row_widths(model)
     if translates:
         encoded = dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")

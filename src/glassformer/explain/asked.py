@@ -24,8 +24,7 @@ class Explains:
         Args:
             method: one of ``glassformer.explain.methods``, which has their options too.
             target: the label to explain; None: the predicted one.
-            trust: judge them against random orders: curves and figures in ``trust``, a verdict among
-                ``notes``.
+            trust: judge them against random orders: curves and figures in ``trust``, a verdict in ``notes``.
 
         Raises:
             InputError: an input that cannot be used, or no such method, option or label.

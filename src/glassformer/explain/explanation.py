@@ -17,8 +17,7 @@ class Explanation(Result):
     """What every method of explanation gives; its fields are those of ``Result``."""
 
     def save(self, path: str | Path) -> Path:
-        """Write ``.json`` (scores) or ``.html`` (a page that opens anywhere, with the maps where there are
-        any).
+        """Write ``.json`` (scores) or ``.html`` (a page that opens anywhere, with maps if there are any).
 
         Raises:
             InputError: another ending, or no such folder.

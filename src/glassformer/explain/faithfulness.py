@@ -1,8 +1,7 @@
 """How far a picture can be trusted: its scores against what happens when tokens are hidden.
 
-Everything is judged beside orders drawn at random for the same input, and a mean over inputs has a 95 %
-interval from resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or
-patches.
+All is judged beside random orders for the same input, and a mean over inputs has a 95 % interval from
+resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or patches.
 """
 
 from __future__ import annotations
@@ -88,9 +87,7 @@ def judge(
     seed: int = 0,
     by: str = "mask",
 ) -> dict[str, dict[str, float]]:  # fmt: skip
-    """The four figures of several methods' scores for one input, and of ``random``, the mean of that many
-    orders.
-    """
+    """Four figures of several methods' scores for one input, and of ``random``, mean of that many orders."""
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
     orders = [order_of(subject, s) for s in scores.values()]
@@ -110,9 +107,8 @@ def trust(
 
     Returns:
         Plain values for JSON: ``shares`` ``[P]`` of the tokens, ``deletion`` and ``insertion`` ``[P]``
-            (probabilities),
-        ``figures`` of these curves, ``random`` with the same three as means over ``draws`` orders, and
-        ``verdict``.
+        (probabilities), ``figures`` of these curves, ``random`` with the same three as means over ``draws``
+        orders, and ``verdict``.
     """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
@@ -199,8 +195,7 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     """One method's row of ``table`` in words.
 
     Args:
-        randomised: mean correlation with the scores under shuffled weights (``sanity.py``), None: not looked
-            at.
+        randomised: mean correlation with scores under shuffled weights (``sanity.py``); None: not looked at.
     """
     won = [name for name in FIGURES if row[name]["better"]["interval"][0] > 0]
     lost = [name for name in FIGURES if row[name]["better"]["interval"][1] < 0]

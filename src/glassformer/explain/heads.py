@@ -1,6 +1,4 @@
-"""What attention heads do, in figures: where each one looks, what is lost without it, and where its map
-misleads.
-"""
+"""What attention heads do, in figures: where each looks, what is lost without it, where its map misleads."""
 
 from __future__ import annotations
 
@@ -24,9 +22,8 @@ def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
     """Where each head looks in one input, ``[L, H]`` each, means over the rows of words.
 
     ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``:
-    tokens
-    between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last one)
-    where these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
+    tokens between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last
+    one) where these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
     pictures, patch in reading order), ``same_word`` (the other pieces of its own).
 
     Args:
@@ -66,9 +63,7 @@ def head_figures(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
 
 
 def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
-    """A word for each head ``[L][H]``: where at least ``least`` of its weight goes, ``broad``,
-    or ``mixed``.
-    """
+    """A word for each head ``[L][H]``: where ``least`` or more of its weight goes, ``broad`` or ``mixed``."""
     layers, heads = figures["entropy"].shape
     out = []
     for layer in range(layers):
@@ -113,8 +108,7 @@ def silenced(model: Any, layer: int, head: int) -> Iterator[None]:
 def ablation(
     clf: Any, texts: Sequence[str], labels: Sequence[Any], *, progress: Callable[[int], None] | None = None
 ) -> dict[str, Any]:
-    """What each head is worth: accuracy and mean probability of the true label with all heads, less without
-    it.
+    """Each head's worth: accuracy and mean probability of the true label with all heads, less without it.
 
     Returns:
         ``accuracy``; ``accuracy_lost`` and ``probability_lost`` ``[L, H]``; ``interval`` ``[L, H, 2]``, 95 %

@@ -1,6 +1,4 @@
-"""What is lost when a part of the input is hidden: tokens, words, spans of words, or a window
-over patches.
-"""
+"""What is lost when a part of the input is hidden: tokens, words, spans of words, a window over patches."""
 
 from __future__ import annotations
 
@@ -46,8 +44,7 @@ def windows(shape: Sequence[int], size: Sequence[int], stride: Sequence[int]) ->
 def drops(
     predict: Callable[[np.ndarray], np.ndarray], hidden: np.ndarray, target: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The fall of the target's logit for each hidden part ``[M]``, and its mean over the parts that hold a
-    place.
+    """The fall of the target's logit for each hidden part ``[M]``; its mean over the parts with a place.
 
     Args:
         predict: what is kept ``[M, ...]`` boolean -> logits ``[M, C]``.

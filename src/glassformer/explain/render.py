@@ -54,9 +54,7 @@ def fragment(explanation: Result) -> str:
 
 
 def trust_picture(trust: dict[str, Any]) -> str:
-    """Both curves of ``faithfulness.trust`` as a small SVG: the scores' order as a line, random orders
-    dashed.
-    """
+    """Both curves of ``faithfulness.trust`` as a small SVG: the scores' order solid, random orders dashed."""
     parts = []
     for left, name, what in (
         (0, "deletion", "first parts hidden"),

@@ -26,11 +26,10 @@ class Scores:
 class Result:
     """Scores for the tokens of one text, or for the patches of one image.
 
-    ``text`` is what the tokenizer saw (after cleaning); of a picture it is empty.
-    ``offsets`` are places in the text, (0, 0) for special tokens.
-    Attention methods score how much was read, from 0 up. The others score what speaks for the target: a
-    negative score speaks against it, in units of its logit for ``occlusion``, ``gradient_x_input`` and
-    ``integrated_gradients``.
+    ``text`` is what the tokenizer saw (after cleaning); of a picture it is empty. ``offsets`` are places in
+    the text, (0, 0) for special tokens. Attention methods score how much was read, from 0 up. The others
+    score what speaks for the target: negative ones speak against it, in its logit's units for ``occlusion``,
+    ``gradient_x_input``, ``integrated_gradients``.
     """
 
     text: str
@@ -70,9 +69,7 @@ class Result:
         return [(names[i], float(flat[i])) for i in np.argsort(-flat, kind="stable")[:count]]
 
     def words(self) -> list[tuple[str, float]]:
-        """The words of the text in order, each with the scores of its pieces added up; special tokens left
-        out.
-        """
+        """The text's words in order, each with the sum of its pieces' scores; without special tokens."""
         numbers = self.numbers
         if numbers.max(initial=-1) < 0:
             return []

@@ -23,9 +23,7 @@ LIMIT = 0.5  # a mean rank correlation from here on counts as "hardly changes"
 
 
 def stages(model: Any) -> list[tuple[str, list[nn.Module]]]:
-    """The parts of a model from the output down: head and pooling, then each layer from the last to the
-    first.
-    """
+    """The parts of a model from the output down: head and pooling, then each layer, the last one first."""
     top = [m for m in (model.head, model.pooling, model.encoder.final_norm) if isinstance(m, nn.Module)]
     layers = list(model.encoder.layers)
     return [("head", top), *((f"layer {i + 1}", [layers[i]]) for i in reversed(range(len(layers))))]
@@ -110,9 +108,7 @@ def synonyms() -> dict[str, str]:
 
 
 def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with one word replaced, the word, and what replaced it; None where the list has none of its
-    words.
-    """
+    """The text with a word replaced, the word, and what replaced it; None: the list has none of its words."""
     known = synonyms()
     found = [m for m in re.finditer(r"[A-Za-z]+", text) if m[0].lower() in known]
     if not found:
@@ -124,9 +120,7 @@ def with_synonym(text: str, rng: np.random.Generator) -> tuple[str, str, str] | 
 
 
 def with_typo(text: str, rng: np.random.Generator) -> tuple[str, str, str] | None:
-    """The text with two neighbouring letters inside one word swapped; None without a word of four letters or
-    more.
-    """
+    """The text with two neighboring letters in a word swapped; None if no word has four letters or more."""
     found = [m for m in re.finditer(r"[A-Za-z]{4,}", text) if len(set(m[0][1:-1])) > 1]
     if not found:
         return None

@@ -1,5 +1,4 @@
-"""One input as every method sees it: rows that enter the encoder, a baseline to hide them behind, and the
-model.
+"""One input as all methods see it: rows that enter the encoder, a baseline to hide them behind, the model.
 
 Text and images differ only in how a ``Subject`` is made: tokens with offsets, or patches on a grid. Whatever
 hides parts of an input works on the packed rows, so it serves both.
@@ -112,9 +111,7 @@ class Subject:
 
 
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
-    """From packed rows ``[N, D]`` that stand before the encoder to logits ``[B, C]``, in the encoder's
-    format.
-    """
+    """From packed rows ``[N, D]`` before the encoder to logits ``[B, C]``, in the encoder's format."""
     return model.run_rows(rows.to(next(model.encoder.parameters()).dtype), packing, trace)
 
 
@@ -146,8 +143,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     """A text under a fitted classifier.
 
     Baselines: ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that
-    token, ``pad`` padding in the place of every word, all at the words' own positions; ``zero`` is no vector
-    at all.
+    token, ``pad`` padding in the place of every word, all at the words' own positions; ``zero``: no vector.
     """
     tokens = tokens_of(clf, text)
     model = clf.model_.eval()

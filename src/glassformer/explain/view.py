@@ -67,8 +67,7 @@ class Numbers:
 
     Args:
         rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
-        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, where they are
-            given.
+        rollout_row: ``[T]``, likewise through all layers; None: from ``flow`` and ``reads``, if given.
         flow: ``[T, T]`` rollout of every row.
         reads: ``[T]``, the share of each token's state in what the head reads.
         maps: ``[L, H, T, T]``, every row.
@@ -293,9 +292,7 @@ def _shades(values: np.ndarray) -> list[str]:
 def _caption(
     values: np.ndarray, special: dict[int, str], scores: list[float] | None, parts: str = "words"
 ) -> str:
-    """What goes to special tokens and to the rest, or between which figures the scores lie; as the script
-    says it.
-    """
+    """What goes to special tokens and to the rest, or the range of the scores; as the script says it."""
     if scores is not None:
         low, high, whole = map(_figure, (min(scores), max(scores), sum(scores)))
         return f"scores from {low} to {high}, {whole} in all"

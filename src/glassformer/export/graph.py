@@ -66,9 +66,7 @@ def draw_graph(
 
 
 def quantize(file: str | Path, out: str | Path) -> Path:
-    """The graph with int8 weights; ranges of activations are taken from each batch (ONNX Runtime's dynamic
-    form).
-    """
+    """The graph with int8 weights; activation ranges come from each batch (ONNX Runtime's dynamic form)."""
     need_onnx()
     import onnx  # pyright: ignore[reportMissingImports]  # of the extra
     import onnxruntime.quantization as onnx_int8  # pyright: ignore[reportMissingImports]  # of the extra
@@ -85,8 +83,7 @@ def quantize(file: str | Path, out: str | Path) -> Path:
 
 
 def run_graph(file: str | Path, threads: int = 0) -> Run:
-    """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; inputs that it lacks are left
-    out.
+    """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; others are left out.
 
     Args:
         threads: 0 leaves ONNX Runtime's own choice.

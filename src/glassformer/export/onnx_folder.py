@@ -1,5 +1,4 @@
-"""``glassformer export --to onnx``: a graph, its tokenizer or picture sizes, and a script that runs it
-without us.
+"""``glassformer export --to onnx``: a graph, its tokenizer or picture sizes, a script that runs it alone.
 
 The folder is written only if it agrees: the texts (or pictures) go through the exported files alone, and
 every label must be the classifier's and no logit may move by more than ``TOLERANCE``.
@@ -91,9 +90,7 @@ def export_onnx(
 
 
 def _fall(int8: dict[str, Any]) -> float:
-    """Points of accuracy that int8 costs; 0 where labels are not known. Rounded: 0.5 points are no more than
-    0.5.
-    """
+    """Points of accuracy that int8 costs; 0 without known labels. Rounded: 0.5 points are not above 0.5."""
     return round(100 * (int8.get("accuracy_fp32", 0.0) - int8.get("accuracy_int8", 0.0)), 6)
 
 

@@ -1,5 +1,4 @@
-"""The same weights over padded input, from ids or pixels to probabilities: the form that a graph can be drawn
-of.
+"""The same weights over padded input, from ids or pixels to probabilities: the form for graphs.
 
 A packed batch needs the lengths on the host, which a graph does not have. Here the lengths are a mask,
 attention is the textbook's branch (each block's ``padded``), and everything else is the model's own modules.

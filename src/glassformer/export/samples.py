@@ -51,9 +51,7 @@ def random_picture(rng: np.random.Generator) -> np.ndarray:
 
 
 def judge_in_fp32(clf: Any, samples: list[Any] | Any) -> np.ndarray:
-    """Logits ``[n, C]`` of the fp32 model; a text is cut to ``max_length`` also where the classifier has
-    windows.
-    """
+    """Logits ``[n, C]`` of the fp32 model; texts are cut to ``max_length``, with or without windows."""
     model, table = clf.model_.eval(), clf.encode(clf.check(samples))
     device = next(model.parameters()).device
     if clf.NOUN == "pictures":

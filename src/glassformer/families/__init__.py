@@ -1,6 +1,4 @@
-"""One file a ``model_type``: config and names both ways, head layout, presets. ``FAMILIES`` is the one list
-of them.
-"""
+"""One file a ``model_type``: config and names both ways, head layout, presets. ``FAMILIES`` lists them."""
 
 from __future__ import annotations
 
@@ -35,8 +33,7 @@ def _presets(reads: str) -> dict[str, Callable[..., Any]]:
     return {name: preset for family in found for name, preset in family.presets.items()}
 
 
-# Names of random weights -> a function that gives the config; names of trained weights are in
-# ``checkpoints/hub.py``.
+# Names of random weights -> a function that gives the config; those of trained ones: ``checkpoints/hub.py``.
 TEXT_ARCHITECTURES = _presets("texts")
 IMAGE_ARCHITECTURES = _presets("pictures")
 PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in family.pretraining.items()}

@@ -1,6 +1,4 @@
-"""Adapters and the models that they belong to: low-rank updates in PEFT's layout become part of the
-weights.
-"""
+"""Adapters and their models: low-rank updates in PEFT's layout become part of the weights."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""DistilBERT (Sanh et al., 2019): BERT's layers without segments and pooler, under names and settings of its
-own.
-"""
+"""DistilBERT (Sanh et al., 2019): BERT's layers without segments and pooler, its own names and settings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Encoders that no format of the Hub can express: a layout of ours, and the small presets for training from
-scratch.
-"""
+"""Encoders that no format of the Hub can express: our layout, and small presets to train from scratch."""
 
 from __future__ import annotations
 
@@ -13,9 +11,7 @@ from glassformer.nn.patches import PatchConfig
 
 
 def encoder_small(vocab_size: int) -> TextEncoderConfig:
-    """A small post-norm encoder for word tokens: d 128, 4 heads, 2 layers, d_ff 256, dropout 0.1, first word
-    read.
-    """
+    """Small post-norm encoder for words: d 128, 4 heads, 2 layers, d_ff 256, dropout 0.1, first one read."""
     return TextEncoderConfig(
         EmbeddingConfig(vocab_size, 128, "sinusoidal", segments=0, norm=False, dropout=0.1),
         EncoderConfig(128, 2, 4, 256, "post", "relu", eps=1e-5, dropout=0.1),

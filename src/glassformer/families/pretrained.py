@@ -87,9 +87,7 @@ class Checkpoint:
         return f"{self.source}: encoder{head}" + (f" for {self.other}" if self.other else "")
 
     def grown(self, rows: int, like: int) -> Checkpoint:
-        """With a token table of that many rows: the new ones are read as that token is, and never
-        answered.
-        """
+        """With a token table of that many rows: new ones are read as that token is, and never answered."""
         name, bias = "embeddings.tokens.weight", "mlm.bias"
         tensors = dict(self.tensors)
         table = tensors[name]
@@ -101,14 +99,12 @@ class Checkpoint:
         return replace(self, config=replace(self.config, embedding=embedding), tensors=tensors)
 
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
-        """A model of this config (None: the checkpoint's own) in fp32; only what is new in it is drawn at
-        random.
+        """A model of this config (None: the checkpoint's own) in fp32; only what is new is drawn.
 
         Learned positions are read on another grid for another size of picture.
 
         Args:
-            new_head: pooling and heads may be others; a head of classes is new even where it could be the
-                same.
+            new_head: pooling and heads may be others; a head of classes is always new.
         """
         model = self._built(config, new_head)
         if hasattr(model, "sentences"):
@@ -198,10 +194,9 @@ def load_pretrained(
         adapter: a folder in PEFT's layout, whose updates are added to the weights (``families.adapters``).
 
     Raises:
-        CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or wrongly
-            shaped tensors (named), pickled weights (with the way to convert them); ``head="classification"``
-            without ``num_labels`` where the checkpoint's head is for another task; an adapter that does not
-            fit.
+        CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or misshapen
+            tensors (named), pickled weights (with the way to convert); ``head="classification"`` without
+            ``num_labels`` where the checkpoint's head is for another task; an adapter that does not fit.
     """
     model = _load(name, head, revision, num_labels, dropout, attention_dropout)
     if adapter is not None:

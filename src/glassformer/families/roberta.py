@@ -1,9 +1,8 @@
 """RoBERTa (Liu et al., 2019), XLM-RoBERTa (Conneau et al., 2020) and CamemBERT (Martin et al., 2020).
 
 BERT's encoder and keys of ``config.json``. Positions begin behind the padding token's row; the head of
-classes is dense, tanh, out; the head of masked words has names of its own. A padding token that is written
-in a text
-has a place like any other here; there it has none, nor do positions count it.
+classes is dense, tanh, out; the head of masked words has names of its own. A padding token that is written in
+a text has a place like any other here; there it has none, nor do positions count it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What the Hub's ``config.json`` has no key for, such as stochastic depth: kept beside its keys, under one
-of ours.
-"""
+"""What the Hub's ``config.json`` has no key for, such as stochastic depth: kept in it under one of ours."""
 
 from __future__ import annotations
 
@@ -16,9 +14,7 @@ SAID_BY_TENSORS = ("pooling", "head", "num_labels", "head_type")
 
 
 def unsaid(config: Any, said: Any) -> dict[str, Any]:
-    """``{KEY: values}`` of a config that reading its ``config.json`` back does not give; empty without
-    any.
-    """
+    """``{KEY: values}`` of a config that reading its ``config.json`` back does not give; may be empty."""
     values = _differences(config, said)
     values = {key: value for key, value in values.items() if key not in SAID_BY_TENSORS}
     return {KEY: values} if values else {}

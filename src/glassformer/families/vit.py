@@ -77,9 +77,7 @@ def from_hub(
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
-    """Our tensors under the Hub's names and in its shapes; ``with_prefix`` puts ``vit.`` before the
-    encoder's.
-    """
+    """Our tensors with the Hub's names and shapes; ``with_prefix`` puts ``vit.`` before the encoder's."""
     shaped = dict(tensors)
     shaped["embeddings.cls"] = tensors["embeddings.cls"][None, None]
     shaped["embeddings.positions"] = tensors["embeddings.positions"][None]
@@ -214,9 +212,7 @@ def vit_one(
     image_size: tuple[int, ...] = (224, 224), patch_size: tuple[int, ...] = (16, 16)
 ) -> ImageEncoderConfig:
     """One encoder layer without [CLS] that reads patch 0, as the exercise class has it: 512 wide, bias-free
-    patches, positions drawn from 512^-0.5 N(0, 1), 196 tokens at 224 pixels. The head on it is Linear -> 20
-    ->
-    classes.
+    patches, positions from 512^-0.5 N(0, 1), 196 tokens at 224 pixels. Its head: Linear -> 20 -> classes.
     """
     d = 512
     return ImageEncoderConfig(

@@ -54,8 +54,7 @@ class Backbone(nn.Module):
     def embed(
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None
     ) -> tuple[Tensor, Packing]:
-        """Ids ``[N]`` with their packing, or pixels -> the rows ``[N, D]`` that enter the encoder, and where
-        they lie.
+        """Ids ``[N]`` with packing, or pixels -> rows ``[N, D]`` that enter the encoder, where they lie.
 
         Segments ``[N]`` are those of ids; None: all 0.
         """
@@ -66,9 +65,7 @@ class Backbone(nn.Module):
     def encode_rows(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
     ) -> Tensor:
-        """Embedded rows ``[N, D]`` -> states ``[N, D]``; only those of ``rows`` ``[B]``, one a sequence, if
-        given.
-        """
+        """Embedded rows ``[N, D]`` -> states ``[N, D]``, or of ``rows`` ``[B]`` only, one per sequence."""
         return self.encoder(x, packing, rows=rows, trace=trace)
 
     def encode(
@@ -114,8 +111,7 @@ class Backbone(nn.Module):
     def run_rows(
         self, x: Tensor, packing: Packing, trace: Trace | None = None, *, every_row: bool = False
     ) -> ModelOutput:
-        """Embedded rows ``[N, D]`` -> answers; the last layer computes what the head reads, or what is
-        traced.
+        """Embedded rows ``[N, D]`` -> answers; the last layer computes what is read or traced.
 
         Args:
             every_row: compute all states, whatever the head reads.
@@ -143,9 +139,7 @@ class Backbone(nn.Module):
 
     @property
     def has_features(self) -> bool:
-        """Whether one vector a sequence is all that the head needs: attention pooling weighs every row
-        anew.
-        """
+        """Whether the head needs only one vector a sequence: attention pooling weighs every row anew."""
         return self.pooling is not None and not isinstance(self.pooling, AttentionPooling)
 
     def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:

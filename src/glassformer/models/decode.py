@@ -52,9 +52,7 @@ class Hypothesis:
     ended: bool = False
 
     def score(self, length_penalty: float) -> float:
-        """Log-probability over ``length ** length_penalty`` (the end counts): 0 favours short ones, 1 is the
-        mean.
-        """
+        """Log-probability over ``length ** length_penalty`` with the end: 0 favors short, 1 is the mean."""
         return self.log_probability / max(len(self.tokens) + self.ended, 1) ** length_penalty
 
 
@@ -100,8 +98,7 @@ def beam_search(
     """The best hypotheses of every source, the best first; ``beam`` = 1 is greedy search.
 
     A source is done when ``beam`` hypotheses have ended and no living one has a better score than the worst
-    of them (its score at its present length: with a penalty above 0 a bound for the likely, not for all,
-    continuations).
+    of them (its score at its present length: above penalty 0 a bound for likely, not for all continuations).
 
     Args:
         beam: hypotheses kept at each place.
@@ -163,9 +160,7 @@ def beam_search(
 
 
 def _collect(ended, alive, history, best, parents, words, end: int, last: Tensor, beam: int) -> None:
-    """Keep what ends here: among the ``beam`` best of a source those with the end token, at the last place
-    all.
-    """
+    """Keep what ends here: of each source's ``beam`` best those with the end token, at the last place all."""
     front = min(beam, best.shape[1])
     stops = (words[:, :front] == end) | last[:, None]
     stops &= best[:, :front] > NEVER

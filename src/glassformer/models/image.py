@@ -94,9 +94,7 @@ class ImageEncoder(Backbone):
         return out.unpacked((packing.count, packing.max_length))
 
     def at_size(self, image_size: tuple[int, ...]) -> ImageEncoder:
-        """The same weights for pictures of another size: learned positions are interpolated once and for
-        all.
-        """
+        """The same weights for pictures of another size: learned positions are interpolated, once."""
         c = self.config
         other = ImageEncoder(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
         other.load_state_dict(other.adapted(c, self.state_dict()))

@@ -16,9 +16,7 @@ from glassformer.packing import Packing
 
 @dataclass
 class ModelOutput:
-    """The result of a forward pass: ``[B, T, D]`` states when padded input came in, ``[N, D]`` when
-    packed.
-    """
+    """The result of a forward pass: states, ``[B, T, D]`` from padded input, ``[N, D]`` from packed."""
 
     packing: Packing
     states: Tensor | None = None
@@ -79,9 +77,7 @@ class ModelOutput:
 
 @dataclass
 class Memory:
-    """What an encoder leaves for a decoder: its rows ``[M, D]``, and for recurrent ones the thought
-    vector.
-    """
+    """What an encoder leaves for a decoder: its rows ``[M, D]``, of recurrent ones the thought vector too."""
 
     rows: Tensor
     packing: Packing

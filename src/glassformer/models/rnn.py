@@ -1,5 +1,4 @@
-"""Recurrent text classifiers: an LSTM (Hochreiter and Schmidhuber, 1997) or a GRU (Cho et al., 2014), over
-packed rows.
+"""Recurrent text classifiers on packed rows: LSTM (Hochreiter, Schmidhuber, 1997), GRU (Cho et al., 2014).
 
 The head reads the last state of each direction, or pools the states of all words.
 """

@@ -1,5 +1,4 @@
-"""Sentence embeddings (Reimers and Gurevych, 2019): what stands on an encoder so that one vector means a
-whole text.
+"""Sentence embeddings (Reimers and Gurevych, 2019): what makes one vector of a whole text.
 
     texts --prompt, tokenizer--> packed ids --encoder--> states [N, D] --pooling--> [B, D] --dense,
     normalize--> [B, E]
@@ -165,9 +164,7 @@ class Sentences:
         return model.encode(batch.ids, packing, segments=batch.segments), packing
 
     def of_states(self, states: Tensor, packing: Packing, skip: int = 0) -> Tensor:
-        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32; the first ``skip`` rows of each text do not
-        count.
-        """
+        """States ``[N, D]`` -> embeddings ``[B, E]``, fp32, without the first ``skip`` rows of each text."""
         x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
         for step in self.after:
             x = step(x)

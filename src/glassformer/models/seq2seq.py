@@ -1,9 +1,8 @@
 """The Transformer that translates (Vaswani et al., 2017): embeddings, THE encoder, the decoder, tied output.
 
-    memory = model.encode(source_ids, source_packing)             all places of the source at once
-    states = model.decode(target_ids, target_packing, memory)     teacher forcing: all places of the target
-    at once logits, state = model.step(tokens, model.start(memory))       generation, one place at a time
-    (decode.py)
+    memory = model.encode(source_ids, source_packing)          all places of the source at once
+    states = model.decode(target_ids, target_packing, memory)  teacher forcing: all of the target at once
+    logits, state = model.step(tokens, model.start(memory))    generation, one place at a time (decode.py)
 
 ``models/seq2seq_rnn.py`` keeps the same contract with recurrent layers.
 """
@@ -72,9 +71,7 @@ class TransformerSeq2Seq(nn.Module):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Target ids ``[N]``, each sequence from its [CLS] on -> the states ``[N, D]`` that predict the next
-        token.
-        """
+        """Target ids ``[N]``, each text from [CLS] on -> states ``[N, D]`` that predict the next token."""
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -127,9 +124,7 @@ class TransformerSeq2Seq(nn.Module):
         return self.decoder.start(memory.rows, memory.packing)
 
     def step(self, tokens: Tensor, state: DecoderCache) -> Tensor:
-        """The last token of every hypothesis ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves
-        on.
-        """
+        """Each hypothesis's last token ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
         table = self.target_embeddings
         x = table.tokens(tokens) * table.config.scale
         x = x + _position(table, state.position, len(tokens))
@@ -229,9 +224,7 @@ def transformer(
     shared_vocabulary: bool = False,
     tied: bool = True,
 ) -> TransformerConfig:
-    """A small Transformer for tens of thousands of pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout
-    0.3.
-    """
+    """A Transformer for tens of thousands of pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout 0.3."""
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(

@@ -1,5 +1,4 @@
-"""Recurrent sequence-to-sequence: a thought vector (Sutskever et al., 2014), then attention (Luong et al.,
-2015).
+"""Recurrent seq2seq: a thought vector (Sutskever et al., 2014), then attention (Luong et al., 2015).
 
     encoder    bidirectional over the source; its last states make the decoder's first one, the thought vector
     decoder    one direction over the target, [CLS] first
@@ -7,8 +6,7 @@
                context = attention(decoder state, encoder states); state = tanh(W [decoder state; context])
 
 Attention is read after the recurrent layer, not fed into it as in Bahdanau et al., 2015, so that training
-runs over all target places in one call. The scorers (dot, multiplicative, additive) are those of
-``nn/scores.py``.
+runs over all target places in one call. Scorers (dot, multiplicative, additive) are in ``nn/scores.py``.
 """
 
 from __future__ import annotations
@@ -90,9 +88,7 @@ class RecurrentSeq2Seq(nn.Module):
         self.init_weights()
 
     def encode(self, ids: Tensor, packing: Packing, trace: TraceRecord | None = None) -> Memory:
-        """Source ids ``[M]`` -> states ``[M, D]``, and the thought vector ``[layers, B, D]`` (two for an
-        LSTM).
-        """
+        """Source ids ``[M]`` -> states ``[M, D]`` and thought vector ``[layers, B, D]`` (two for an LSTM)."""
         rows, last = self.encoder(self.dropout(self._embed(self.embeddings, ids, packing)), packing)
         if trace is not None:
             trace.hidden(0, rows)
@@ -110,9 +106,7 @@ class RecurrentSeq2Seq(nn.Module):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """Target ids ``[N]``, each sequence from its [CLS] on -> the states ``[N, D]`` that predict the next
-        token.
-        """
+        """Target ids ``[N]``, each text from [CLS] on -> states ``[N, D]`` that predict the next token."""
         if packing.count != memory.packing.count:
             raise ShapeError(
                 f"{packing.count} targets for {memory.packing.count} sources", where="target_packing"
@@ -168,9 +162,7 @@ class RecurrentSeq2Seq(nn.Module):
         return RecurrentState(memory.thought, memory.packing.pad(memory.rows), memory.packing.mask())
 
     def step(self, tokens: Tensor, state: RecurrentState) -> Tensor:
-        """The last token of every hypothesis ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves
-        on.
-        """
+        """Each hypothesis's last token ``[R]`` -> fp32 logits of the next ``[R, V]``; ``state`` moves on."""
         x, state.hidden = self.decoder.step(self.target_embeddings(tokens), state.hidden)  # [R, D]
         if self.attention is not None:
             grouped = x.view(len(state.memory), -1, x.shape[1])  # [B, R/B, D]: its keys are never copied
@@ -186,9 +178,7 @@ class RecurrentSeq2Seq(nn.Module):
         return self
 
     def init_weights(self) -> None:
-        """Recurrent weights U(±1/sqrt(hidden)) as torch has them, other products Xavier-uniform, tables N(0,
-        1/D).
-        """
+        """Recurrent weights torch's U(±1/sqrt(hidden)), other products Xavier-uniform, tables N(0, 1/D)."""
         for module in self.modules():
             if isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=self.config.d_model**-0.5)

@@ -7,8 +7,7 @@ around it from words n drawn at random:
 
 Without the second sum all vectors would grow into one direction: the loss is then smallest where every
 product is infinite. ``train/negative_sampling.py`` computes the same loss and its gradient without autograd,
-many times
-as fast; a test holds the two together.
+many times as fast; a test holds the two together.
 """
 
 from __future__ import annotations
@@ -66,16 +65,13 @@ class SkipGram(nn.Module):
 
 
 def noise_distribution(counts: np.ndarray, exponent: float = 0.75) -> np.ndarray:
-    """The probability of each word as a negative ``[V]``: unigram^0.75 draws rare words more often than they
-    come.
-    """
+    """Each word's probability as a negative ``[V]``: unigram^0.75 draws rare words above their share."""
     weights = counts.astype(np.float64) ** exponent
     return weights / weights.sum()
 
 
 def keep_probability(counts: np.ndarray, subsample: float = 1e-3) -> np.ndarray:
-    """The probability that an occurrence of each word is kept ``[V]``: sqrt(t/f) + t/f, at most 1; 0 keeps
-    all.
+    """The probability ``[V]`` of keeping an occurrence of each word: sqrt(t/f) + t/f, at most 1; 0 keeps all.
 
     The formula of word2vec's code; the paper has sqrt(t/f).
     """
@@ -91,8 +87,7 @@ def draw_positives(
 ) -> np.ndarray:  # fmt: skip
     """``count`` words around each centre, drawn without replacement from its window; NONE where none is left.
 
-    The window is dynamic: its half-width is drawn from 1 ... ``window`` for each centre, so near words count
-        more.
+    The window is dynamic: its half-width is drawn from 1 ... ``window`` per center: near words count more.
 
     Args:
         ids: ``[N]`` the corpus.
@@ -113,8 +108,7 @@ def draw_positives(
 def draw_negatives(
     cumulative: np.ndarray, positives: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """``count`` words a centre from the noise distribution; one that is a positive of the same centre
-    becomes NONE.
+    """``count`` words a center from the noise distribution; a positive of the same center becomes NONE.
 
     Args:
         cumulative: ``[V]`` running sum of the noise distribution.

@@ -64,8 +64,7 @@ class TextEncoderConfig:
 class TextEncoder(TextDoors, Backbone):
     """A text encoder with an optional pooling and head.
 
-    ``sentences`` says how it makes one vector of a text, where its folder says so (or why that cannot be
-    read).
+    ``sentences`` says how it makes one vector of a text, if its folder says so (or why it is unreadable).
     """
 
     reads = "texts"
@@ -97,8 +96,7 @@ class TextEncoder(TextDoors, Backbone):
     def embed(  # type: ignore[override]  # texts give vectors, ids the rows that enter the encoder
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None, **options: Any
     ) -> Any:
-        """Texts -> one vector each, as their folder's ``modules.json`` says; or packed ids, as
-        ``Backbone.embed``.
+        """Texts -> one vector each, as the folder's ``modules.json`` says; packed ids as ``Backbone.embed``.
 
         Args:
             inputs: a list of texts, or ids ``[N]`` with their packing.

@@ -1,7 +1,6 @@
 """TextCNN (Kim, 2014): convolutions over 3, 4 and 5 words, the largest answer of each filter, a linear layer.
 
-Differs in that a text shorter than a filter is read too: nothing stands beyond its ends, and a filter may
-    begin there.
+Differs in that texts shorter than a filter are read: beyond the ends is nothing; a filter may begin there.
 """
 
 from __future__ import annotations
@@ -41,8 +40,7 @@ class TextCnnConfig:
 
 
 class PackedConvolution(nn.Module):
-    """Filters over ``width`` neighbouring rows of one sequence, as many answers as rows: ``[N, E]`` -> ``[N,
-    F]``.
+    """Filters over ``width`` neighboring rows of a sequence, an answer a row: ``[N, E]`` -> ``[N, F]``.
 
     y_t = b + sum_j W_j x_(t + j - (width - 1) // 2), where rows of other sequences count as 0.
     """
@@ -53,9 +51,7 @@ class PackedConvolution(nn.Module):
         self.conv = nn.Conv1d(rows_width, filters, width)
 
     def forward(self, x: Tensor, places: Tensor, length: int) -> Tensor:
-        """``places`` ``[N]``: where each row lies in a line of ``length`` that has gaps between the
-        sequences.
-        """
+        """``places`` ``[N]``: where each row lies in a line of ``length`` with gaps between sequences."""
         line = x.new_zeros(length + self.width - 1, x.shape[1]).index_copy(
             0, places + (self.width - 1) // 2, x
         )

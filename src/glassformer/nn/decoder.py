@@ -1,9 +1,8 @@
-"""The decoder of the Transformer: masked self-attention, cross-attention, feed-forward, three norms of its
-own.
+"""The decoder of the Transformer: masked self-attention, cross-attention, feed-forward, three norms.
 
-    post-norm (Vaswani et al., 2017)    x = norm1(x + self(x));  x = norm2(x + cross(x, memory));  x =
-    norm3(x + ff(x)) pre-norm                            x = x + self(norm1(x)) ...  then one norm at the
-    very end
+    post-norm   x = norm1(x + self(x));  x = norm2(x + cross(x, memory));  x = norm3(x + ff(x))
+                (Vaswani et al., 2017)
+    pre-norm    x = x + self(norm1(x)) ...  then one norm at the very end
 
 Training sees all places at once (``forward``, packed rows). Generation goes place by place (``step``) and
 keeps the keys and values of what was before in a ``DecoderCache``; the tests hold the two equal.
@@ -44,9 +43,7 @@ class DecoderCache:
     position: int = 0  # the place of the next token
 
     def select(self, rows: Tensor, sources: Tensor | None = None) -> None:
-        """Go on with these ``rows`` [R'] (an index, repeats allowed), of these ``sources`` [B'] (None: the
-        same).
-        """
+        """Go on with these ``rows`` [R'] (an index, may repeat), of ``sources`` [B'] (None: the same)."""
         for layer in self.layers:
             if layer.k is not None and layer.v is not None:
                 layer.k, layer.v = layer.k[rows], layer.v[rows]
@@ -57,9 +54,7 @@ class DecoderCache:
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the encoder's rows, and feed-forward, each with residual and
-    norm.
-    """
+    """Causal self-attention, attention over the encoder's rows, feed-forward, each with residual and norm."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
@@ -138,13 +133,11 @@ class Decoder(nn.Module):
         trace: TraceRecord | None = None,
         cross_trace: TraceRecord | None = None,
     ) -> Tensor:
-        """``[N, D]`` -> ``[N, D]``; sequence i attends to itself up to each place, and to sequence i of
-        ``memory``.
+        """``[N, D]`` -> ``[N, D]``; sequence i reads itself up to each place, and ``memory``'s sequence i.
 
         Args:
             memory: ``[M, D]``, the encoder's rows.
-            trace, cross_trace: where to record states and self-attention, and cross-attention ``[H, T_i,
-                S_i]``.
+            trace, cross_trace: where to record states and self-attention; cross-attention ``[H, T_i, S_i]``.
         """
         if trace is not None:
             trace.hidden(0, x)

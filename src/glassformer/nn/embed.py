@@ -61,9 +61,8 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
 
     At 0.5 all copies of a word together weigh the square root of their number, the sublinear term frequency
     of information retrieval (Manning, Raghavan and Schütze, 2008, section 6.4.1); at 1 they weigh as much as
-    one. Tokens
-    are told apart by their ids: all unknown words of a text count as copies of [UNK], and so do the words
-    that word dropout hides, so that the more of them are hidden, the less each of them weighs.
+    one. Tokens are told apart by their ids: all unknown words of a text count as copies of [UNK], and so do
+    the words that word dropout hides, so that the more of them are hidden, the less each of them weighs.
     """
     keys = packing.sequence_ids.long() * 2**32 + ids.long()
     ordered = keys.sort().values  # not ``unique``, whose shape is not known before
@@ -72,8 +71,7 @@ def repeat_scale(ids: Tensor, packing: Packing, power: float) -> Tensor:
 
 
 class TextEmbedding(nn.Module):
-    """The sum of what a token is, where it stands and which segment it belongs to (Devlin et al., 2019, fig.
-    2).
+    """The sum of what a token is, where it stands and of which segment (Devlin et al., 2019, fig. 2).
 
     The tables stay in fp32 when the encoder computes in bf16: their gradients sum over hundreds of rows of a
     frequent word, which bf16 cannot hold. ``compute_dtype`` is what leaves the module.
@@ -97,8 +95,7 @@ class TextEmbedding(nn.Module):
         """``ids`` ``[N]`` and ``segments`` ``[N]`` (None: all 0) -> ``[N, D]``.
 
         Raises:
-            ShapeError: more ids than the packing says, an id outside the vocabulary, a sequence that is too
-                long.
+            ShapeError: more ids than the packing says, an id outside the vocabulary, too long a sequence.
         """
         if ids.shape != (packing.total,):
             raise ShapeError(
@@ -152,9 +149,7 @@ class TextEmbedding(nn.Module):
         return self.dropout(x)
 
     def init_weights(self) -> None:
-        """First weights of what starts otherwise than tables and products do: projected rows keep their
-        size.
-        """
+        """First weights of what starts unlike tables and products do: projected rows keep their size."""
         if self.project is not None:  # beside positions of size 1
             nn.init.normal_(self.project.weight, std=self.project.in_features**-0.5)
 
@@ -164,16 +159,12 @@ class TextEmbedding(nn.Module):
     # --- padded, for graphs ----------------------------------------------------------------------
 
     def fixed_places(self, length: int) -> Tensor | None:
-        """The table ``[length, D]`` of positions that are not learned, which ``padded`` reads; None: no
-        such.
-        """
+        """The table ``[length, D]`` of positions not learned, which ``padded`` reads; None without any."""
         fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
         return sinusoidal(length, self.config.d_model) if fixed else None
 
     def padded(self, ids: Tensor, mask: Tensor, places: Tensor | None) -> Tensor:
-        """``ids`` and ``mask`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation mode, segments all
-        0.
-        """
+        """``ids`` and ``mask`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation, segments all 0."""
         x = self.tokens(ids)
         if self.special is not None:
             own = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))

@@ -69,9 +69,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, packing: Packing, rows: Tensor | None = None, record: LayerRecord | None = None
     ) -> Tensor:
-        """``[N, D]`` -> ``[N, D]``; with ``rows`` ``[B]`` only one row per sequence is computed and
-        returned.
-        """
+        """``[N, D]`` -> ``[N, D]``; with ``rows`` ``[B]`` one row per sequence is computed: ``[B, D]``."""
         attended = self.norm1(x) if self.pre_norm else x
         a = self._branch(self.attention(attended, packing, rows=rows, record=record), packing, rows)
         x = x if rows is None else x[rows]
@@ -82,9 +80,7 @@ class EncoderLayer(nn.Module):
         return self.norm2(x, self._branch(self.feed_forward(x), packing, rows))
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode, ``mask`` ``[B, T]`` True at real tokens: for
-        graphs.
-        """
+        """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode, ``mask`` ``[B, T]`` True: real; for graphs."""
         if self.pre_norm:
             x = x + self.attention.padded(self.norm1(x), mask)
             return x + self.feed_forward(self.norm2(x))

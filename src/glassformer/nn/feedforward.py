@@ -14,9 +14,7 @@ from glassformer.nn.linear import Linear
 
 
 def gelu(x: Tensor) -> Tensor:
-    """``x * Phi(x)``, exact (Hendrycks and Gimpel, 2016): torch's own, or a faster pass of ours where there
-    is one.
-    """
+    """``x * Phi(x)``, exact (Hendrycks and Gimpel, 2016): torch's own, or our faster pass where it runs."""
     return rows.gelu(x) if rows.can_gelu(x) else F.gelu(x)
 
 

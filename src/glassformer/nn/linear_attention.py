@@ -3,10 +3,8 @@
     V'_i = phi(Q_i)^T sum_j phi(K_j) V_j^T / phi(Q_i)^T sum_j phi(K_j),   phi(x) = elu(x) + 1
 
 Katharopoulos et al., 2020, equations 5 to 7; causal: equations 8 to 12, sums over j <= i. Time is O(T K V) a
-sequence and head. There is no 1 / sqrt(K): the paper has none. It is another function than softmax
-attention, with
-other
-weights: a model must be trained with it.
+sequence and head. There is no 1 / sqrt(K): the paper has none. It is another function than softmax attention,
+with other weights: a model must be trained with it.
 """
 
 from __future__ import annotations

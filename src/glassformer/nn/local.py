@@ -1,8 +1,6 @@
-"""Sliding-window attention: each row sees its neighbours only, so that the cost grows with the length, not
-its square.
+"""Sliding-window attention: each row sees its neighbors only: the cost grows with the length, not its square.
 
-    softmax over |i - j| <= w                        Beltagy et al., 2020 (Longformer), without its global
-    tokens
+    softmax over |i - j| <= w          Beltagy et al., 2020 (Longformer), without its global tokens
 
 Time and memory are O(N w) instead of O(T^2) a sequence. Differences from the paper: no dilation, the same
 window in every head.
@@ -61,9 +59,7 @@ def attend_local(
 
 
 def _beside(x: Tensor, w: int, blocks: int) -> Tensor:
-    """``[N, H, K]`` -> ``[M, H, 3w, K]``: each block of w rows between the block before and the block after
-    it.
-    """
+    """``[N, H, K]`` -> ``[M, H, 3w, K]``: each block of w rows between the blocks before and after it."""
     padded = _pad(x, w, (blocks + 1) * w - len(x))  # a block of zeros at either end
     return padded.unfold(0, 3 * w, w).permute(0, 1, 3, 2)
 

@@ -1,12 +1,10 @@
-"""LoRA (Hu et al., 2022): the weights stay as they are, and a product of two thin matrices is learned beside
-them.
+"""LoRA (Hu et al., 2022): the weights stay, and a product of two thin matrices is learned beside them.
 
     W' = W + (alpha / r) B A        A [r, D_in] starts random, B [D_out, r] at 0: at first nothing changes
 
 Every linear layer of the encoder can have such a pair; queries and values have one unless more is asked for,
-as in the paper. Queries, keys and values lie in one fused matrix here. The sum is made once a forward pass
-(D x D
-numbers), not once a token, and ``merge`` leaves a plain model.
+as in the paper. Queries, keys and values are one fused matrix here. The sum is made once a forward pass, of
+D x D numbers, not once a token, and ``merge`` leaves a plain model.
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from torch.nn.utils import parametrize
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
-# The linear layers of an encoder layer, and which parts of their weights can have updates, in the order of
-# the rows.
+# The linear layers of an encoder layer, and the parts of their weights that can have updates, in row order.
 LAYERS = {
     "attention.qkv": ("query", "key", "value"),
     "attention.out": ("out",),
@@ -96,8 +93,7 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
     """Freeze the encoder and what stands before it, and let low-rank updates of the ``targets`` learn.
 
     Raises:
-        ConfigError: a rank below 1, or above the width of the encoder or of a target; no such target
-            (``parts_of``).
+        ConfigError: a rank below 1 or above the width of encoder or target; no such target (``parts_of``).
     """
     layers: Any = model.get_submodule("encoder").layers
     wanted = parts_of(targets)
@@ -131,9 +127,7 @@ def merge(model: nn.Module) -> None:
 
 
 def adapter(model: nn.Module) -> dict[str, Tensor]:
-    """The updates by layer and part: ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``,
-    fp32.
-    """
+    """Updates by layer and part: ``{i}.query.A`` ``[r, D_in]`` and ``{i}.query.B`` ``[D_out, r]``, fp32."""
     out = {}
     for number, linear, _ in _linears(model):
         if parametrize.is_parametrized(linear, "weight"):
@@ -145,9 +139,7 @@ def adapter(model: nn.Module) -> dict[str, Tensor]:
 
 
 def part_weights(model: nn.Module) -> dict[str, Tensor]:
-    """``{i}.query`` and so on -> that part of the weights ``[D_out, D_in]``, as a view: to look at, or to
-    change.
-    """
+    """``{i}.query`` and so on -> that part of the weights ``[D_out, D_in]``: a view, to look at or change."""
     return {
         f"{number}.{part}": block
         for number, linear, parts in _linears(model)

@@ -1,9 +1,7 @@
 """Attention's weights: the softmax with its masks, and the maps of many sequences at once.
 
 A map is what one wants to look at, ``[H, T, S]`` of one sequence. Where nothing is to be differentiated,
-sequences of nearly equal length are computed together (``groups.py``), and what comes back are views of the
-groups'
-tensors.
+sequences of nearly equal length are computed together (``groups.py``), and views of theirs come back.
 """
 
 from __future__ import annotations
@@ -18,9 +16,7 @@ NOWHERE = float("-inf")
 
 
 def causal_mask(rows: int, columns: int, device: torch.device | str = "cpu") -> Tensor:
-    """``[T, S]`` boolean, True where column <= row; with more columns than rows the rows are the last
-    ones.
-    """
+    """``[T, S]`` boolean, True where column <= row; if there are more columns, the rows are the last ones."""
     places = torch.ones(rows, columns, dtype=torch.bool, device=device)
     return places.tril(columns - rows)
 

@@ -1,6 +1,4 @@
-"""The layer norm of the encoder and the decoder: torch's own, with a faster pass over the rows where there
-is one.
-"""
+"""The layer norm of encoder and decoder: torch's own, or a faster pass over the rows where there is one."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from glassformer.nn.kernels import rows
 
 
 class LayerNorm(nn.LayerNorm):
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), exactly as
-    ``torch.nn.LayerNorm``.
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), as ``torch.nn.LayerNorm``.
 
     In a post-norm layer it is the norm of a sum; then ``plus`` is the other summand.
     """

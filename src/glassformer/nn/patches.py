@@ -2,8 +2,7 @@
 
     picture [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --one product-->  rows [gh * gw, D]
 
-A convolution whose kernel and stride are the patch is this product. Sizes: g a grid, p and q a patch, rows
-first.
+A convolution whose kernel and stride are the patch is this product. Sizes, rows first: g grid, p, q patch.
 """
 
 from __future__ import annotations
@@ -84,9 +83,7 @@ class PatchConfig:
 
 
 def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
-    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, the order of a convolution's
-    kernel.
-    """
+    """``[B, C, H, W]`` -> ``[B, gh * gw, C * p * q]``, patches row by row, each in a convolution's order."""
     b, c, h, w = pictures.shape
     (p, q), gh, gw = patch, h // patch[0], w // patch[1]
     x = pictures[:, :, : gh * p, : gw * q].reshape(b, c, gh, p, gw, q)
@@ -94,18 +91,14 @@ def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
 
 
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
-    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, the others the
-    column.
-    """
+    """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, half the column."""
     gh, gw = grid
     rows, columns = sinusoidal(gh, d_model // 2), sinusoidal(gw, d_model - d_model // 2)
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
 
 
 def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
-    """Learned positions ``[gh * gw, D]`` of one grid, bicubically read on another (Dosovitskiy et al.,
-    section 3.2).
-    """
+    """Learned positions ``[gh * gw, D]`` of one grid, bicubic on another (Dosovitskiy et al., sect. 3.2)."""
     if old == new:
         return table
     image = table.float().view(*old, -1).permute(2, 0, 1)[None]  # [1, D, gh, gw]
@@ -114,10 +107,10 @@ def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, i
 
 
 class ConvolutionStem(nn.Module):
-    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT): ``[B,
-    C, H, W]`` -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data: neighbouring
-    pixels belong
-    together.
+    """Two 3x3 convolutions, each with ReLU and a 3x3 maximum of stride 2 (Hassani et al., 2021, CCT).
+
+    ``[B, C, H, W]`` -> ``[B, S, H / 4, W / 4]``. It brings what a plain ViT must learn from data:
+    neighboring pixels belong together.
     """
 
     def __init__(self, channels: int, width: int):
@@ -154,8 +147,7 @@ class PatchEmbedding(nn.Module):
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
     def forward(self, pictures: Pictures) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]``, or pictures of several sizes, floating point -> rows ``[N, D]`` and where they
-        lie.
+        """``[B, C, H, W]``, or pictures of several sizes, floats -> rows ``[N, D]``, where they lie.
 
         Raises:
             ShapeError: other channels or dimensions than the model's, or a picture smaller than a patch.
@@ -274,9 +266,7 @@ class PatchEmbedding(nn.Module):
         self.compute_dtype = dtype
 
     def padded(self, values: Tensor) -> Tensor:
-        """``[B, C, H, W]`` of the config's size -> ``[B, T, D]``, as ``forward`` in evaluation mode: for
-        graphs.
-        """
+        """``[B, C, H, W]`` of config size -> ``[B, T, D]``, as ``forward`` in evaluation; for graphs."""
         c = self.config
         if self.stem is not None:
             (gh, gw), (p, q) = c.grid, c.patch_size

@@ -12,9 +12,7 @@ from glassformer.packing import Packing
 
 
 def first_rows(x: Tensor, packing: Packing) -> Tensor:
-    """The first row of each sequence: [CLS], or the first word where there is none. ``[N, D]`` -> ``[B,
-    D]``.
-    """
+    """The first row of each sequence: [CLS], or else the first word. ``[N, D]`` -> ``[B, D]``."""
     return x[packing.first_rows]
 
 

@@ -38,8 +38,7 @@ def sinusoidal(length: int, d_model: int, base: float = 10_000.0) -> Tensor:
 def shift_matrix(steps: int, d_model: int, base: float = 10_000.0) -> Tensor:
     """The map that moves sinusoidal positions on: ``shift_matrix(k, d) @ PE(p)`` is PE(p + k), for every p.
 
-    Rotations of the pairs (sin, cos), from the addition theorems; ``steps`` may be negative, ``d_model`` is
-    even.
+    Rotations of the pairs (sin, cos), from the addition theorems; ``steps`` may be < 0, ``d_model`` is even.
 
     Returns:
         ``[d_model, d_model]``, fp32.

@@ -2,8 +2,7 @@
 
 Recurrent kernels want rows by time: all first tokens, then all second ones ... (torch's ``PackedSequence``).
 ``time_major`` says how the rows of a packed batch go there and back. Where gradients are wanted on a
-processor the loops are those of ``scan.py``; elsewhere torch's, which are as fast or faster when nothing
-goes back.
+processor the loops are those of ``scan.py``; elsewhere torch's, as fast or faster when nothing goes back.
 """
 
 from __future__ import annotations
@@ -86,9 +85,7 @@ class PackedRNN(nn.Module):
         return torch.empty_like(data).index_copy(0, order, data), last
 
     def _scan(self, x: Tensor, batch_sizes: list[int], state: State | None) -> tuple[Tensor, State]:
-        """All layers over rows by time ``[N, D]``; ``state`` and what is returned of it have the longest
-        first.
-        """
+        """All layers over rows by time ``[N, D]``; ``state``, given and returned, has the longest first."""
         rnn = self.rnn
         directions = 2 if rnn.bidirectional else 1
         times = [slices_of(batch_sizes, backwards) for backwards in (False, True)[:directions]]

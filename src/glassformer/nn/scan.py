@@ -2,10 +2,9 @@
 
 torch's own loop copies the whole batch's input products once a time step when it goes back, and adds up the
 gradient of the recurrent weight step by step. Here what belongs to no step is computed for all of them at
-once: the
-input products before the loop, and after the loop back one product for the weight. The equations are those of
-``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al., 2014), whose weights
-are read.
+once: the input products before the loop, and after the loop back one product for the weight. The equations
+are those of ``torch.nn.LSTM`` (Hochreiter and Schmidhuber, 1997) and ``torch.nn.GRU`` (Cho et al., 2014), and
+so are the weights.
 
 Rows lie by time: ``batch_sizes[t]`` sequences, the longest first, have a row at time t.
 """
@@ -105,8 +104,7 @@ class LstmScan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, start: Tensor, cell: Tensor, times: Slices) -> tuple:
-        """Input products ``[N, 4 H]`` with both biases -> states ``[N, H]``, last states and cells ``[B,
-        H]``.
+        """Input products ``[N, 4 H]``, biases added -> states ``[N, H]``, last ones and cells ``[B, H]``.
 
         Args:
             weight: of the state before, ``[4 H, H]``.

@@ -1,5 +1,4 @@
-"""How well a query and a key fit: dot, multiplicative and additive scorers, and attention of one head with
-them.
+"""How well a query and a key fit: dot, multiplicative and additive scorers; one-head attention.
 
 dot               q . k / sqrt(K)                   Vaswani et al., 2017; unscaled in Luong et al., 2015
 multiplicative    q W k^T                           Luong et al., 2015 ("general")
@@ -90,9 +89,7 @@ class ScoredAttention(nn.Module):
         self.score = SCORERS[scorer](q_dim, k_dim)
 
     def padded(self, q: Tensor, memory: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """``q`` ``[B, T, Kq]``, ``memory`` ``[B, S, Kk]``, ``mask`` ``[B, S]`` (True: real) -> context,
-        weights.
-        """
+        """``q`` ``[B, T, Kq]``, ``memory`` ``[B, S, Kk]``, ``mask`` ``[B, S]`` -> context, weights."""
         weights = masked_softmax(self.score(q, memory), mask[:, None, :].expand(-1, q.shape[1], -1))
         return weights @ memory, weights
 

@@ -1,6 +1,4 @@
-"""Figures that compare: a study's arms, their differences and curves; a model before and after
-calibration.
-"""
+"""Figures that compare: a study's arms, differences and curves; a model before and after calibration."""
 
 from __future__ import annotations
 
@@ -85,9 +83,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
 
 
 def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> str:
-    """Accuracy against stated probability, before and after the temperature; the size of a dot
-    is its share.
-    """
+    """Accuracy against stated probability, before and after the temperature; a dot's size is its share."""
     total = max(sum(b["n"] for b in before), 1)
     with rc_context(STYLE):
         figure = Figure((5.2, 3.4), layout="constrained")

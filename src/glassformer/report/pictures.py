@@ -1,6 +1,4 @@
-"""Pictures for the page: small, re-encoded here (so that no byte of a file reaches a browser), and the grid
-figure.
-"""
+"""Pictures for the page: small, re-encoded (no byte of a file reaches a browser), and the grid figure."""
 
 from __future__ import annotations
 

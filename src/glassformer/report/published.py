@@ -1,6 +1,4 @@
-"""The published systems, the recipes that stand for them, and what run folders and result files say these
-reach.
-"""
+"""Published systems, recipes that stand for them, and what these reach by run folders and result files."""
 
 from __future__ import annotations
 

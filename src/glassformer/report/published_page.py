@@ -1,6 +1,4 @@
-"""The table of published systems as a page of Markdown: each row's published figure beside what
-was measured.
-"""
+"""The table of published systems as a Markdown page: each row's published figure and the measured one."""
 
 from __future__ import annotations
 

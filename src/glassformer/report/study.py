@@ -31,9 +31,7 @@ def write_study_report(folder: str | Path) -> Path:
 
 
 def run_pages(results: dict[str, Any], folder: Path) -> dict[str, list[tuple[Any, str]]]:
-    """Arm -> the seed and the address, as seen from the study's page, of every page of a run
-    that is there.
-    """
+    """Arm -> the seed and the address, as seen from the study's page, of every run page that is there."""
     home, pages = folder.resolve(), {}
     for arm in results["arms"]:
         runs = zip(arm.get("seeds") or [], arm.get("runs") or [], strict=False)
@@ -68,9 +66,7 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
 
 
 def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of each arm the confusion matrix over all its seeds, or with many classes the most
-    frequent confusions.
-    """
+    """Each arm's confusion matrix over all its seeds, or with many classes the most frequent confusions."""
     told = []
     for arm in results["arms"]:
         if arm.get("confusion"):

@@ -1,5 +1,4 @@
-"""Mapping a function over items: one after the other in this process, or as Ray tasks on any number of
-machines.
+"""Mapping a function over items: one by one in this process, or as Ray tasks on any number of machines.
 
 The functions that are mapped (an arm of a study, a shard to score) may be called again at any time and then
 do only what is missing, so a lost machine or a stopped command costs no more than what was running.
@@ -48,8 +47,7 @@ def mapped(
     """(item, ``work(item)``) of each item, as they are done.
 
     Args:
-        engine: ``serial``, or ``ray``: on the cluster that ``RAY_ADDRESS`` names, else on one begun on this
-            machine.
+        engine: ``serial``, or ``ray``: on the cluster that ``RAY_ADDRESS`` names, else on one begun here.
         work: a function by name, or a ``partial`` of one, so that it can be sent to another process.
         cpus: cores that one call computes with; Ray runs as many calls on a machine as it has cores for, and
             where none has so many, one.
@@ -82,8 +80,7 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
         address = os.environ.get("RAY_ADDRESS")
         ray.init(address=address, log_to_driver=False, configure_logging=False, **({} if address else LOCAL))
     try:
-        # A task that asks for more than any machine has would wait for ever; without a GPU it says what is
-        # missing.
+        # A task that asks for more than any machine has would wait forever; without a GPU it says what lacks.
         has = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         cpus = max(1, min(cpus, int(max(one.get("CPU", 0) for one in has))))
         gpus = min(gpus, int(max(one.get("GPU", 0) for one in has)))

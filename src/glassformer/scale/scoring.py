@@ -53,9 +53,7 @@ class Shard:
 
 
 def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS) -> list[Shard]:
-    """A Parquet file cut into shards, their answers to lie in ``folder`` as ``part-000000.parquet`` and so
-    on.
-    """
+    """A Parquet file in shards, whose answers are to lie in ``folder``: ``part-000000.parquet`` and so on."""
     total = check_rows(source, open_parquet(source))
     return [
         Shard(
@@ -110,10 +108,8 @@ def score_file(
 
     Args:
         column: of texts or pictures; None finds it by its usual names.
-        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files under the same
-            paths.
-        progress: called after each shard, those of an earlier call included, with its rows and the rows of
-            all.
+        engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files at the same paths.
+        progress: called after each shard, those of an earlier call too, with its rows and all rows.
 
     Returns:
         ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
@@ -168,8 +164,7 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
 
 
 def find_column(source: str | Path, noun: str, wanted: str | None = None, trained: str | None = None) -> str:
-    """The column of texts or of pictures: the wanted one, that of the training if it is there, or by its
-    usual names.
+    """The column of texts or pictures: the wanted one, the training's if it is there, or by usual names.
 
     Raises:
         DataError: no such column, one of numbers, or several that could be it.
@@ -248,9 +243,7 @@ def _note(model: str | Path, shard: Shard) -> str:
 
 
 def _answered(target: Path, wanted: str) -> int | None:
-    """The number of rows without an answer in a shard's file; None where it is not there, damaged or
-    another's.
-    """
+    """The number of rows without an answer in a shard's file; None: not there, damaged or another shard's."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -363,9 +356,7 @@ def _in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def _read_rows(shard: Shard) -> Iterator[Any]:
-    """The values of a shard's rows: texts, or the bytes of pictures. Only the row groups that hold them are
-    read.
-    """
+    """A shard's values: texts, or the bytes of pictures. Only the row groups that hold them are read."""
     file = open_parquet(shard.source)
     if shard.column not in file.schema_arrow.names:
         raise DataError(f"no column {shard.column!r}", where=shard.source)

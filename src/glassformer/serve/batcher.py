@@ -1,9 +1,7 @@
 """Requests become batches: a queue counted in tokens, from which one thread takes packed batches.
 
-    request ──▶ admitted? ──▶ prepared (a thread) ──▶ queue of texts and pictures ──▶ one packed batch ──▶
-                answers 429 if not                             waits some ms for company       (the one
-                computing
-                thread)
+    request ──▶ admitted? ──▶ prepared ──▶ queue of texts and pictures ──▶ one packed batch ──▶ answers
+                429 if not    (a thread)   waits some ms for company       (the one computing thread)
 
 A long request's texts stand in the queue one by one, so that several requests share a batch and a short one
 need not wait for all of a long one.
@@ -59,9 +57,7 @@ class Batcher:
         self.gauge = metrics.queue.labels(served.name)
 
     def full(self, size: int) -> bool:
-        """Whether a body of ``size`` bytes finds no place, judged without reading it; ``submit`` judges
-        exactly.
-        """
+        """Whether a body of ``size`` bytes finds no place, judged unread; ``submit`` judges exactly."""
         return self.tokens > 0 and self.tokens + self.served.least(size) > self.limits.queue_tokens
 
     async def submit(self, inputs: Sequence[str], what: str) -> tuple[list[Item], np.ndarray]:
@@ -125,9 +121,7 @@ class Batcher:
             self.arrived.clear()
 
     def _take(self) -> list[tuple[Job, int]]:
-        """The next texts up to ``batch_tokens``, at least one; those that nobody waits for any more are
-        dropped.
-        """
+        """The next texts up to ``batch_tokens``, at least one; those nobody waits for are dropped."""
         taken, tokens = [], 0
         while self.waiting:
             job, i = self.waiting[0]

@@ -1,12 +1,10 @@
-"""Pictures are decoded in threads that may be given up: one that hangs costs its own request an answer,
-nothing else.
+"""Pictures are decoded in threads that may be given up: one that hangs costs only its own request an answer.
 
     picture ──▶ header looked through ──▶ small: two threads ──▶ pixels as the model reads them
                                      └──▶ large: one thread: memory is bounded, and no small one waits for it
 
 What a file may ask for is bounded before it is decoded (``data/image_bounds.py``). For what gets past that,
-there is a
-limit of time: the request is answered 503, and another thread takes the place of the one that is still at it.
+there is a limit of time: the request is answered 503, and another thread takes the place of the busy one.
 """
 
 from __future__ import annotations
@@ -54,9 +52,7 @@ class Workers:
             self._hire()
 
     def start(self, call: Callable[[], Any]) -> asyncio.Future[Any]:
-        """The result of a call, or its error; 503 where it takes too long. A call nobody waits for is not
-        begun.
-        """
+        """A call's result, or its error; 503: it takes too long. A call nobody waits for is not begun."""
         job = Job(call)
         loop = asyncio.get_running_loop()
         answer = asyncio.wrap_future(job.future)
@@ -123,9 +119,7 @@ class Workers:
 
 
 def _decode_large(served: Served, content: bytes, where: str) -> Item:
-    """As ``decode``; each thread has a heap of its own, which would go on holding the largest picture it has
-    seen.
-    """
+    """As ``decode``; a thread has its own heap, which would go on holding the largest picture it has seen."""
     return_freed_memory()  # of the others
     try:
         return served.decode(content, where)
@@ -145,8 +139,7 @@ class Decoding:
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
     async def items(self, served: Served, contents: Sequence[str], what: str) -> list[Item]:
-        """Pictures in base64 as a model reads them, one after the other; where nobody waits any more, no
-        further one.
+        """Pictures in base64 as a model reads them, one by one; no further one if nobody waits.
 
         Raises:
             Problem: one that cannot be used, or all that are too large together, before anything is decoded.

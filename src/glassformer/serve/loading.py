@@ -1,6 +1,4 @@
-"""Saved models read from their folders to be served; one that is broken is named and does not keep the
-others away.
-"""
+"""Saved models read from their folders to be served; a broken one is named and does not stop the others."""
 
 from __future__ import annotations
 
@@ -39,8 +37,7 @@ def load_models(
             can. None: the first such model ends the loading.
 
     Raises:
-        InputError: no such folder, or two of one name; a damaged one or no classifier, where none can be
-            served.
+        InputError: no such folder, two of one name; a damaged one or no classifier, if none can be served.
     """
     found: dict[str, tuple[Served, bool]] = {}
     wrong: dict[str, InputError] = {}
@@ -86,9 +83,7 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
 
 
 def example_sentences(run: Path) -> list[str]:
-    """The sentences that the recipe of a run names (``evaluate.sentences``); rows of its data are never
-    shown.
-    """
+    """The sentences that a run's recipe names (``evaluate.sentences``); rows of its data are never shown."""
     try:
         named = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())["sentences"]
         return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]

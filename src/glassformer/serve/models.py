@@ -1,6 +1,4 @@
-"""A loaded classifier as the server uses it: prepare in one thread, compute in another, explain in a
-third.
-"""
+"""A loaded classifier as the server uses it: one thread prepares, another computes, a third explains."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ class Served:
         return sum(min(len(text) // CHARS_PER_TOKEN + 2, most) for text in inputs)
 
     def least(self, size: int) -> int:
-        """Tokens that a body of ``size`` bytes has at least, if it is one text in ASCII; fewer than
-        ``estimate``.
-        """
+        """Tokens that a body of ``size`` bytes has at least, as one ASCII text; fewer than ``estimate``."""
         if self.kind == "image":
             return self.clf.model_.config.embedding.num_tokens
         most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters
@@ -254,8 +250,7 @@ class Served:
         """As ``ExplainResponse`` has it.
 
         Raises:
-            Problem: too long, no such label, layer or head, a method without a target, a picture that cannot
-                be read.
+            Problem: too long, no such label, layer or head, a method without target, an unreadable picture.
         """
         from glassformer.explain.view import picture_url
 

@@ -48,8 +48,7 @@ def parse(body: bytes, limits: Limits) -> Any:
 
 
 def check_shape(body: bytes, limits: Limits) -> None:
-    """Raises Problem where a parser could make more values of these bytes, or nest them deeper, than is
-    allowed.
+    """Raises Problem where a parser could make more values of these bytes, or nest deeper, than allowed.
 
     Up to the first byte that is not JSON nothing is missed; behind it no parser goes.
     """
@@ -79,9 +78,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def weight(value: Any) -> int:
-    """Bytes of the strings in a parsed value; a letter outside Latin-1 makes two or four of each
-    character.
-    """
+    """Bytes of the strings in a parsed value; a letter outside Latin-1 makes every character take 2 or 4."""
     if isinstance(value, dict):
         return sum(map(weight, value)) + sum(map(weight, value.values()))
     if isinstance(value, list):

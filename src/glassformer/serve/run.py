@@ -46,8 +46,7 @@ def run_server(
         host: an address of this machine; anything but a loopback address is open to others.
         port: 0 lets the system choose.
         key: see ``Guard``.
-        hosts: names under which clients reach it; on a loopback address the local names are always among
-            them.
+        hosts: names under which clients reach it; on a loopback address always the local names, too.
         said: called with the address once the socket is open.
 
     Raises:

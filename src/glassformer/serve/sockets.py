@@ -1,8 +1,7 @@
 """Connections within bounds: of time, of number, and of the bytes that are no body.
 
-Those that send nothing, or drop by drop, are closed; so are the oldest idle ones when there are too many,
-and those whose answer nobody reads. uvicorn bounds the time between two requests only, and neither heads,
-chunk
+Those that send nothing, or drop by drop, are closed; so are the oldest idle ones when there are too many, and
+those whose answer nobody reads. uvicorn bounds the time between two requests only, and neither heads, chunk
 extensions and trailers nor requests that wait behind one another.
 """
 
@@ -194,9 +193,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             self._refuse(self.refusal or problem)
 
         def _refuse(self, problem: Problem) -> None:
-            """Answer the request that is coming in, and look at nothing more; answers before it are still
-            given.
-            """
+            """Answer the request coming in, and look at nothing more; answers before it are still given."""
             last = self.cycle
             if self.phase != BODY and last is not None and not last.response_complete:
                 return self._last()

@@ -201,9 +201,7 @@ def _needs(jobs: Sequence[Job]) -> dict[str, int]:
 
 @contextmanager
 def _threads_shared(workers: int) -> Iterator[None]:
-    """Lets each of several processes compute with its share of the cores; read when torch is
-    imported there.
-    """
+    """Lets each of several processes compute with its share of the cores; torch reads it when imported."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}
     if workers > 1:

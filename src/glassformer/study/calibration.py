@@ -1,6 +1,4 @@
-"""Temperature and threshold of a finished run: chosen on its validation data, told on both, saved with the
-model.
-"""
+"""Temperature and threshold of a finished run: from validation data, told on both, saved with the model."""
 
 from __future__ import annotations
 
@@ -42,20 +40,17 @@ def calibrate_run(
     bootstrap: int = 1000,
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
-    """Fit the temperature, and where asked the threshold, and save the model, calibration.json and the report
-    anew.
+    """Fit the temperature, if asked the threshold, and save model, calibration.json and report anew.
 
     Args:
         folder: a run folder.
         data: labelled texts to choose by, instead of the run's validation split.
-        threshold: for two classes, what a threshold on the second one should serve; None: the most probable
-            class.
+        threshold: for two classes, what one on the second class should serve; None: the most probable.
 
     The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
 
     Raises:
-        ConfigError: no validation data, a threshold for more than two classes, or another process writes
-            there.
+        ConfigError: no validation data, a threshold for over two classes, another process writes there.
         DataError: labels that the model does not know, or one class only.
     """
     folder = Path(folder)

@@ -1,6 +1,4 @@
-"""A whole study: run what is missing, collect what is there, write results and report. May be
-called again.
-"""
+"""A whole study: run what is missing, collect what is there, write results, report. May be called again."""
 
 from __future__ import annotations
 

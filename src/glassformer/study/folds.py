@@ -1,5 +1,4 @@
-"""Cross-validation of a recipe: k trainings, each judged on the part it has not seen; every example is judged
-once.
+"""Cross-validation of a recipe: k trainings, each judged on its unseen part, every example once.
 
     FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as a run has them,
     metrics.json (the out-of-fold figures)  predictions.csv (out-of-fold)  report.html
@@ -65,8 +64,7 @@ def cross_validate(
 
     Returns:
         What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under
-            ``folds``, and
-        their mean, standard deviation and range under ``over_folds``.
+        ``folds``, and their mean, standard deviation and range under ``over_folds``.
 
     Raises:
         ConfigError: fewer than two folds, another recipe's folder, or another process writes there.

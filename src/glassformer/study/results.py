@@ -1,5 +1,4 @@
-"""What a study found: figures of every arm with intervals and paired tests, cost, curves; as JSON, CSV and
-Markdown.
+"""What a study found: each arm's figures, intervals, paired tests, cost, curves; as JSON, CSV and Markdown.
 
 Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json), whatever their task
 is, as long as it predicts labels.
@@ -179,8 +178,7 @@ def _test(arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, 
             {"seed": s} | asdict(mcnemar(ours[s][1].predicted == y, theirs[s][1].predicted == y))
             for s in shared
         ]
-        # One seed each: McNemar's test of the two models. More: the bootstrap, which knows the seeds'
-        # scatter.
+        # One seed each: McNemar's test of the two models. More: the bootstrap, with the seeds' scatter.
         single = len(ours) == len(theirs) == len(shared) == 1
         arms[i]["test"] = "mcnemar" if single else "bootstrap"
         arms[i]["p"] = arms[i]["mcnemar"][0]["p"] if single else arms[i]["accuracy"]["bootstrap_p"]
@@ -249,8 +247,7 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """On changed pictures: accuracy as a mean over the kinds, of each kind, and at each severity; macro-F1
-    there too.
+    """On changed pictures: accuracy as a mean over the kinds, of each kind, at each severity; macro-F1 too.
 
     All are means over the seeds.
     """
@@ -298,18 +295,14 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One row an arm, kind and severity of changed pictures, as in robustness.csv; none where nothing was
-    changed.
-    """
+    """A row for each arm, kind and severity of changed pictures, as in robustness.csv; may be none."""
     for arm in results["arms"]:
         for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
 
 
 def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
-    """study.toml, results.json, results.csv and results.md, each in one move; robustness.csv where there is
-    such.
-    """
+    """study.toml, results.json, results.csv, results.md, each in one move; robustness.csv if there is one."""
     from glassformer.study.verdict import markdown
 
     replace_text(folder / "study.toml", to_toml(study))

@@ -56,9 +56,7 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
         top: suggestions to write into review.csv.
 
     Returns:
-        What review.json holds: how many labels look wrong, the estimated noise by pair of classes, and the
-            first
-        suggestions.
+        What review.json holds: how many labels look wrong, estimated noise by class pair, first suggestions.
 
     Raises:
         ConfigError: not a cross-validation's folder, or nothing to list.

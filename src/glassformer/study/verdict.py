@@ -53,9 +53,7 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
 
 
 def _along_ladder(results: dict[str, Any]) -> list[str]:
-    """At which strength accuracy first falls beyond chance, for arms in a stated order; else that none was
-    seen to.
-    """
+    """At which strength accuracy first falls beyond chance, arms in a stated order; else: no fall seen."""
     arms = {arm["name"]: arm for arm in results["arms"]}
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:

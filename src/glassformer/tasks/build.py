@@ -33,9 +33,7 @@ def is_from_scratch(model: str) -> bool:
 
 
 def check_name(model: str) -> None:
-    """Raises ConfigError, with the nearest name, for a model that cannot exist: no architecture, path or Hub
-    id.
-    """
+    """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
     known = [*TEXT_ARCHITECTURES, *CATALOG]
     if model not in known and "/" not in model and not Path(model).expanduser().exists():
         raise ConfigError(f"no model {model!r}", where="model", fix=nearest(model, known))
@@ -45,8 +43,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
     """The checkpoint's own tokenizer, one from a file, or one trained on ``texts``, cleaned here.
 
     Raises:
-        ConfigError: ``tokenizer`` is neither a kind nor a file, or a checkpoint is paired with a new
-            vocabulary.
+        ConfigError: ``tokenizer`` is neither kind nor file, or a checkpoint is paired with a new vocabulary.
         CheckpointError: the checkpoint has no tokenizer.
     """
     check_name(model.model)
@@ -91,8 +88,7 @@ def build_model(
         table, seed: the training texts and the seed of word vectors that are trained on them.
 
     Raises:
-        ConfigError: an unknown name, a key that this kind of model does not have, or too long a
-            ``max_length``.
+        ConfigError: an unknown name, a key that such a model does not have, too long a ``max_length``.
     """
     if is_from_scratch(model.model):
         vectors = read_word_table(model, tokenizer, table, seed)
@@ -156,8 +152,7 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
 
 
 def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:
-    """A recurrent or convolutional classifier's body under a new head; unset settings stay the checkpoint's
-    own.
+    """A recurrent or convolutional classifier's body under a new head; unset settings are the checkpoint's.
 
     Raises:
         ConfigError: a key that this kind of model does not have.
@@ -195,9 +190,7 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
 
 
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
-    """Raises CheckpointError where the tokenizer has ids beyond the table of embeddings of a model's
-    config.
-    """
+    """Raises CheckpointError where the tokenizer has ids beyond the embedding table of a model's config."""
     rows = config.embedding.vocab_size
     if (count := id_count(tokenizer)) > rows:
         what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
@@ -245,8 +238,7 @@ def save_tokenizer(
     """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it.
 
     Args:
-        segments: kinds of them that the model tells apart; with one or none it is given no
-            ``token_type_ids``.
+        segments: kinds that the model tells apart; with one or none it is given no ``token_type_ids``.
     """
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {

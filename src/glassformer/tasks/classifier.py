@@ -1,7 +1,6 @@
 """What every classifier here is: scikit-learn's contract around a model, its preprocessing and its labels.
 
-``fit`` hands everything to the one training loop; what texts and pictures do differently is at the end of
-the class.
+``fit`` hands everything to the one training loop; where texts and pictures differ is at the end of the class.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ class Labeled(NamedTuple):
 class Classifier(Explains, ClassifierMixin, Estimator):
     """A classifier of raw examples.
 
-    Fitted state beside that of ``Estimator``: ``classes_``, ``temperature_``, ``threshold_``, and what
-    preprocessing leaves.
+    Fitted state beside ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing's.
     """
 
     SHARDS = True
@@ -80,13 +78,11 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         Args:
             validation: (examples, labels) judged after each epoch; the best weights are kept by it.
             sample_weight: ``[n]``, non-negative; scaled to mean 1.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it must
-                have none.
+            checkpoints: folder for them, every ``checkpoint_every`` steps; must have none without ``resume``.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
-            DataError: empty or missing examples or labels, one class only, a validation label unseen in
-                training.
+            DataError: empty or missing examples or labels, only one class, a validation label not trained.
             ConfigError: a setting that cannot be.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
@@ -166,8 +162,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         return judge
 
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
-        """The number of each label's class ``[n]``, int64; ``origin`` and ``rows`` say where they stand, for
-        messages.
+        """Each label's class number ``[n]``, int64; ``origin`` and ``rows`` say where, for messages.
 
         Raises:
             DataError: a label that was not seen in training.
@@ -272,8 +267,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
 
         Args:
-            head: pooling and head too, for a base of the Hub's class with a head; otherwise the base is the
-                encoder.
+            head: pooling and head too, for a base of the Hub's class with a head; else the encoder.
 
         Raises:
             ConfigError: the fit had none, or the Hub's layout has no such head.
@@ -293,12 +287,10 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         return Path(path)
 
     def load_adapter(self, path: str | Path) -> Self:
-        """Add an adapter in PEFT's file layout to the weights: its low-rank updates, and the head that it
-        may hold.
+        """Add an adapter in PEFT's file layout to the weights: its low-rank updates, and its head if any.
 
         The model becomes what ``PeftModel.from_pretrained(base, path)`` followed by ``merge_and_unload()``
-        gives; save it as ever. Whose base this is, nothing says: load it into the model that it was trained
-        on.
+        gives; save it as usual. Whose base this is, nothing says: load it into the model it was trained on.
 
         Raises:
             CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
@@ -352,9 +344,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         raise NotImplementedError
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
-        """Batches, objective and held-out logits of the same training, without what every epoch would
-        repeat.
-        """
+        """Batches, objective and held-out logits of the same training, less what every epoch would repeat."""
         return stream, objective, logits
 
     def table_rows(

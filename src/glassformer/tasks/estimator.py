@@ -49,9 +49,7 @@ NOT_DECIDING = {
 
 @dataclass
 class Fit:
-    """One fit on its way: ``Estimator._fit`` fills in a field after the other, and hands it to the task's
-    methods.
-    """
+    """One fit on its way: ``Estimator._fit`` fills in field by field and hands it to the task's methods."""
 
     configs: dict[str, Any]  # section -> its settings
     device: torch.device
@@ -251,9 +249,7 @@ class Estimator(BaseEstimator):
         return {k: values[k] for k in CHOSEN if k in values and defaults[k] is None and values[k] is not None}
 
     def _before(self) -> dict[str, Any]:
-        """Setting -> the value that it counts as where a checkpoint was made before there was such a
-        setting.
-        """
+        """Setting -> the value it counts as in a checkpoint made before there was such a setting."""
         return plain({k: v for config in self.SECTIONS.values() for k, v in values_before(config).items()})
 
     # --- prediction ------------------------------------------------------------------------------
@@ -338,9 +334,7 @@ class Estimator(BaseEstimator):
     # --- what each task does in its own way --------------------------------------------------------
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
-        """What the task's ``fit`` was given, checked: to learn from, and to judge by (None: nothing is held
-        out).
-        """
+        """What the task's ``fit`` was given, checked: to learn from and to judge by (None: none held out)."""
         raise NotImplementedError
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:

@@ -1,6 +1,4 @@
-"""What the runs of all classifiers share: the fit, the figures of their splits, and what else is asked of
-them.
-"""
+"""What the runs of all classifiers share: the fit, their splits' figures, and what else is asked of them."""
 
 from __future__ import annotations
 
@@ -52,9 +50,7 @@ def fit(work: Work, **options: Any) -> None:
 
 
 def judge_splits(work: Work) -> dict[str, Any]:
-    """Figures on every split, the judged one looked at once, beside the baselines; and
-    ``predictions.csv``.
-    """
+    """Figures on every split, the judged one looked at once, beside baselines; and ``predictions.csv``."""
     clf, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
     out: dict[str, Any] = {
         "train": figures(clf, training_sample(splits), recipe, work.count)[0] | {"of": len(splits.train)},
@@ -160,9 +156,7 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
 
 
 def export(clf: Any, form: str, folder: Path, samples: list[Any], **options: Any) -> dict[str, Any]:
-    """Write a classifier for other programs; what its check on ``samples`` found. ``options``: of
-    ``export_onnx``.
-    """
+    """Write a classifier in a form; what its check on ``samples`` found. ``options``: of ``export_onnx``."""
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
 

@@ -19,8 +19,7 @@ def recipe_names() -> dict[str, Path]:
 
 
 def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
-    """What a recipe's file holds, its name and task filled in where it has none; and the file's name, for
-    messages.
+    """What a recipe's file holds, name and task filled in where missing; and the file's name, for messages.
 
     Raises:
         ConfigError: no such recipe (the nearest is named), or not TOML.

@@ -1,7 +1,7 @@
 """One recipe of any task, from data to report, in one run folder; and a finished run judged again.
 
-    config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html  and what the
-    task shows
+    config.toml  doctor.json  history.jsonl  checkpoints/  model/  metrics.json  report.html
+    and what the task shows
 
 The order is here, the parts are the task's. Training can be killed at any instant: ``resume=True`` goes on
 from the newest whole checkpoint to the same bits.

@@ -51,9 +51,7 @@ def read_run_recipe(folder: Path) -> Any:
 
 
 def trained_column(folder: str | Path) -> str | None:
-    """The column that a run's recipe names for its texts, or for the source of a translation; None: it names
-    none.
-    """
+    """The column that a run's recipe names for its texts, or a translation's source; None: it names none."""
     if not (Path(folder) / "config.toml").is_file():  # a saved model alone
         return None
     data = read_run_recipe(Path(folder)).data
@@ -101,9 +99,7 @@ def is_begun(folder: Path) -> bool:
 
 
 def clear_unbegun(folder: Path) -> None:
-    """Remove the first files of a run that was not begun; else the corrected command would meet a folder in
-    use.
-    """
+    """Remove the first files of a run not begun; else the corrected command would meet a folder in use."""
     if is_begun(folder):
         return
     for name in os.listdir(folder):

@@ -62,8 +62,7 @@ def train_vectors(table: TokenTable, tokenizer: Tokenizer, dim: int, epochs: int
 def begin_with_vectors(
     network: Any, name: str, tokenizer: Tokenizer, table: TokenTable, seed: int, first: int = 0
 ) -> None:
-    """Begin a token table as word vectors: moved to mean 0, scaled to the spread that the table has, free to
-    learn on.
+    """Begin a token table as word vectors: moved to mean 0, scaled to the table's spread, free to learn on.
 
     A masked word is guessed by the same table, so words that stand in the same places answer for each other
     from the first step on.
@@ -124,8 +123,7 @@ def _shared(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[in
     Raises:
         ConfigError: there is none.
     """
-    # By row: the vocabulary comes in another order each time, and with it the last bit of a sum over the
-    # rows.
+    # By row: the vocabulary's order differs each time, and with it the last bit of a sum over the rows.
     known = sorted((row, token) for token, row in tokenizer.get_vocab().items() if token in vectors)
     pairs = [(row, vectors.number(token)) for row, token in known]
     if not pairs:

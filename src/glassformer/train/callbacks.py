@@ -155,8 +155,7 @@ class Signals:
         self.received = number
         for known, handler in self._old.items():
             signal.signal(known, handler)
-        # The command line's own handler, to which the next one goes, takes echoes of this one for what they
-        # are.
+        # The command line's own handler, to which the next one goes, takes echoes of this one for echoes.
         if noted := getattr(self._old.get(number), "noted", None):
             noted()
 
@@ -173,9 +172,7 @@ class Signals:
 
 
 class StopOnSignal(Callback):
-    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, and raise ``Interrupted``. A second one stops at
-    once.
-    """
+    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``. A second one stops at once."""
 
     def __init__(self, folder: Path, keep_last: int = 2):
         self.folder, self.keep_last = Path(folder), keep_last
@@ -263,9 +260,7 @@ class Progress(Callback):
 
     @contextmanager
     def count(self, what: str, total: int) -> Iterator[Told]:
-        """Beside training: a bar on a terminal while ``total`` examples are judged, gone at the end; else
-        nothing.
-        """
+        """Beside training: a bar on a terminal while ``total`` examples are judged, then gone; else none."""
         if not self.live:
             yield None
             return

@@ -1,6 +1,4 @@
-"""What a fit can be told: the settings of every fit, and what texts, classifiers and word vectors add to
-them.
-"""
+"""What a fit can be told: the settings of every fit, and what texts, classifiers and word vectors add."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Defaults that learn: rate, epochs, batches and warm-up for a classifier, where a fit is told none.
 
 A fit learns in steps, not in epochs: 64 texts in batches of 32 are two steps an epoch, and three epochs of
-them leave random weights as they were. So the number of steps is settled first, then how many passes make
-them.
+them leave random weights as they were. So the number of steps is settled first, then how many passes.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
 Every process (a rank) prepares the same data and the same weights. Of each batch it computes a share of the
 rows with nearly the same number of tokens as the others have; PyTorch's own DDP or FSDP2 adds the gradients.
 The batches, the loss and what a checkpoint holds are those of one process, so a run may go on with another
-number of them. Rank 0 alone
-writes files. Values travel as JSON and plain bytes: nothing is pickled.
+number of them. Rank 0 alone writes files. Values travel as JSON and plain bytes: nothing is pickled.
 """
 
 from __future__ import annotations
@@ -157,9 +156,7 @@ def join(strategy: str, device: torch.device, seed: int) -> Ranks:
 
 @dataclass
 class Share:
-    """This process's rows of a batch; ``idle``: there were fewer rows than processes, it helps out for
-    nothing.
-    """
+    """This process's rows of a batch; ``idle``: more processes than rows, so it helps out for nothing."""
 
     batch: Any
     idle: bool

@@ -38,8 +38,7 @@ MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones
 
 
 def can_be_cached(model: Any, *changes: float) -> bool:
-    """Whether the same input gives the head the same vector at every step: nothing below it learns or is
-    random.
+    """Whether an input gives the head the same vector at every step: nothing below it learns or is random.
 
     Args:
         changes: rates of what changes the input at random; each must be 0.
@@ -61,14 +60,12 @@ def features_of(
     device: torch.device,
     home: Path | None = None,
 ) -> Tensor:
-    """What ``compute`` gives, ``[n, D]`` in the model's number format; from the cache if it was computed
-    before.
+    """What ``compute`` gives, ``[n, D]`` in the model's number format; from the cache if computed before.
 
     A cached matrix that is damaged is computed anew; a cache that cannot be written is done without.
 
     Args:
-        inputs: the arrays that the features are made from, and ``setting`` how; another byte is another
-            matrix.
+        inputs: arrays that the features are made from, ``setting`` how; another byte, another matrix.
     """
     folder = (home or cache_folder() / "features") / _key(model, inputs, setting)
     with suppress(CheckpointError):
@@ -93,9 +90,7 @@ def _read_features(model: Any, batch: TextBatch) -> Tensor:
 
 
 def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) -> str:
-    """SHA-256 of all that decides the features: weights, their format, the way to read them, and
-    the inputs.
-    """
+    """SHA-256 of all that decides the features: weights, their format, the way to read them, the inputs."""
     digest = hashlib.sha256()
     c: Any = model.config  # of which the head has no part in the features
     device = next(model.parameters()).device.type
@@ -126,9 +121,7 @@ def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Features ``[B, D]``, the packing of the inputs that they stand for, and which examples they are
-    ``[B]``.
-    """
+    """Features ``[B, D]``, the packing of the inputs they stand for, and which examples they are ``[B]``."""
 
     features: Tensor
     packing: Packing
@@ -176,8 +169,7 @@ def on_features(
     batch_tokens: int,
     how: str = "mean",
 ) -> tuple[FeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """The same training on features: its batches, its loss, and the logits of the held-out texts (None: no
-    such).
+    """The same training on features: its batches, loss, and logits of held-out texts (None: none).
 
     ``how``: the logits of a text in several windows are their "mean" or their "max".
     """

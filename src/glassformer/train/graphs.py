@@ -78,9 +78,7 @@ class Sizes:
         return Sizes(step, max(map(len, batches)) + filling, longest)
 
     def filled(self, packing: Packing) -> Packing:
-        """The sequences of a batch and, behind them, those that fill it up: one token each and more where
-        needed.
-        """
+        """The sequences of a batch, then those that fill it up: one token each, more where needed."""
         extra = self.count - packing.count
         total = -(-(packing.total + extra) // self.step) * self.step
         each, more = divmod(total - packing.total, extra)
@@ -125,8 +123,7 @@ class Graphs:
 
     Args:
         sizes: how texts are filled up; None: batches come in few shapes by themselves.
-        capture: records a function and gives back how to repeat it, and its results, which each repetition
-            renews.
+        capture: records a function; gives how to repeat it, and its results, which each repetition renews.
     """
 
     def __init__(self, objective: Any, sizes: Sizes | None, capture: Capture):

@@ -75,9 +75,7 @@ class History(Sequence[dict[str, Any]]):
 
     @classmethod
     def restored(cls, kept: Any, tensors: Mapping[str, Tensor]) -> History:
-        """From what ``rest`` and ``tensors`` gave; ``kept`` is a list of all records in checkpoints of format
-        1.
-        """
+        """From what ``rest`` and ``tensors`` gave; in checkpoints of format 1 ``kept`` lists all records."""
         if isinstance(kept, list):
             return cls(kept)
         made = cls()

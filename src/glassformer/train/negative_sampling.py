@@ -6,8 +6,7 @@ fetched for many products. A shared negative stands for ``pairs * negative / sha
 expected gradient is that of ``negative`` draws a pair. And the width of a row is a constant, a multiple of
 16, so the loops have no remainder.
 
-Threads write into the same tables without locks (Niu et al., 2011). With one thread the result is the same
-each time.
+Threads write into the same tables without locks (Niu et al., 2011). With one thread results repeat.
 """
 
 from __future__ import annotations
@@ -73,9 +72,7 @@ def empty_table(size: int, dim: int) -> np.ndarray:
 
 
 class Kernel(NamedTuple):
-    """The compiled functions for one width: ``block`` updates from given words, ``sentences`` draws and calls
-    it.
-    """
+    """Compiled functions for one width: ``block`` updates for given words, ``sentences`` draws, calls it."""
 
     block: Any
     sentences: Any
@@ -176,8 +173,7 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
         centre_table, context_table, ids, starts, first, last, keep, probability, alias, window, negative,
         rate, fall, state,
     ):  # fmt: skip
-        """Train on sentences ``first`` to ``last``; the learning rate is ``rate`` and falls by ``fall`` a
-        word.
+        """Train on sentences ``first`` to ``last``; the learning rate ``rate`` falls by ``fall`` a word.
 
         Returns:
             Pairs trained on; the summed loss of the blocks looked at, and their pairs.

@@ -1,6 +1,4 @@
-"""AdamW or Muon with fp32 masters, decay groups, layer-wise rates, schedules, and a running mean of the
-weights.
-"""
+"""AdamW or Muon with fp32 masters, decay groups, layer-wise rates, schedules, a running mean of weights."""
 
 from __future__ import annotations
 
@@ -36,8 +34,7 @@ class MasterOptimizer:
     that stay in fp32 are their own masters. Weight decay spares biases, norms and position tables.
 
     Args:
-        model: in fp32, the weights to train marked by ``requires_grad``; its encoder is converted to
-            ``dtype`` here.
+        model: in fp32, weights to train marked by ``requires_grad``; its encoder becomes ``dtype`` here.
         ranks: the processes that train together. Sharded among them, a master is this process's part of a
             weight; what ``weights``, ``tensors`` and ``load_tensors`` speak of is always whole.
     """
@@ -106,9 +103,7 @@ class MasterOptimizer:
         return self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
 
     def update(self, lr: float, norm: Tensor) -> None:
-        """Clip the masters' gradients, whose norm is given, and take one step with them; a GPU is not waited
-        for.
-        """
+        """Clip the masters' gradients, whose norm is given, and take a step with them; waits for no GPU."""
         nn.utils.clip_grads_with_norm_(
             self.masters.values(), self.config.clip or math.inf, norm, foreach=True
         )
@@ -211,8 +206,7 @@ def decays(name: str, weight: Tensor) -> bool:
 def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
     """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less.
 
-    ``embedding_lr`` is for what is seen seldom, the rows of words; a row of positions or segments learns at
-    every step.
+    ``embedding_lr`` is for what is seen seldom, rows of words; rows of positions or segments learn each step.
     """
     if name.startswith(("embeddings.", "target_embeddings.")):
         often = any(part in name for part in ("positions", "segments", "norm"))
@@ -222,8 +216,6 @@ def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
 
 
 def _depth(name: str) -> int | None:
-    """The number of the layer that a weight belongs to, counted from the input; None above and below the
-    stack.
-    """
+    """The number of a weight's layer, counted from the input; None above and below the stack."""
     found = re.match(r"encoder\.layers\.(\d+)\.", name)
     return int(found[1]) if found else None

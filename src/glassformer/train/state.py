@@ -58,9 +58,7 @@ class Training:
 
     @property
     def seconds_spent(self) -> float:
-        """Seconds that training took so far, judging included; of one that was stopped, up to
-        the checkpoint.
-        """
+        """Seconds that training took so far, judging included; of a stopped one, up to the checkpoint."""
         return self.earlier + time.perf_counter() - self.began
 
     @property
@@ -92,9 +90,7 @@ class Training:
         return self.best_weights if self.best_weights is not None else self.optimizer.weights()
 
     def save(self, folder: Path, keep_last: int = 2) -> Path:
-        """Write a checkpoint; a kill at any instant leaves the one before it whole. Of several processes one
-        writes.
-        """
+        """Write a checkpoint; a kill leaves the one before it whole. Of several processes one writes."""
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
@@ -117,8 +113,7 @@ class Training:
         """Continue from the newest whole checkpoint; damaged newer ones are listed in ``skipped``.
 
         Raises:
-            CheckpointError: none is whole, or it belongs to other data or settings (the first difference is
-                named).
+            CheckpointError: none is whole, or it is of other data or settings (names the first difference).
         """
         found = self.ranks.share_state(load_state(folder) if self.ranks.leads else None)
         check_fingerprint(found, self.fingerprint, self.before)

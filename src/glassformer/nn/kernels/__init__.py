@@ -1,5 +1,4 @@
-"""Attention, GELU, layer norm and the gradient of a linear layer in C, built on the user's machine when
-first wanted.
+"""Attention, GELU, layer norm, a linear layer's gradient in C, built on the user's machine when first wanted.
 
 The gradient wants a processor with AMX, the others one with AVX512-BF16.
 
@@ -102,9 +101,7 @@ def why_not() -> str | None:
 
 @cache
 def has_amx() -> bool:
-    """Whether products are computed with AMX: the processor has it, the system lets us, and nobody said
-    otherwise.
-    """
+    """Whether products use AMX: the processor has it, the system lets us, and nobody said otherwise."""
     return bool(library().uses_amx())
 
 
@@ -152,9 +149,7 @@ def not_kept() -> str | None:
 
 @cache
 def torch_threads() -> int | None:
-    """The address of ``GOMP_parallel`` in the OpenMP library that torch has loaded; None: it has another
-    one.
-    """
+    """The address of ``GOMP_parallel`` in the OpenMP library that torch has loaded; None: another library."""
     try:
         maps = Path("/proc/self/maps").read_text().splitlines()
         loaded = {line.split()[-1] for line in maps if "libgomp" in line}  # scikit-learn brings one too
@@ -211,9 +206,7 @@ def _run(
 
 
 def gives_gradient(x: Tensor, weight: Tensor) -> bool:
-    """Whether ``weight_gradient`` computes this: bf16 on a CPU with AMX, sides of a multiple of 16, rows
-    enough.
-    """
+    """Whether ``weight_gradient`` computes this: bf16, CPU with AMX, sides a multiple of 16, enough rows."""
     return (
         x.dtype == weight.dtype == torch.bfloat16
         and x.device.type == "cpu"
@@ -226,8 +219,7 @@ def gives_gradient(x: Tensor, weight: Tensor) -> bool:
 
 
 def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor | None]:
-    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, and its rows summed up with
-    ``bias``.
+    """``grad^T x`` ``[out, in]`` of ``grad`` ``[N, out]`` and ``x`` ``[N, in]``, with ``bias`` its rows' sum.
 
     Summed up in fp32 in the order of the rows, however many threads there are; ``gives_gradient`` says where
     it can be.

@@ -47,16 +47,12 @@ def can_gelu(x: Tensor) -> bool:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """``x * Phi(x)`` with the share ``Phi`` of the normal distribution below x (Hendrycks and Gimpel,
-    2016).
-    """
+    """``x * Phi(x)``, ``Phi`` the share of the normal distribution below x (Hendrycks and Gimpel, 2016)."""
     return _Gelu.apply(x)
 
 
 def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
-    """Whether ``layer_norm`` computes this: bf16 rows ``[N, D]`` on a CPU, D a multiple of 16, weight and
-    bias too.
-    """
+    """Whether ``layer_norm`` computes this: bf16 ``[N, D]`` on a CPU, D a multiple of 16, weight and bias."""
     fits = _fits(x) and x.ndim == 2 and x.shape[1] % 16 == 0
     for scale in (weight, bias):
         fits = fits and scale is not None and scale.dtype == x.dtype and scale.shape == x.shape[1:]

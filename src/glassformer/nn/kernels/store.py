@@ -1,9 +1,7 @@
-"""Where compiled kernels are kept, and whether what lies there may be loaded: loading a library runs what is
-in it.
+"""Where compiled kernels are kept, and whether they may be loaded: loading a library runs what is in it.
 
-Only the user (and the system's administrator) may be able to write to the file, its folder and the folders
-above. Where that is not so, the kernels are built for one process, in a new folder that nobody else can
-write to.
+Only the user (and the administrator) may be able to write to the file, its folder and the folders above.
+Where that is not so, the kernels are built for one process, in a new folder that no other can write to.
 """
 
 from __future__ import annotations
@@ -21,9 +19,7 @@ OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_unsafe(folder: Path) -> str | None:
-    """Why a library in this folder (which is made where it is missing) is not to be trusted; None where it
-    is.
-    """
+    """Why a library in this folder (made where it is missing) is not to be trusted; None where it is."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not hasattr(os, "geteuid"):  # Windows keeps others out of a user's folders by other means
         return None

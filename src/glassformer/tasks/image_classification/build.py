@@ -28,8 +28,7 @@ def is_image_architecture(model: str) -> bool:
 
 
 def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransform:
-    """The checkpoint's own transform, or the architecture's size and plain statistics, with the settings
-    over it.
+    """The checkpoint's transform, or the architecture's size and plain statistics, with the settings over it.
 
     Raises:
         ConfigError: no such model, or settings that do not fit each other.

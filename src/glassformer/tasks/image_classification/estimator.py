@@ -1,7 +1,6 @@
 """``ImageClassifier``: transform, model, head and labels as one object that takes pictures.
 
-It follows scikit-learn's contract and shares everything with ``TextClassifier`` but the way from a picture
-to tokens.
+It follows scikit-learn's contract and shares all with ``TextClassifier`` but the way from picture to tokens.
 """
 
 from __future__ import annotations

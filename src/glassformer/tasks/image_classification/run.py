@@ -109,8 +109,7 @@ def robustness(
 ) -> dict[str, Any]:
     """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in fixed ways.
 
-    The pictures are changed after scaling, before they are normalised; the choice follows from ``seed``
-    alone.
+    Pictures are changed after scaling, before they are normalized; the choice follows from ``seed`` alone.
     """
     import torch
 

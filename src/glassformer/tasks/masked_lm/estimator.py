@@ -136,8 +136,7 @@ class MaskedLM(Estimator):
 
         Args:
             validation: texts to judge on after each epoch, under masks that stay the same.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it has
-                none.
+            checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
@@ -197,16 +196,13 @@ class MaskedLM(Estimator):
     # --- use -------------------------------------------------------------------------------------
 
     def fill(self, text: str, top: int = 5) -> list[Any]:
-        """The most probable words for each [MASK] of a text, which may be written as the tokenizer has it,
-        too.
+        """The most probable words for each [MASK] of a text, or the tokenizer's own spelling of it.
 
         Returns:
-            ``[(word, probability), ...]``, the best first; with several [MASK] a list of such lists, in
-            their order.
+            ``[(word, probability), ...]``, the best first; with several [MASK] a list of these in order.
 
         Raises:
-            DataError: no [MASK] in the text, or more tokens than ``max_length``; a tokenizer without such a
-                token.
+            DataError: no [MASK] in the text or the tokenizer, or more tokens than ``max_length``.
         """
         check_is_fitted(self, "model_")
         text, masks = check_texts([text], "text")[0], MaskSettings.of(self.tokenizer_)
@@ -243,9 +239,7 @@ class MaskedLM(Estimator):
         return self.judge(texts)["accuracy"]
 
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
-        """Loss in nats a masked token, perplexity, accuracy, how many; those of the next sentence if
-        learnt.
-        """
+        """Loss in nats a masked token, perplexity, accuracy, count; those of the next sentence if learned."""
         model = self.predictor()
         table = self._chunks(check_texts(texts))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
@@ -308,8 +302,7 @@ def build_encoder(
         table, seed: the training texts and the seed of word vectors that are trained on them.
 
     Raises:
-        ConfigError: ``max_length`` is more than the model's positions; word vectors for a checkpoint, or too
-            wide.
+        ConfigError: ``max_length`` above the model's positions; word vectors for a checkpoint, or too wide.
         CheckpointError: weights or vectors that cannot be loaded.
     """
     if model.vectors is not None and model.model not in PRETRAINING:

@@ -1,6 +1,4 @@
-"""What a pre-training recipe can say. The keys of ``text``, ``model`` and ``train`` are those of
-``MaskedLM``.
-"""
+"""What a pre-training recipe can say. Keys of ``text``, ``model``, ``train`` are those of ``MaskedLM``."""
 
 from __future__ import annotations
 

@@ -84,9 +84,7 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
 
 
 def load(recipe: PretrainRecipe) -> Corpus:
-    """The texts of a recipe, after a look at the sentences that it asks about; errors as in
-    ``load_corpus``.
-    """
+    """A recipe's texts, after a look at the sentences that it asks about; errors as in ``load_corpus``."""
     for sentence in recipe.evaluate.sentences:  # found before the training, not after it
         if MASK not in sentence:
             raise ConfigError(f"no {MASK} in {sentence!r}", where="evaluate.sentences")

@@ -237,9 +237,8 @@ class TextClassifier(Classifier):
         """One vector a text, ``[n, D]``, fp32.
 
         Of a model that comes from a folder of sentence-transformers (``modules.json``), its sentence
-        embeddings by
-        the weights as they are now: that folder's pooling, length, normalization and prompts count, and of
-        the settings here ``clean``. Of any other model, what the head reads.
+        embeddings by the weights as they are now: that folder's pooling, length, normalization and prompts
+        count, and of the settings here ``clean``. Of any other model, what the head reads.
 
         Args:
             prompt_name, prompt: one of the folder's prompts, or a text, to put before each text.

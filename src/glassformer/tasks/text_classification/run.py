@@ -54,9 +54,7 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
 
 
 def look(work: Work) -> Look:
-    """Labels that training would not show and sentences that cannot be read are found before it, not after
-    it.
-    """
+    """Labels that training would not show and unreadable sentences are found before it, not after it."""
     splits, sentences = work.data, work.recipe.evaluate.sentences
     check_unseen(splits)
     if sentences:
@@ -156,9 +154,7 @@ def show(work: Work) -> dict[str, Any]:
 
 
 def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[dict[str, Any]]:
-    """A few judged texts of readable length with their maps: the rows that the head reads, per layer and
-    head.
-    """
+    """A few judged texts of readable length with their maps: the rows the head reads, per layer and head."""
     from glassformer.report.maps import encode as encode_maps
 
     split = splits.judged or splits.train

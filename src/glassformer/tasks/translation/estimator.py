@@ -135,13 +135,11 @@ class Translator(Estimator):
         Args:
             validation: (source, target) judged after each epoch by the share of tokens guessed right under
                 teacher forcing; the best weights are kept by it.
-            checkpoints: folder for checkpoints, every ``checkpoint_every`` steps; without ``resume`` it has
-                none.
+            checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
-            DataError: a missing or empty text on either side (its place is named), or unequal numbers of
-                them.
+            DataError: a missing or empty text on a side (its place is named), or unequal numbers of them.
             ConfigError: a setting that cannot be.
             CheckpointError: a checkpoint of another run.
         """
@@ -186,9 +184,7 @@ class Translator(Estimator):
     # --- translation -----------------------------------------------------------------------------
 
     def encode(self, texts: Sequence[str], source: bool = True) -> TokenTable:
-        """Texts of the source side, or of the other, as the model reads them; longer ones are cut and
-        counted.
-        """
+        """Texts of the source side or the other, as the model reads them; longer ones are cut and counted."""
         tokenizer = self.source_tokenizer_ if source else self.target_tokenizer_
         return encode(tokenizer, texts, max_length=self.max_length)
 
@@ -266,8 +262,7 @@ class Translator(Estimator):
         return Limits(numbers[CLS], numbers[SEP], banned=banned)
 
     def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
-        """Translate one text and show what each target token attended to; ``save`` writes the picture as a
-        page.
+        """Translate one text and show what each target token attended to; ``save`` writes it as a page.
 
         Raises:
             ConfigError: a model without attention has no alignment.

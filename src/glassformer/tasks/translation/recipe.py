@@ -1,6 +1,4 @@
-"""What a translation recipe can say. The keys of ``text``, ``model`` and ``train`` are those of
-``Translator``.
-"""
+"""What a translation recipe can say. Keys of ``text``, ``model``, ``train`` are those of ``Translator``."""
 
 from __future__ import annotations
 

@@ -101,9 +101,7 @@ def fit(work: Work, **options: Any) -> None:
 
 
 def judge(work: Work) -> dict[str, Any]:
-    """Greedy and beam search on the judged split (looked at once) and on validation, and
-    ``translations.csv``.
-    """
+    """Greedy and beam search on the judged split (seen once) and on validation, and ``translations.csv``."""
     work.say("translating")
     translator, recipe, pairs = work.estimator, work.recipe, work.data
     scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}

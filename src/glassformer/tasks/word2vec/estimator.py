@@ -56,8 +56,7 @@ class UnknownWord(InputError, KeyError):
 
 
 class Word2Vec(Estimator):
-    """Word vectors. The parameters are the keys of a recipe's ``vectors`` section; its ``recipe.py``
-    explains them.
+    """Word vectors. Parameters are the keys of a recipe's ``vectors`` section; ``recipe.py`` explains them.
 
     Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_``
     (the other table, None after reading a file of others), ``history_`` (the loss), ``norms_`` (before and
@@ -227,9 +226,7 @@ class Word2Vec(Estimator):
         return self._find(word) is not None
 
     def _find(self, word: object) -> int | None:
-        """The row of a word, its accents joined to their letters or apart: ours are joined, a file's may be
-        either.
-        """
+        """A word's row, accents joined to their letters or apart: ours are joined, a file's may be either."""
         forms = (word, normalize("NFC", word), normalize("NFD", word)) if isinstance(word, str) else ()
         return next((self.numbers_[form] for form in forms if form in self.numbers_), None)
 
@@ -254,9 +251,7 @@ class Word2Vec(Estimator):
         return float(self.units_[self.number(first)] @ self.units_[self.number(second)])
 
     def most_similar(self, word: str | np.ndarray, count: int = 10) -> list[tuple[str, float]]:
-        """The words with the largest cosine to a word or to a vector ``[D]``, best first; not the word
-        itself.
-        """
+        """The words of largest cosine to a word or a vector ``[D]``, best first; not the word itself."""
         self._check_fitted()
         if isinstance(word, str):
             row = self.number(word)
@@ -275,9 +270,7 @@ class Word2Vec(Estimator):
         return self._near(query, count, [])
 
     def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
-        """``a - b + c`` (king - man + woman) as words with their cosines, best first; a, b and c cannot be
-        answers.
-        """
+        """``a - b + c`` (king - man + woman): words and cosines, best first; a, b and c are never answers."""
         rows = [self.number(w) for w in (a, b, c)]
         x, y, z = self.units_[rows]
         return self._near(x - y + z, count, rows)

@@ -1,6 +1,4 @@
-"""What a recipe of word vectors can say. The keys of ``vectors`` are the constructor parameters of
-``Word2Vec``.
-"""
+"""What a recipe of word vectors can say. The keys of ``vectors`` are the parameters of ``Word2Vec``."""
 
 from __future__ import annotations
 

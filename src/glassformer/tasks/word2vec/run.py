@@ -94,9 +94,7 @@ class Words:
 
 
 def load(recipe: VectorsRecipe) -> Words:
-    """The corpus of a recipe, after a look at what is to judge it; errors as in ``check_judge`` and
-    ``load_texts``.
-    """
+    """A recipe's corpus, after a look at what will judge it; errors as in ``check_judge``, ``load_texts``."""
     check_judge(recipe.judge)
     texts, wanted = load_texts(recipe.data), recipe.vectors
     corpus = read_corpus(texts.sentences, min_count=wanted.min_count, max_words=wanted.max_words)
