@@ -145,18 +145,13 @@ MODULES = {
     "experiments": (
         "Recipes, runs and studies",
         [
-            "tasks.text_classification.recipe",
-            "tasks.image_classification.recipe",
-            "tasks.translation.recipe",
-            "tasks.masked_lm.recipe",
-            "tasks.word2vec.recipe",
+            *(cls.__module__.removeprefix("glassformer.") for cls in recipe_classes().values()),
             "train.config",
             "config",
-            "tasks.text_classification.run",
-            "tasks.image_classification.run",
-            "tasks.translation.run",
-            "tasks.masked_lm.run",
-            "tasks.word2vec.run",
+            *(
+                cls.__module__[len("glassformer.") :].replace(".recipe", ".run")
+                for cls in recipe_classes().values()
+            ),
             "tasks.task",
             "tasks.labelled",
             "tasks.run",

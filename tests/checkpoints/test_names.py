@@ -268,3 +268,22 @@ def test_a_table_needs_no_more_than_its_encoder():
     table = NameTable("a.", {"x": "y"}, {}, {})
     assert table.from_hub({"a.y.weight": draw(3)}, "f").keys() == {"x.weight"}
     assert table.to_hub({"x.weight": draw(3)}, True).keys() == {"a.y.weight"}
+
+
+def test_a_layer_s_number_may_stand_anywhere():
+    table = NameTable(
+        "moon.", {"encoder.layers.{i}.norm1": "blocks.{i}.first", "encoder.final_norm": "tail.2.norm"},
+        {"encoder.layers.{i}.attention.qkv": tuple(f"blocks.{{i}}.mix.{part}" for part in "qkv")},
+        {"head.out": "answer.0"},
+    )  # fmt: skip
+    ours = {
+        "encoder.layers.11.norm1.weight": torch.randn(3), "encoder.final_norm.bias": torch.randn(3),
+        "encoder.layers.2.attention.qkv.weight": torch.randn(6, 2), "head.out.weight": torch.randn(5, 3),
+    }  # fmt: skip
+    theirs = table.to_hub(ours, True)
+    assert {"moon.blocks.11.first.weight", "moon.tail.2.norm.bias", "moon.blocks.2.mix.k.weight"} <= {*theirs}
+    back = table.from_hub(theirs, "x")
+    assert {*back} == {*ours}
+    assert all(back[name].equal(tensor) for name, tensor in ours.items())
+    with pytest.raises(CheckpointError, match=r"unexplained tensors: moon\.blocks\.x\.first"):
+        table.from_hub({"moon.blocks.x.first.weight": torch.ones(1)}, "x")

@@ -55,6 +55,8 @@ def test_nothing_is_written_where_the_hub_has_a_key_for_all(kind, tmp_path):
 @pytest.mark.parametrize("kind", ON_THE_HUB)
 def test_transformers_passes_over_it(kind, tmp_path):
     transformers = pytest.importorskip("transformers")
+    if kind not in transformers.CONFIG_MAPPING:
+        pytest.skip("a kind that transformers does not know")
     family = FAMILIES[kind]
     torch.manual_seed(3)
     model = family.model(unusual(family)).eval()

@@ -15,6 +15,7 @@ import pytest
 import glassformer as gf
 from glassformer.checkpoints.settings import section
 from glassformer.cli.app import main
+from glassformer.cli.evaluate import numbers_in
 from glassformer.config import setting, to_toml
 from glassformer.errors import ConfigError
 from glassformer.tasks import catalog
@@ -212,3 +213,8 @@ def test_a_model_of_another_task_than_its_recipes_is_refused(tmp_path, monkeypat
     (run.folder / "config.toml").write_text(to_toml(catalog.load_recipe("europe-mlm")))
     with pytest.raises(ConfigError, match="holds no MaskedLM, as its recipe says"):
         evaluate_task(run.folder)
+
+
+def test_figures_of_any_shape_are_shown():
+    found = list(numbers_in({"of_vowels": {"error": 1, "where": "here", "none": None}, "share": 0.5}))
+    assert found == [("of vowels error", 1), ("share", 0.5)]

@@ -6,7 +6,7 @@ A key that the table does not explain is an error that names it; keys left out o
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from glassformer.errors import CheckpointError
 
 OLD_ENDINGS = {"gamma": "weight", "beta": "bias"}  # of layer norms in the first checkpoints
-_THEIR_LAYER, _OUR_LAYER = re.compile(r"(?<=\.layer\.)\d+"), re.compile(r"(?<=encoder\.layers\.)\d+")
+_OUR_LAYER = re.compile(r"(?<=encoder\.layers\.)\d+")
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,8 @@ class NameTable:
                 continue
             stem, _, ending = key.rpartition(".")
             ending = OLD_ENDINGS.get(ending, ending)
-            layer = _THEIR_LAYER.search(stem)
-            number = layer.group() if layer else ""
-            pattern = _THEIR_LAYER.sub("{i}", stem)
+            known = (found for found in _layered(stem) if found[0] in to_ours or found[0] in parts)
+            pattern, number = next(known, (stem, ""))
             if ending not in ("weight", "bias"):
                 unexplained.append(full)
             elif pattern in to_ours:
@@ -127,6 +126,15 @@ class NameTable:
             else:
                 out[f"{self.heads[pattern]}.{ending}"] = tensor
         return out
+
+
+def _layered(stem: str) -> Iterator[tuple[str, str]]:
+    """A name as it is, then with each number in it taken for the layer's, and that number."""
+    yield stem, ""
+    words = stem.split(".")
+    for place, word in enumerate(words):
+        if word.isascii() and word.isdigit():
+            yield ".".join([*words[:place], "{i}", *words[place + 1 :]]), word
 
 
 def listing(what: str, names: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +11,8 @@ import typer
 from glassformer.cli.output import say, say_json, show_figures, show_table, show_translation_scores
 from glassformer.cli.vectors import show_tests
 from glassformer.errors import ConfigError
+
+KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogies
 
 
 def evaluate(
@@ -73,7 +75,21 @@ def evaluate_command(
         show_table(str(run), ("", "value"), rows, right=("value",))
     elif "per_class" in figures:
         show_figures(str(run), figures)
-    elif all(isinstance(value, int | float) for value in figures.values()):
-        show_table(str(run), ("", "value"), [[k, f"{v:.4f}"] for k, v in figures.items()], right=("value",))
-    else:
+    elif all(
+        t is None or {"spearman", "sections"} & {*(t if isinstance(t, dict) else ())}
+        for t in figures.values()
+    ):
         show_tests(str(run), figures)
+    else:
+        rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
+        show_table(str(run), ("", "value"), rows, right=("value",))
+
+
+def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
+    """Every number of nested figures, under the words that lead to it."""
+    for name, value in figures.items():
+        said = f"{above} {name.replace('_', ' ')}".strip()
+        if isinstance(value, Mapping):
+            yield from numbers_in(value, said)
+        elif isinstance(value, int | float):
+            yield said, value

@@ -43,7 +43,7 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.predict import gather, pictures
+    from glassformer.cli.predict import asked_by, gather, pictures
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
     from glassformer.tasks.run_folder import trained_column
@@ -55,7 +55,7 @@ def explain(
     clf = load(folder)
     task = TASKS[clf.RECIPE.task]
     if task.answer is None:
-        kind, fix = type(clf).__name__, f"Use glassformer {task.verb}"
+        kind, fix = type(clf).__name__, asked_by(task)
         raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
     of_pictures = clf.NOUN == "pictures"
     found = pictures(given) if of_pictures else gather(given, text_column, [trained_column(folder)])

@@ -67,6 +67,15 @@ def answered(clf: Any, probabilities: Any) -> tuple[list[Any], list[float]]:
     return answer(clf, probabilities)
 
 
+def asked_by(task: Any) -> str:
+    """How a model is asked whose answers are no labels."""
+    return (
+        "Open it in Python with glassformer.load"
+        if task.verb == "predict"
+        else f"Use glassformer {task.verb}"
+    )
+
+
 def refuse_other(folder: Path) -> None:
     """Raises ConfigError where what is saved gives no labels; it names the command that does."""
     from glassformer.checkpoints.files import read_json
@@ -78,7 +87,7 @@ def refuse_other(folder: Path) -> None:
     task = task_making(kind) if isinstance(kind, str) else None
     if task is not None and task.answer is None:
         what = f"holds a {kind}, which gives no labels"
-        raise ConfigError(what, where=str(folder), fix=f"Use glassformer {task.verb}")
+        raise ConfigError(what, where=str(folder), fix=asked_by(task))
 
 
 def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:

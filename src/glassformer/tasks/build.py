@@ -18,6 +18,7 @@ from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
+from glassformer.nn.positions import Learned
 from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
@@ -209,7 +210,10 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
     keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout",
             "attention_dropout", "final_norm", "zero_init")  # fmt: skip
     encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
-    pooling = config.pooling if model.pooling == "auto" else model.pooling
+    pooling = (config.pooling or "mean") if model.pooling == "auto" else model.pooling
+    places = config.embedding.positions
+    if isinstance(places, Learned) and model.positions is None:  # whose length goes before max_positions
+        embedding["positions"] = replace(places, length=max_length)
     return replace(
         config,
         embedding=replace(config.embedding, max_positions=max_length, **_given(embedding)),
