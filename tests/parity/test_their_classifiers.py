@@ -218,3 +218,20 @@ def test_low_rank_updates_of_a_text_model_are_what_peft_opens(texts, tmp_path):
         found = clf.model_.eval()(ids).last_hidden_state
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
     assert (wanted - started).abs().max() > 0.01  # it has learned something
+
+
+def test_an_adapter_s_head_finds_its_classes(texts, tmp_path):
+    """The classes are sorted here; the rows of a head that peft saved are in the base's order."""
+    peft = pytest.importorskip("peft")
+    base = BertForSequenceClassification.from_pretrained(texts)
+    config = peft.LoraConfig(r=3, target_modules=["query"], task_type="SEQ_CLS", init_lora_weights=False)
+    torch.manual_seed(5)
+    tuned = peft.get_peft_model(base, config).eval()
+    tuned.save_pretrained(tmp_path / "adapter")
+    clf = gf.load(texts).set_params(precision="fp32").load_adapter(tmp_path / "adapter")
+    theirs = pipeline(
+        "text-classification", tuned.merge_and_unload(), tokenizer=str(texts), top_k=None, device="cpu"
+    )
+    wanted = by_name(theirs(TEXTS, truncation=True, max_length=19), clf.classes_)
+    np.testing.assert_allclose(clf.predict_proba(TEXTS), wanted, atol=1e-5)
+    assert np.ptp(wanted, axis=1).min() > 0.01

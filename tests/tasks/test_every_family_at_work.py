@@ -7,6 +7,7 @@ import runpy
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 import glassformer as gf
+from glassformer.data.checks import check_texts
 from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary
@@ -21,7 +23,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.methods import METHODS
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
-from glassformer.export.samples import judge_in_fp32
+from glassformer.export.samples import judge_in_fp32, random_text
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
 from glassformer.families.roberta import roberta
@@ -295,3 +297,18 @@ def test_a_preset_whose_positions_begin_further_down_takes_the_length_that_is_as
     config = build._scratch_config(preset, ModelConfig(model="mine"), 3, length)
     assert (config.embedding.longest, config.embedding.positions.offset) == (length, 2)
     assert config.pooling == "mean"
+
+
+def test_samples_of_an_export_are_texts_that_are_taken(tmp_path):
+    """A byte-level vocabulary has a token for the byte 0."""
+
+    class Tokens:
+        def get_vocab_size(self) -> int:
+            return 7
+
+        def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+            return "".join("\0a\0 \0\0b"[i] for i in ids)
+
+    clf = SimpleNamespace(tokenizer_=Tokens(), max_length=31)
+    texts = [random_text(clf, np.random.default_rng(seed)) for seed in range(37)]
+    assert check_texts(texts, "texts") == texts

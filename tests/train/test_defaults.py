@@ -127,8 +127,11 @@ def test_a_resumed_training_goes_on_with_what_was_chosen(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"epochs": 1, "batch_size": 32}, "epochs = 1 and batch_size = 32 make 2 optimizer steps"),
-        ({"epochs": 1}, "epochs = 1 make"),
+        (
+            {"epochs": 1, "batch_size": 32},
+            "2 optimizer steps are too few to learn from (epochs = 1, batch_size = 32); raise",
+        ),
+        ({"epochs": 1}, "31 optimizer steps are too few to learn from (epochs = 1); raise epochs, or"),
         ({"epochs": 3}, None),
         ({}, None),
     ],
@@ -170,3 +173,20 @@ def test_hostile_values_of_what_was_chosen(tmp_path):
     ):
         with pytest.raises(gf.errors.CheckpointError, match="chosen"):
             read({"chosen": wrong}, "x")
+
+
+@pytest.mark.parametrize("given", [{}, {"batch_size": 0}, {"batch_size": 32}, {"batch_size": 5}])
+@pytest.mark.parametrize("accumulate", [1, 3, 8])
+def test_accumulated_batches_are_one_step(given, accumulate):
+    out = given | chosen(ClassifierFitConfig(accumulate=accumulate, **given), "pretrained", 384, 37)
+    each = (out["batch_size"] or 32) * accumulate
+    assert out["epochs"] * -(-37 // each) >= FEW
+
+
+def test_what_is_set_after_a_fit_stands_in_the_recipe(tmp_path):
+    clf = (
+        gf.TextClassifier("encoder-mini", **SMALL).fit(TEXTS[:37], LABELS[:37]).set_params(lr=0.125, epochs=7)
+    )
+    (tmp_path / "r.toml").write_text(clf.to_recipe("r"))
+    told = gf.TextClassifier.from_recipe(tmp_path / "r.toml")
+    assert (told.lr, told.epochs, told.batch_size) == (0.125, 7, clf.chosen_["batch_size"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.keys import recipe_keys
-from glassformer.cli.output import excerpt, say, show_scores, show_table, show_translation_scores
+from glassformer.cli.output import excerpt, note, say, show_scores, show_table, show_translation_scores
 from glassformer.cli.places import default_folder
 from glassformer.cli.vectors import show_vectors_run
 from glassformer.config import apply_overrides, build, parse_settings
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, FewStepsWarning
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -40,12 +42,28 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
 
     folder = Path(folder)
     try:
-        return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
+        with said_plainly():
+            return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
         go_on = f"glassformer train --resume --out {shlex.quote(str(folder))}"
         raise Interrupted(f"interrupted; go on with: {go_on}") from None
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """Warnings about settings are one line of their own, without a place in the source."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, FewStepsWarning):
+            note(str(message))
+        else:
+            before(message, category, *place)
+
+    with warnings.catch_warnings():
+        before, warnings.showwarning = warnings.showwarning, show
+        yield
 
 
 def choose_recipe(

@@ -38,6 +38,7 @@ def random_text(clf: Any, rng: np.random.Generator) -> str:
     size = clf.tokenizer_.get_vocab_size()
     length = int(np.exp(rng.uniform(0, np.log(1.2 * clf.max_length)))) + 1
     text = clf.tokenizer_.decode(rng.integers(0, size, length).tolist(), skip_special_tokens=True)
+    text = text.replace("\0", "")  # a token of byte-level vocabularies, and no text's
     return text if text.strip() else "text"
 
 

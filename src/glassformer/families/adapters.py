@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from glassformer.nn.lora import part_weights
 
 
 @torch.no_grad()
-def add_adapter(model: Any, folder: str | Path) -> None:
+def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = None) -> None:
     """Add the updates of an adapter to the weights of a Transformer, and load the head that it may hold.
 
     Nothing changes unless all of it fits.
+
+    Args:
+        order: ``[C]``, which of the base's classes each row of the model's head is; None: the same ones.
 
     Raises:
         ConfigError: the model has no layers that could have updates.
@@ -53,7 +57,7 @@ def add_adapter(model: Any, folder: str | Path) -> None:
         up, down = (found.updates[f"{slot}.{side}"].to(weights[slot].device) for side in "BA")
         weights[slot].add_((found.scale * (up @ down)).to(weights[slot].dtype))
     for name, tensor in found.head.items():
-        state[name].copy_(tensor)
+        state[name].copy_(tensor[list(order)] if order and name.startswith("head.out.") else tensor)
 
 
 def head_in_hub(model: Any) -> dict[str, Tensor]:

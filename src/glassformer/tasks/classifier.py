@@ -56,6 +56,8 @@ class Classifier(Explains, ClassifierMixin, Estimator):
     CHUNK: ClassVar[int]  # examples encoded at a time in prediction: memory stays flat however many there are
 
     classes_: np.ndarray
+    # Of a model that others saved: which of its outputs each class was; None: the classes stand as saved.
+    class_order_: list[int] | None = None
     class_weight: str | dict | None
     temperature_: float
     threshold_: float | None  # on the second of two classes; None: the most probable class
@@ -296,7 +298,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
             CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
         """
         check_is_fitted(self, "model_")
-        add_adapter(self.model_, path)
+        add_adapter(self.model_, path, self.class_order_)
         self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
         self._compute_model = None
         return self

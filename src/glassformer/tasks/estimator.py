@@ -149,7 +149,9 @@ class Estimator(BaseEstimator):
         Of a fitted estimator, what its fit has chosen stands there too.
         """
         configs = self.configs()
-        configs |= {"train": settled(configs["train"], self.chosen_)} if "train" in configs else {}
+        if "train" in configs:  # what was set since then holds
+            unset = {key: value for key, value in self.chosen_.items() if getattr(self, key, 0) is None}
+            configs["train"] = settled(configs["train"], unset)
         return to_toml(self.RECIPE(name=name, **configs))
 
     # --- training --------------------------------------------------------------------------------

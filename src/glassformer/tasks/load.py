@@ -122,6 +122,7 @@ def _of_transformers(folder: Path) -> Any:
     with torch.no_grad():
         for part in model.head.out.parameters():
             part.copy_(part[order])
+    clf.class_order_ = order
     clf.classes_, clf.model_ = np.asarray([names[i] for i in order]), model
     clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
     clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0

@@ -17,6 +17,7 @@ from glassformer.train.config import ClassifierFitConfig
 
 CHOSEN = ("lr", "epochs", "batch_size", "warmup")
 FEW = 36  # steps that teach nothing
+FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
 HURRY = 300  # steps in which a rate for long trainings gets nowhere
 BATCHES = (32, 16, 8, 4, 2)
 EPOCH_STEPS = 8  # an epoch has at least so many where the batches allow it
@@ -77,14 +78,16 @@ def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -
     batch, epochs = train.batch_size, train.epochs
     if batch is None:
         needed = EPOCH_STEPS if epochs is None else math.ceil(GIVEN_STEPS / epochs)
+        needed *= train.accumulate
         batch = out["batch_size"] = next((b for b in BATCHES if examples >= needed * b), BATCHES[-1])
+    each = (batch or BATCHES[0]) * train.accumulate  # examples a step; batch 0: as many as fit batch_tokens
+    epoch_steps = math.ceil(max(examples, 1) / each)
     if epochs is None:
-        size = batch or BATCHES[0]  # 0: as many as fit into batch_tokens
-        passes = math.ceil(want.steps * min(BATCHES[0], 2 * size) / max(examples, 1))
-        out["epochs"] = min(max(passes, want.least), want.most)
+        passes = math.ceil(want.steps * min(BATCHES[0], 2 * each) / max(examples, 1))
+        passes = min(max(passes, want.least), want.most)
+        out["epochs"] = max(passes, math.ceil(FEW / epoch_steps))
     if train.lr is None:
-        steps = math.inf if epochs is None else epochs * math.ceil(examples / (batch or BATCHES[0]))
-        out["lr"] = want.rate(d_model, steps)
+        out["lr"] = want.rate(d_model, math.inf if epochs is None else epochs * epoch_steps)
     if train.warmup is None:
         out["warmup"] = want.warmup
     return {key: out[key] for key in CHOSEN if key in out}
@@ -98,10 +101,10 @@ def settled(train: Any, values: Mapping[str, Any]) -> Any:
 
 def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
     """Warn where the settings that were given leave too few steps to learn from."""
-    named = [key for key in ("epochs", "batch_size") if key in given]
+    named = {key: fix for key, fix in FIXES.items() if key in given}
     if steps >= FEW or not named:
         return
-    said = " and ".join(f"{key} = {given[key]}" for key in named)
-    what = f"{said} make {steps} optimizer {'step' if steps == 1 else 'steps'}, too few to learn from"
-    fix = "raise epochs, lower batch_size, or leave both unset"
-    warnings.warn(f"{what}: {fix}", FewStepsWarning, stacklevel=4)
+    said = ", ".join(f"{key} = {given[key]}" for key in named)
+    what = f"{steps} optimizer {'step is' if steps == 1 else 'steps are'} too few to learn from ({said})"
+    fix = " or ".join(named.values())
+    warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=4)
