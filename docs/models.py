@@ -140,9 +140,15 @@ The first that there is in the folder:
 | `vocab.txt` and `bpe.codes` | fastBPE, as PhoBERT's: texts are segmented into words beforehand (`nhà_hàng`) |
 | `vocab.txt` | WordPiece, as BERT's |
 
+Beside two lists `added_tokens.json` is read: tokens that the lists lack, with ids that go on where those end.
+
 PhoBERT's merges pass through pieces that its table of embeddings has no rows for. Its published tokenizer calls such a
 piece unknown where nothing more can be merged to it. Here the table grows by these rows, which begin as the unknown
 token's: the answers are the same, and the saved model and its `tokenizer.json` go together.
+
+Where positions begin behind the padding token's row (`pad_token_id`, RoBERTa's layout), that token must be the
+tokenizer's own: a checkpoint whose `pad_token_id` is another's id is refused where it meets its tokenizer. A padding
+token that is written out in a text (`<pad>`) takes a place like any other here; in `transformers` it takes none.
 """
 
 

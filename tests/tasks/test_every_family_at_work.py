@@ -295,3 +295,20 @@ def test_a_preset_whose_positions_begin_further_down_takes_the_length_that_is_as
     config = build._scratch_config(preset, ModelConfig(model="mine"), 3, length)
     assert (config.embedding.longest, config.embedding.positions.offset) == (length, 2)
     assert config.pooling == "mean"
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("pad", [0, 3, 7])
+def test_positions_that_begin_behind_another_token_s_row_are_refused(name, pad, tmp_path):
+    folder = put(name, tmp_path / "theirs", "classification")
+    assert gf.load(folder).predict(TEXTS[:1]).shape == (1,)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["pad_token_id"] == 1
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": pad}))
+    said = rf"config\.json: pad_token_id = {pad}, but the id of the tokenizer's padding token is 1\. Use"
+    with pytest.raises(CheckpointError, match=said):
+        gf.load(folder)
+    with pytest.raises(CheckpointError, match=said):
+        gf.TextClassifier(str(folder), max_length=7).fit(TEXTS[:2], ["no", "yes"])
+    with pytest.raises(CheckpointError, match=said):
+        gf.MaskedLM(str(folder), max_length=7).fit(TEXTS)
