@@ -118,6 +118,8 @@ def others(folder: Path) -> Iterator[str]:
         assert answers[kind], kind
     kinds = ", ".join(f"`{kind}`" for kind in ELSEWHERE)
     yield f"| `model_type` {kinds} and all that is not listed above | {cell(answers[ELSEWHERE[0]])} |"
+    config.write_text(json.dumps(settings | {"architectures": ["BertForMultipleChoice"]}))
+    yield f"| `architectures` with a class that ends in `ForMultipleChoice` | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
     config.write_text(json.dumps(settings))
     weights = folder / "model.safetensors"
     weights.rename(folder / "pytorch_model.bin")
