@@ -118,6 +118,8 @@ def others(folder: Path) -> Iterator[str]:
         assert answers[kind], kind
     kinds = ", ".join(f"`{kind}`" for kind in ELSEWHERE)
     yield f"| `model_type` {kinds} and all that is not listed above | {cell(answers[ELSEWHERE[0]])} |"
+    config.write_text(json.dumps(settings | {"architectures": ["BertForMultipleChoice"]}))
+    yield f"| `architectures` with a class that ends in `ForMultipleChoice` | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
     config.write_text(json.dumps(settings))
     weights = folder / "model.safetensors"
     weights.rename(folder / "pytorch_model.bin")
@@ -140,9 +142,15 @@ The first that there is in the folder:
 | `vocab.txt` and `bpe.codes` | fastBPE, as PhoBERT's: texts are segmented into words beforehand (`nhà_hàng`) |
 | `vocab.txt` | WordPiece, as BERT's |
 
+Beside two lists `added_tokens.json` is read: tokens that the lists lack, with ids that go on where those end.
+
 PhoBERT's merges pass through pieces that its table of embeddings has no rows for. Its published tokenizer calls such a
 piece unknown where nothing more can be merged to it. Here the table grows by these rows, which begin as the unknown
 token's: the answers are the same, and the saved model and its `tokenizer.json` go together.
+
+Where positions begin behind the padding token's row (`pad_token_id`, RoBERTa's layout), that token must be the
+tokenizer's own: a checkpoint whose `pad_token_id` is another's id is refused where it meets its tokenizer. A padding
+token that is written out in a text (`<pad>`) takes a place like any other here; in `transformers` it takes none.
 """
 
 

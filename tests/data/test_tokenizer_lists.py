@@ -173,6 +173,76 @@ def test_byte_level_bpe_as_transformers(spaced, tmp_path):
     assert "".join(spelled(ours, i) for i in film) == "film"
 
 
+def test_added_tokens_beside_lists_of_bytes_as_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    put_bytes(tmp_path)
+    rows = id_count(load_tokenizer(tmp_path))
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"Zug": rows + 1, "<new>": rows, "<mask>": 4}))
+    ours, theirs = load_tokenizer(tmp_path), transformers.RobertaTokenizer.from_pretrained(tmp_path)
+    assert id_count(ours) == len(theirs) == rows + 2
+    met = set()
+    for text in (
+        "a <new> film",
+        "<new><new>dull",
+        "Zugs  Zug <NEW>",
+        " <new>",
+        "<s><new>\n x",
+        "a wonderful film",
+    ):
+        ids = ours.encode(text).ids
+        assert ids == theirs(text)["input_ids"], text
+        met.update(ids)
+    assert {rows, rows + 1} <= met
+    for name in ("vocab.json", "merges.txt"):
+        assert load_tokenizer(tmp_path / name).to_str() == ours.to_str()
+
+
+def test_added_tokens_beside_fast_bpe_as_the_published_tokenizer(tmp_path):
+    phobert = pytest.importorskip("transformers").PhobertTokenizer
+    words, rng = put_fast(tmp_path, 17), random.Random(17)
+    plain = load_tokenizer(tmp_path)
+    first = Vocabulary.of(plain).steps(plain)
+    added = {"<mask>": first - 1, "<new>": first, "[ten]": first + 1}
+    (tmp_path / "added_tokens.json").write_text(json.dumps(added))
+    ours = load_tokenizer(tmp_path)
+    theirs = phobert.from_pretrained(tmp_path)
+    known = Vocabulary.of(ours)
+    assert known.steps(ours) == first + 2 == len(theirs)
+    assert id_count(ours) == id_count(plain) + 2
+    assert not known.special(ours)[first : first + 2].any()
+    for _ in range(100):
+        text = " ".join(
+            [*rng.sample(words, 3), rng.choice(("<new>", "[ten]", "<mask>")), *rng.sample(words, 2)]
+        )
+        ids = [i if i < first + 2 else known.unk for i in ours.encode(text).ids]
+        assert ids == theirs(text)["input_ids"], text
+
+
+@pytest.mark.parametrize("put", [put_bytes, lambda folder: put_fast(folder, 3)])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "no object of tokens with their ids"),
+        ("{", "not JSON"),
+        ('{"<new>": 1, "<new>": 2}', "not JSON"),
+        ("{" * 100_000, "not JSON"),
+        ('{"<new>": "7"}', "'<new>' is no token with its id"),
+        ('{"<new>": true}', "'<new>' is no token with its id"),
+        ('{"": 7}', "'' is no token with its id"),
+        ('{"<new>": 7}', r"the id of '<new>' is 7 and not \d+. Number new tokens from \d+ on"),
+        ('{"<new>": 100003}', r"the id of '<new>' is 100003 and not \d+"),
+        ('{"<s>": 3}', r"the id of '<s>' is 3, vocab\.\w+ says 0"),
+        (b"\xff\xfe", "not UTF-8"),
+    ],
+)
+def test_wrong_added_tokens(put, content, said, tmp_path):
+    put(tmp_path)
+    raw = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "added_tokens.json").write_bytes(raw)
+    with pytest.raises(CheckpointError, match=f"added_tokens.json: {said}"):
+        load_tokenizer(tmp_path)
+
+
 def test_tokenizer_json_comes_first_and_lists_before_sentence_pieces(tmp_path):
     put_bytes(tmp_path)
     (tmp_path / "sentencepiece.bpe.model").write_bytes(b"\x0a\x0e")

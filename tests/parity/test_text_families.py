@@ -244,7 +244,11 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
         ({"pad_token_id": 22}, "pad_token_id = 22 with 23 rows of positions"),
         ({"pad_token_id": -1}, "pad_token_id = -1"),
         ({"pad_token_id": "one"}, "pad_token_id = 'one'"),
-        ({"pad_token_id": None}, "pad_token_id = None"),
+        (
+            {"pad_token_id": None},
+            r"config\.json: pad_token_id = None .*Set it to the id of the tokenizer's padding",
+        ),
+        ({"num_attention_heads": 10007}, r"config\.json: .* is not a multiple of num_heads 10007"),
         ({"is_decoder": True}, "is_decoder = True is not supported"),
         ({"hidden_act": "swish"}, "hidden_act = 'swish'"),
     ],
@@ -255,6 +259,17 @@ def test_roberta_s_settings_that_cannot_be(change, said, tmp_path):
     settings = json.loads(file.read_text()) | {"max_position_embeddings": 23} | change
     file.write_text(json.dumps(settings))
     with pytest.raises(CheckpointError, match=said):
+        gf.load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_chooses_among_texts_is_refused_as_one(kind, tmp_path):
+    name = FAMILIES[kind].hub.classes[None].removesuffix("Model") + "ForMultipleChoice"
+    config = transformers.CONFIG_MAPPING[kind](**sizes_of(kind, 1))
+    getattr(transformers, name)(config).save_pretrained(tmp_path)
+    with pytest.raises(
+        CheckpointError, match=rf"config\.json: a head that chooses .* \('{name}'\) is not supported"
+    ):
         gf.load_pretrained(tmp_path)
 
 

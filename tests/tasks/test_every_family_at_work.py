@@ -299,6 +299,7 @@ def test_a_preset_whose_positions_begin_further_down_takes_the_length_that_is_as
     assert config.pooling == "mean"
 
 
+<<<<<<< HEAD
 def test_samples_of_an_export_are_texts_that_are_taken(tmp_path):
     """A byte-level vocabulary has a token for the byte 0."""
 
@@ -312,3 +313,20 @@ def test_samples_of_an_export_are_texts_that_are_taken(tmp_path):
     clf = SimpleNamespace(tokenizer_=Tokens(), max_length=31)
     texts = [random_text(clf, np.random.default_rng(seed)) for seed in range(37)]
     assert check_texts(texts, "texts") == texts
+=======
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("pad", [0, 3, 7])
+def test_positions_that_begin_behind_another_token_s_row_are_refused(name, pad, tmp_path):
+    folder = put(name, tmp_path / "theirs", "classification")
+    assert gf.load(folder).predict(TEXTS[:1]).shape == (1,)
+    config = json.loads((folder / "config.json").read_text())
+    assert config["pad_token_id"] == 1
+    (folder / "config.json").write_text(json.dumps(config | {"pad_token_id": pad}))
+    said = rf"config\.json: pad_token_id = {pad}, but the id of the tokenizer's padding token is 1\. Use"
+    with pytest.raises(CheckpointError, match=said):
+        gf.load(folder)
+    with pytest.raises(CheckpointError, match=said):
+        gf.TextClassifier(str(folder), max_length=7).fit(TEXTS[:2], ["no", "yes"])
+    with pytest.raises(CheckpointError, match=said):
+        gf.MaskedLM(str(folder), max_length=7).fit(TEXTS)
+>>>>>>> 79ccbd9b8690cb8bff5b989b2cd667374141b264

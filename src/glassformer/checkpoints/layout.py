@@ -161,7 +161,7 @@ def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") ->
     return ACTIVATION_NAMES[name]
 
 
-def other_task(settings: dict[str, Any], outputs: int) -> str:
+def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json") -> str:
     """What a classification head's outputs are, in words, where they are no scores of classes; else empty.
 
     Raises:
@@ -169,7 +169,9 @@ def other_task(settings: dict[str, Any], outputs: int) -> str:
     """
     problem = settings.get("problem_type")
     if problem not in (None, *PROBLEMS):
-        raise CheckpointError(f"problem_type = {shown(problem)} is not known", where="config.json")
+        raise CheckpointError(
+            f"problem_type = {shown(problem)} is not known", where=where, fix=f"Known: {', '.join(PROBLEMS)}"
+        )
     if problem is None and outputs == 1:  # transformers' own rule
         problem = "regression"
     return PROBLEMS[problem] if problem else ""

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from glassformer.data.compiled import failure
 from glassformer.data.text import frame_texts
-from glassformer.data.tokenizer_lists import BYTE_LEVEL, FAST, byte_level, fast
+from glassformer.data.tokenizer_lists import ADDED, BYTE_LEVEL, FAST, byte_level, fast
 from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
 from glassformer.data.vocabulary import NAMES, PREFIX, UNK, id_count
 from glassformer.errors import CheckpointError, InputError
@@ -95,7 +95,11 @@ def _from_lists(file: Path, text: str) -> Tokenizer:
     read, (_, beside) = (byte_level, BYTE_LEVEL) if file.name == BYTE_LEVEL[0] else (fast, FAST)
     if sum(map(text.count, "[{,")) > MAX_VALUES:
         raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix="Fetch it anew")
-    definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file))
+    extra = file.with_name(ADDED)
+    more = _read_bounded(extra) if extra.exists() else None
+    if more is not None and more.count(",") > MAX_VALUES:
+        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(extra), fix="Fetch it anew")
+    definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file), more)
     made = json.dumps(checked(definition, f"{file} with {beside}"))
     return _built(lambda: Tokenizer.from_str(made), str(file), "Fetch it anew")
 

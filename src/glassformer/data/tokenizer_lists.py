@@ -12,19 +12,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from glassformer.data.tokenizer_parts import MAX_ADDED, MAX_TEXT
 from glassformer.data.vocabulary import NAMES, WORD_END
 from glassformer.errors import CheckpointError
 from glassformer.reading import unique_keys
 
 BYTE_LEVEL, FAST = ("vocab.json", "merges.txt"), ("vocab.txt", "bpe.codes")
+ADDED = "added_tokens.json"  # beside them: tokens that the lists lack, with their ids
 GOES_ON = "@@"  # behind a piece that a list of fastBPE's has inside words
 WORDS = r"\S+\n?"  # the published tokenizer leaves a line's end with its word
 MAX_LINES = 2_000_000
 FIX = "Fetch it anew"
 
 
-def byte_level(vocab: str, merges: str, file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of ``vocab.json`` (``file``) and ``merges.txt``.
+def byte_level(
+    vocab: str, merges: str, file: Path, config: Mapping[str, Any], more: str | None = None
+) -> dict[str, Any]:
+    """Of ``vocab.json`` (``file``) and ``merges.txt``; ``more`` is ``added_tokens.json``'s text.
 
     Raises:
         CheckpointError: a list that is none, or one without the tokens around a text; its file is named.
@@ -48,15 +52,18 @@ def byte_level(vocab: str, merges: str, file: Path, config: Mapping[str, Any]) -
         "pre_tokenizer": step,
         "post_processor": _frame(special, pieces) | {"trim_offsets": True, "add_prefix_space": spaced},
         "decoder": step,
-        "added_tokens": _added(special, pieces, file, lstrip=True),
+        "added_tokens": _added(special, pieces, file, lstrip=True) + _more(more, pieces, file),
     }
 
 
-def fast(vocab: str, codes: str, file: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+def fast(
+    vocab: str, codes: str, file: Path, config: Mapping[str, Any], more: str | None = None
+) -> dict[str, Any]:
     """Of ``vocab.txt`` (``file``) and ``bpe.codes``: a piece, and a merge, with its count a line.
 
-    The vocabulary's ids are those of the published tokenizer. Pieces of which others are merged, but which it
-    lacks, have ids behind them: ``Vocabulary.steps`` begins there.
+    The vocabulary's ids are those of the published tokenizer, those of ``more`` (``added_tokens.json``'s
+    text) follow. Pieces of which others are merged, but which it lacks, have ids behind them:
+    ``Vocabulary.steps`` begins there.
 
     Raises:
         CheckpointError: a line that is none of such a list, or stands there twice; file and line are named.
@@ -72,6 +79,8 @@ def fast(vocab: str, codes: str, file: Path, config: Mapping[str, Any]) -> dict[
         if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
             raise CheckpointError(f"line {n} repeats {word[:60]!r}", where=str(file), fix=FIX)
     pieces.setdefault(special["mask"], len(pieces))
+    added = _more(more, pieces, file)
+    pieces |= {token["content"]: token["id"] for token in added}
     where = file.with_name(FAST[1])
     pairs = [_pair(line.split()[:-1], n, where) for n, line in _lines(codes[: codes.rfind("\n") + 1], where)]
     pairs = list(dict.fromkeys(reversed(pairs)))[::-1]  # of one that stands there twice the later counts
@@ -85,7 +94,7 @@ def fast(vocab: str, codes: str, file: Path, config: Mapping[str, Any]) -> dict[
         },
         "post_processor": _frame(special, pieces) | {"trim_offsets": False, "add_prefix_space": False},
         "decoder": {"type": "BPEDecoder", "suffix": WORD_END},
-        "added_tokens": _added(special, pieces, file, lstrip=False),
+        "added_tokens": _added(special, pieces, file, lstrip=False) + added,
     }  # fmt: skip
 
 
@@ -142,4 +151,42 @@ def _added(
             special["mask"], "rstrip": False, "normalized": False, "special": True,
         }
         for number, token in sorted(there)
+    ]  # fmt: skip
+
+
+def _more(text: str | None, pieces: Mapping[str, Any], beside: Path) -> list[dict[str, Any]]:
+    """The tokens of ``added_tokens.json`` that the list of pieces lacks, by their ids.
+
+    Raises:
+        CheckpointError: no object of tokens with their ids, or ids that do not go on where the list ends.
+    """
+    if text is None:
+        return []
+    where = str(beside.with_name(ADDED))
+    try:
+        given = json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"not JSON ({error})", where=where, fix=FIX) from None
+    if not isinstance(given, dict) or len(given) > MAX_ADDED:
+        what = f"no object of tokens with their ids, {MAX_ADDED:,} at most"
+        raise CheckpointError(what, where=where, fix=FIX)
+    for token, number in given.items():
+        if not 0 < len(token) <= MAX_TEXT or isinstance(number, bool) or not isinstance(number, int):
+            raise CheckpointError(f"{token[:60]!r} is no token with its id", where=where, fix=FIX)
+    new = sorted((number, token) for token, number in given.items() if pieces.get(token) != number)
+    taken = {number for number in pieces.values() if isinstance(number, int)}
+    for place, (number, token) in enumerate(new, len(pieces)):
+        if token in pieces or number != place or number in taken:
+            what = f"the id of {token[:60]!r} is {str(number)[:40]}"
+            what += (
+                f", {beside.name} says {str(pieces[token])[:40]}" if token in pieces else f" and not {place}"
+            )
+            fix = f"Number new tokens from {len(pieces)} on, as many as {beside.name} has"
+            raise CheckpointError(what, where=where, fix=fix)
+    return [
+        {
+            "id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": True, "special": False,
+        }
+        for number, token in new
     ]  # fmt: skip

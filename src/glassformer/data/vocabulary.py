@@ -76,12 +76,14 @@ class Vocabulary:
         """The first id of pieces that only lead to others and have no rows in a table; None: none.
 
         Lists of merges in fastBPE's form have such, behind the mask, which stands behind all other pieces
-        there (``data/tokenizer_lists.py``).
+        there, and the tokens that were added to it (``data/tokenizer_lists.py``).
         """
         if self.mask is None or not _marks_ends(tokenizer):
             return None
-        ends = max(tokenizer.get_added_tokens_decoder(), default=-1) == self.mask >= len(self.tokens)
-        return self.mask + 1 if ends and self.mask + 1 < id_count(tokenizer) else None
+        added = sorted(i for i in tokenizer.get_added_tokens_decoder() if i >= self.mask)
+        first = self.mask + len(added)
+        ends = added == list(range(self.mask, first)) and self.mask >= len(self.tokens)
+        return first if ends and first < id_count(tokenizer) else None
 
     def special(self, tokenizer: Tokenizer) -> np.ndarray:
         """Which ids mean no piece of a text, bool ``[V]``."""

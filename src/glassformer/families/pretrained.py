@@ -35,7 +35,7 @@ from glassformer.checkpoints.sentences import sentences_of
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import FAMILIES, family_of
 from glassformer.families.adapters import add_adapter
 from glassformer.families.family import Family, HubLayout
@@ -49,6 +49,8 @@ HEADS: dict[str, HeadKind] = {
     "nsp.weight": "pretraining",
     "mlm.bias": "mlm",
 }
+# The ending of a class in ``architectures`` -> a head with the tensors of a classifier's that is none.
+UNREAD = {"ForMultipleChoice": "a head that chooses among several texts"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Checkpoint:
     def other(self) -> str:
         """What its head gives, in words, where that is no scores of classes; else empty."""
         is_classifier = self.head == "classification"
-        return other_task(self.settings, self.config.num_labels) if is_classifier else ""
+        where = f"{self.folder}/config.json"
+        return other_task(self.settings, self.config.num_labels, where) if is_classifier else ""
 
     @property
     def head(self) -> HeadKind | None:
@@ -145,7 +148,11 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     if family.hub is None:
         config = build(family.config, section(settings, "architecture", at), at)
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
-    config = with_unsaid(family.hub.read(settings, at), settings, at)
+    _check_made_as(settings, at)
+    try:
+        config = with_unsaid(family.hub.read(settings, at), settings, at)
+    except ConfigError as error:  # sizes that do not go together
+        raise CheckpointError(str(error), where=at, fix="Fetch it anew, or mend it") from None
     tensors = family.hub.from_hub(read_tensors(folder), where, config)
     if "glassformer" in settings:  # pooling and head of ours beside an encoder in the Hub's layout
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
@@ -153,6 +160,15 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     else:
         config = replace(config, **_head(family.hub, tensors, where))
     return Checkpoint(family, config, tensors, settings, folder, source)
+
+
+def _check_made_as(settings: dict[str, Any], where: str) -> None:
+    """Raises CheckpointError for a head that only its class tells from one of classes."""
+    made_as = settings.get("architectures")
+    for name in made_as if isinstance(made_as, list) else ():
+        for ending, what in UNREAD.items():
+            if isinstance(name, str) and name.endswith(ending):
+                raise CheckpointError(f"{what} ({shown(name)}) is not supported", where=where)
 
 
 def _head(hub: HubLayout, tensors: Mapping[str, Tensor], where: str) -> dict[str, Any]:

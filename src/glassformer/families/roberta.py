@@ -86,7 +86,8 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
     rows, pad = config.embedding.max_positions, settings.get("pad_token_id", PAD)
     if not isinstance(pad, int) or isinstance(pad, bool) or not 0 <= pad < rows - 1:
         what = f"pad_token_id = {shown(pad)} with {rows} rows of positions, which begin behind it"
-        raise CheckpointError(what, where=where)
+        fix = f"Set it to the id of the tokenizer's padding token, {PAD} in the published vocabularies"
+        raise CheckpointError(what, where=where, fix=fix)
     places = Learned(rows - pad - 1, offset=pad + 1)
     return replace(
         config, embedding=replace(config.embedding, positions=places), drop_before_pooler=True,

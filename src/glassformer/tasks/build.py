@@ -181,13 +181,32 @@ def fitting(checkpoint: Checkpoint, tokenizer: Tokenizer, where: str) -> Checkpo
     unknown to it.
 
     Raises:
-        CheckpointError: the tokenizer has other ids beyond the table.
+        CheckpointError: the tokenizer has other ids beyond the table, or another padding token than the one
+            behind whose row the positions begin.
     """
     rows, known = checkpoint.config.embedding.vocab_size, Vocabulary.of(tokenizer)
+    _check_padding(known, checkpoint)
     if id_count(tokenizer) > rows == known.steps(tokenizer) and known.unk is not None:
         return checkpoint.grown(id_count(tokenizer), known.unk)
     check_table(tokenizer, checkpoint.config, where)
     return checkpoint
+
+
+def _check_padding(known: Vocabulary, checkpoint: Checkpoint) -> None:
+    """Raises CheckpointError where positions begin behind the row of a token that does not pad.
+
+    Such a model gave each place its row by counting the tokens that are not that one, so that those of a text
+    would have had other rows there than here.
+    """
+    places = getattr(checkpoint.config.embedding, "positions", None)
+    if not isinstance(places, Learned) or places.offset == 0:
+        return
+    pad = places.offset - 1
+    if pad in (known.cls, known.sep, known.unk, known.mask) or known.pad not in (None, pad):
+        own = "none" if known.pad is None else known.pad
+        what = f"pad_token_id = {pad}, but the id of the tokenizer's padding token is {own}"
+        fix = "Use the tokenizer that belongs to these weights"
+        raise CheckpointError(what, where=f"{checkpoint.folder}/config.json", fix=fix)
 
 
 def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:

@@ -14,7 +14,7 @@ from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
-from glassformer.families.pretrained import load_pretrained, read_checkpoint
+from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Classifier, read_labels
@@ -69,6 +69,27 @@ def estimators() -> dict[str, type[Estimator]]:
     return {task.estimator.__name__: task.estimator for task in TASKS.values()}
 
 
+def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
+    """What a folder of other people's holds that is no classifier, and what opens it.
+
+    Args:
+        other: what its head's outputs are, in words, where they are no scores of classes.
+    """
+    words = checkpoint.head in ("mlm", "pretraining")
+    what = (
+        "holds a model of masked words, without a head for classes"
+        if words
+        else (
+            f"holds a model whose head is for {other}"
+            if other
+            else "holds a model without a head for classes"
+        )
+    )
+    tuned = "TextClassifier(path)" if checkpoint.family.model.reads == "texts" else "ImageClassifier(path)"
+    further = "train it further with MaskedLM(path), " if words else ""
+    return what, f"Open it with load_pretrained, {further}or fine-tune it with {tuned}"
+
+
 def _of_transformers(folder: Path) -> Any:
     """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions.
 
@@ -81,7 +102,7 @@ def _of_transformers(folder: Path) -> Any:
         settings.get("architectures") or list(THEIR_CLASSIFIERS),
         getattr(model.config, "num_labels", 0),
     )
-    other = other_task(settings, count)
+    other = other_task(settings, count, where)
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -90,14 +111,8 @@ def _of_transformers(folder: Path) -> Any:
         or not set(map(str, made_as)) <= THEIR_CLASSIFIERS
         or other
     ):
-        raise CheckpointError(
-            f"holds a model whose head is for {other}"
-            if other
-            else "holds a model without a head for classes",
-            where=str(folder),
-            fix="Open it with load_pretrained, or fine-tune it with TextClassifier(path) "
-            "or ImageClassifier(path)",
-        )
+        what, fix = _no_classifier(checkpoint, other)
+        raise CheckpointError(what, where=str(folder), fix=fix)
     named = section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [named.get(str(i), None if named else f"LABEL_{i}") for i in range(count)]
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:

@@ -23,10 +23,11 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
     """
     n = config.train_layers
     if not hasattr(model.get_submodule("encoder"), "layers"):  # recurrent and convolutional classifiers
-        if n is not None or config.unfreeze_every or config.lora_rank:
-            raise ConfigError(
-                "this model has no encoder layers to freeze", where="train_layers", fix="Leave it out"
-            )
+        given = {"lora_rank": config.lora_rank, "unfreeze_every": config.unfreeze_every}
+        key = "train_layers" if n is not None else next((key for key, value in given.items() if value), None)
+        if key is not None:
+            what = "update" if key == "lora_rank" else "freeze"
+            raise ConfigError(f"this model has no encoder layers to {what}", where=key, fix="Leave it out")
         return
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
     if config.lora_rank and (n is not None or config.unfreeze_every):
