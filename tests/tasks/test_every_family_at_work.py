@@ -299,7 +299,6 @@ def test_a_preset_whose_positions_begin_further_down_takes_the_length_that_is_as
     assert config.pooling == "mean"
 
 
-<<<<<<< HEAD
 def test_samples_of_an_export_are_texts_that_are_taken(tmp_path):
     """A byte-level vocabulary has a token for the byte 0."""
 
@@ -313,7 +312,8 @@ def test_samples_of_an_export_are_texts_that_are_taken(tmp_path):
     clf = SimpleNamespace(tokenizer_=Tokens(), max_length=31)
     texts = [random_text(clf, np.random.default_rng(seed)) for seed in range(37)]
     assert check_texts(texts, "texts") == texts
-=======
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("pad", [0, 3, 7])
 def test_positions_that_begin_behind_another_token_s_row_are_refused(name, pad, tmp_path):
@@ -329,4 +329,3 @@ def test_positions_that_begin_behind_another_token_s_row_are_refused(name, pad, 
         gf.TextClassifier(str(folder), max_length=7).fit(TEXTS[:2], ["no", "yes"])
     with pytest.raises(CheckpointError, match=said):
         gf.MaskedLM(str(folder), max_length=7).fit(TEXTS)
->>>>>>> 79ccbd9b8690cb8bff5b989b2cd667374141b264
