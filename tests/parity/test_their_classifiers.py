@@ -240,3 +240,10 @@ def test_an_adapter_s_head_finds_its_classes(texts, tmp_path):
     wanted = logits.softmax(-1).numpy()[:, columns]
     np.testing.assert_allclose(clf.predict_proba(TEXTS), wanted, atol=1e-5)
     assert np.ptp(wanted, axis=1).min() > 0.01
+
+
+def test_a_new_fit_has_classes_of_its_own(texts):
+    clf = gf.load(texts)
+    assert clf.class_order_ == [1, 0, 2]
+    clf.set_params(epochs=1, precision="fp32").fit(["a warm film", "dull", "a film"], ["x", "y", "x"])
+    assert clf.class_order_ is None

@@ -57,7 +57,7 @@ def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, 
 
 
 def blank(model_class: Callable[[Any], Model], config: Any, where: str) -> Model:
-    """A model whose tensors are to be loaded: nothing is drawn, and what lies in them means nothing."""
+    """A model whose tensors will be loaded: their memory is there, and no random numbers are drawn."""
     with _NothingDrawn():
         return made(model_class, config, where)
 

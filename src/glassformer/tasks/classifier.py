@@ -127,7 +127,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
         self._settle(fit)
-        self.temperature_, self.threshold_ = 1.0, None
+        self.temperature_, self.threshold_, self.class_order_ = 1.0, None, None
         held = None if fit.held is None else self.evaluation_table(fit.held[0])
         return self._training_table(fit.examples.X), held
 
