@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -30,7 +29,9 @@ LONG = 200  # seconds that nothing here takes, however busy the machine is
 
 
 class Send(Callback):
-    """A callback of either engine that sends this process a signal in the middle of the training."""
+    """A callback of either engine that signals in the middle of the training, to the thread that trains:
+    what is sent to the process may be heard by another thread, when that one's turn comes.
+    """
 
     def __init__(self, number: int, after: int):
         self.number, self.left = number, after
@@ -41,7 +42,7 @@ class Send(Callback):
     def tell(self, record):
         self.left -= 1
         if self.left == 0:
-            os.kill(os.getpid(), self.number)
+            signal.raise_signal(self.number)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -98,8 +99,8 @@ def test_without_checkpoints_ctrl_c_is_what_it_was():
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path):
     def tell(record):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         gf.Word2Vec(**SMALL | {"checkpoint_every": 100}).fit(SENTENCES, checkpoints=tmp_path, tell=tell)
