@@ -72,6 +72,18 @@ def no_network(request: pytest.FixtureRequest) -> Iterator[None]:
         pytest.fail("this test tried to reach the network: " + "; ".join(attempts), pytrace=False)
 
 
+@pytest.fixture(autouse=True)
+def handlers_given_back() -> Iterator[None]:
+    """Fails the test that leaves another handler of a signal behind, not the one that next sends it."""
+    numbers = signal.SIGINT, signal.SIGTERM
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    after = [signal.getsignal(number) for number in numbers]
+    for number, handler in zip(numbers, before):
+        signal.signal(number, handler)
+    assert after == before, "this test left another signal handler behind"
+
+
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     """The folder of the real data sets; the test is skipped where it is not at hand."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from glassformer import __version__
-from glassformer.cli.app import main
 from glassformer.cli.cross_validate import recipe_for_folds
 from glassformer.cli.keys import recipe_keys
 from glassformer.cli.train import choose_recipe, text_recipe
@@ -212,7 +213,12 @@ def test_a_text_after_two_dashes_may_be_an_option(gf, run: Path):
     assert result.out.endswith("\t--debug\n")
 
 
-def test_main_reads_the_arguments_of_the_process(monkeypatch: pytest.MonkeyPatch, capsys):
-    monkeypatch.setattr("sys.argv", ["glassformer", "--version"])
-    assert main() == 0
-    assert __version__ in capsys.readouterr().out
+def test_main_reads_the_arguments_of_the_process():
+    program = (
+        "import sys; from glassformer.cli.app import main; sys.argv[1:] = ['--version']; sys.exit(main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )  # its signals are its own
+    assert (done.returncode, done.stderr) == (0, "")
+    assert __version__ in done.stdout
