@@ -25,6 +25,7 @@ PAGES = (
     "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md",
 )  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
 
 
 def recipe_rows() -> list[dict[str, Any]]:
@@ -59,6 +60,35 @@ def recipes() -> str:
     about = [f"Machine {told}. The intervals of single runs, the curves, the settings, versions and dates are in "
              "`benchmarks/results/recipe-*.json`."]  # fmt: skip
     return "\n".join([*lines, "", *about])
+
+
+SHOWN = {  # the lines of the README's table, by recipe: data, and the model in a few words
+    "imdb-minilm-best": ("IMDb reviews", "MiniLM, fine-tuned"),
+    "imdb-from-mlm": ("IMDb reviews", "a small encoder, pre-trained here on IMDb's own text"),
+    "ntc-bert": ("NTC-SCV, Vietnamese reviews", "a small BERT from nothing"),
+    "multi30k-transformer": ("Multi30k, English to German", "a Transformer from nothing"),
+    "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution in front, from nothing"),
+    "flowers-best": ("Flowers, five kinds", "a ViT from nothing"),
+}
+
+
+def highlights() -> str:
+    """The best of what was measured, a line a data set; docs/results.md has everything."""
+    lines = ["| Data | Model | Test score (seeds) | TF-IDF | Training time |", "|---|---|---|---|---|"]
+    for name, (data, model) in SHOWN.items():
+        path = RESULTS / f"recipe-{name}.json"
+        if not path.is_file():
+            continue
+        r = json.loads(path.read_text(encoding="utf-8"))
+        if "accuracy" in r:
+            score = f"{r['accuracy']['mean']:.1%}"
+        else:
+            score = f"{r['score']['mean']:.1f} BLEU"
+        base = r["runs"][0].get("baselines", {}).get("TF-IDF + logistic regression")
+        beside = f"{base['accuracy']:.1%}" if base else "–"
+        minutes = sum(run["seconds"]["train"] for run in r["runs"]) / len(r["runs"]) / 60
+        lines.append(f"| {data} | {model} | {score} ({len(r['seeds'])}) | {beside} | {minutes:.0f} min |")
+    return "\n".join(lines)
 
 
 def machine_told(run: dict[str, Any]) -> str:
@@ -195,11 +225,8 @@ PROMISED = {  # the rows of reliability.json that README.md shows, in short; doc
     "kills": "`kill -9` at a random instant, half of them inside a save; resumed to the same bits",
     "signals": "SIGTERM or Ctrl-C at a random instant: saved, and the resumed run ends the same",
     "damages": "a checkpoint's file removed, cut, flipped, swapped: named, and the older one used",
-    "full_disks": "the disk full inside a save: the older checkpoint whole",
     "tables": "malformed tables: read, or one error that names the file",
-    "pictures": "malformed pictures: likewise, below 500 MB and 2 s",
     "malicious": "pickles, impossible headers and paths in checkpoints: refused, nothing executed",
-    "injections": "markup, scripts and formulas as text, labels and file names: shown, never run",
     "trainer_kills": "Hugging Face's Trainer under `kill -9`; resumed to the same bits",
 }
 
@@ -224,6 +251,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "export": export,
     "hf-export": hf_export,
     "recipes": recipes,
+    "highlights": highlights,
     "explain": trust.explained,
     "before-after": trust.before_after,
     "calibration": trust.calibration,
@@ -240,6 +268,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "reliability": scoreboard,
     "inference": speed.inference,
     "embedding": speed.embedding,
+    "families": speed.families,
     "rate": speed.rate,
     "maps": speed.maps,
     "word-vectors": speed.word_vectors,
@@ -254,8 +283,15 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
+FIGURES: dict[str, Callable[[], str]] = {
+    "best": lambda: speed.against_trainer("at its best"),
+    "common": lambda: speed.against_trainer("as commonly run"),
+}
+
+
 def filled(text: str) -> str:
-    return MARK.sub(lambda m: m[1] + TABLES[m[2]]().rstrip() + "\n" + m[3], text)
+    text = MARK.sub(lambda m: m[1] + TABLES[m[2]]().rstrip() + "\n" + m[3], text)
+    return FIGURE.sub(lambda m: m[1] + FIGURES[m[2]]() + m[3], text)
 
 
 def main() -> None:

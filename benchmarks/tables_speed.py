@@ -162,8 +162,13 @@ def embedding() -> str:
 
 
 def nearest_peers() -> str:
-    """Other work than training, a line each: glassformer beside the peer that comes nearest; the page has them all."""
+    """A line for each kind of work: glassformer beside the peer that comes nearest; the page has them all."""
     found = []  # what is done, its contenders, their rate, the ratios to the peers, and where it was measured
+    if result := read("train_imdb"):
+        ratios = result["glassformer_against"]
+        found.append(
+            ("Fine-tuning MiniLM, real tokens", result["contenders"], "tokens_per_second", ratios, result)
+        )
     if result := read("inference"):
         for part, said in (("labels", "Reviews to labels"), ("vectors", "Reviews to embeddings")):
             one = result[part]
@@ -181,7 +186,8 @@ def nearest_peers() -> str:
         }
         found.append(("Word vectors, words", result["contenders"], "tokens_per_second", ratios, where))
     lines = ["| Work, each a second | Nearest peer | glassformer | glassformer is |", "|---|---|---|---|"]
-    notes, before = [], []
+    places: dict[str, list[str]] = {}
+    before = []
     for said, contenders, rate, ratios, where in found:
         nearest = min(ratios, key=lambda name: ratios[name]["median"])
         peer = next(c for c in contenders if c["name"] == nearest)
@@ -189,12 +195,42 @@ def nearest_peers() -> str:
         rates = f"{peer[rate]['median']:,.0f} | {ours[rate]['median']:,.0f}"
         lines.append(f"| {said} | {nearest}: {rates} | {times(ratios[nearest])} |")
         before += [(said, line) for line in attentions(contenders) if line.startswith("Measured before")]
-        notes.append(measured(where))
+        places.setdefault(where["machine"]["cpu"], []).append(said[0].lower() + said[1:])
     if not found:
         return "Not measured yet: `make bench-inference`."
+    told = [
+        "Two threads on " + "; ".join(f"{cpu} ({', '.join(works)})" for cpu, works in places.items()) + "."
+    ]
     if before:  # the same words for each of them
-        notes.append(f"{', '.join(said for said, _ in before)}: m{before[0][1][1:]}")
-    return "\n".join([*lines, "", *dict.fromkeys(notes)])
+        told.append(f"{', '.join(said for said, _ in before)}: m{before[0][1][1:]}")
+    return "\n".join([*lines, "", *told])
+
+
+def families() -> str:
+    """RoBERTa and DistilBERT of base size beside transformers at its best, from families.json."""
+    result = read("families")
+    if result is None:
+        return "Not measured yet: `make bench-families`.\n"
+    lines = ["| Work | Peer | Peer, real tokens/s | glassformer | glassformer is |", "|---|---|---|---|---|"]
+    for family, works in result["families"].items():
+        for work, found in works.items():
+            peer, ours = (c["tokens_per_second"]["median"] for c in sorted_by_side(found["contenders"]))
+            (name, ratio), *_ = found["glassformer_against"].items()
+            lines.append(f"| {family}, {work} | {name} | {peer:,.0f} | {ours:,.0f} | {times(ratio)} |")
+    return "\n".join([*lines, "", measured(result)]) + "\n"
+
+
+def sorted_by_side(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The peers first, ours last."""
+    return sorted(contenders, key=lambda c: c["name"].startswith("glassformer"))
+
+
+def against_trainer(setting: str) -> str:
+    """How many times as fast as the Trainer a fine-tuning step of MiniLM is, ``at its best`` or ``as commonly run``."""
+    result = read("train_imdb")
+    return (
+        "?" if result is None else f"{result['glassformer_against'][f'HF Trainer, {setting}']['median']:.1f}"
+    )
 
 
 def maps() -> str:

@@ -103,8 +103,8 @@ def stand_ins(gf, tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "least"),
-    [("README.md", 14), ("docs/guide/compare-fairly.md", 9)],
-    ids=["README", "compare-fairly"],
+    [("README.md", 6), ("docs/guide/commands.md", 14), ("docs/guide/compare-fairly.md", 9)],
+    ids=["README", "commands", "compare-fairly"],
 )
 def test_listed_commands_run(gf, stand_ins, page: str, least: int):
     done = 0
@@ -124,6 +124,6 @@ def test_listed_commands_run(gf, stand_ins, page: str, least: int):
 
 
 def test_what_is_only_parsed_needs_real_data():
-    pages = "README.md", "docs/guide/compare-fairly.md"
+    pages = "README.md", "docs/guide/commands.md", "docs/guide/compare-fairly.md"
     lines = [line.removeprefix("glassformer ") for page in pages for line in listed(page)]
     assert sum(1 for line in lines if not REAL.match(line)) >= 23

@@ -331,9 +331,9 @@ def test_a_second_signal_ends_at_once(number):
 
 def test_a_main_thread_that_computes_outside_of_python_is_not_waited_for():
     # "ready" comes from a second thread, while the first is where no signal is heard
-    body = '''import hashlib
+    body = """import hashlib
     threading.Timer(1, lambda: print('ready', flush=True)).start()
-    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)'''
+    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"""
     process = program(body, change="TICK = stopping.PATIENCE = 0.1")
     ready(process)
     process.send_signal(signal.SIGTERM)
