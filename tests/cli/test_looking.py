@@ -10,12 +10,14 @@ import pytest
 from PIL import Image
 
 from glassformer.checkpoints.hub import CATALOG
+from glassformer.cli import demo as demos
 from glassformer.cli import doctor as doctor_module
 from glassformer.cli.data import describe
 from glassformer.cli.demo import OURS, demo
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError
+from glassformer.tasks.catalog import load_recipe
 
 from .tiny import RUN_FILES, sentences, settings, write_csv
 
@@ -148,6 +150,29 @@ def test_demo_looks_at_pictures_too(tmp_path: Path):
     demo(tmp_path / "demo-digits", ["epochs=1"], name="digits")
     with pytest.raises(ConfigError, match="not an earlier demo"):
         demo(tmp_path / "demo-digits", demo_settings())
+
+
+def test_a_quick_demo_asks_for_less_of_the_same(gf, monkeypatch: pytest.MonkeyPatch):
+    asked = {}
+    monkeypatch.setattr(
+        demos, "demo", lambda folder, settings, name: asked.update({name: settings}) or ("run", "recipe")
+    )
+    monkeypatch.setattr(demos, "show_run", lambda run, recipe: None)
+    assert gf("demo").code == 0
+    assert asked == {"europe": (), "digits": ()}
+    assert gf("demo", "--quick").code == 0
+    for name, settings in asked.items():
+        whole, less = load_recipe(name), load_recipe(name, settings)
+        assert less.train.epochs < whole.train.epochs
+        assert less.evaluate.bootstrap < whole.evaluate.bootstrap
+
+
+@pytest.mark.slow
+def test_a_quick_demo_runs_and_learns(gf):
+    assert gf("demo", "--quick").code == 0
+    for folder, least in (("demo-run", 0.8), ("demo-digits", 0.6)):
+        metrics = json.loads(Path(folder, "metrics.json").read_text(encoding="utf-8"))
+        assert metrics["accuracy"] > least
 
 
 def test_demo_finds_what_is_in_its_way_first(refused, run: Path, tmp_path: Path):

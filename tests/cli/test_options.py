@@ -18,7 +18,7 @@ ROOT_COMMAND: Any = typer.main.get_command(app)
 
 OPTIONS = {
     "": ["--debug", "--version"],
-    "demo": [],
+    "demo": ["--quick"],
     "train": [
         "--data",
         "--deterministic",

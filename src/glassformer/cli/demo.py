@@ -6,7 +6,9 @@ import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from glassformer.cli.output import say
 from glassformer.cli.train import show_run, train
@@ -32,6 +34,10 @@ DEMOS = {
         "\nThe same encoder reads pictures: 1,150 handwritten digits of 8 x 8 pixels, cut into 16 "
         "patches each.",
     ),
+}
+QUICK = {  # what --quick lays over a recipe
+    RECIPE: ("limit=4000", "epochs=1", "bootstrap=200"),
+    "digits": ("epochs=3", "bootstrap=200"),
 }
 # What a run folder may hold; anything else is somebody's own and keeps the folder from being replaced.
 OURS = {
@@ -85,10 +91,14 @@ def _is_ours(path: Path) -> bool:
     return path.name in OURS or re.sub(r"^\.|\.(\d+(-[0-9a-f]{8})?\.tmp|old)$", "", path.name) in OURS
 
 
-def demo_command() -> None:
+def demo_command(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer sentences and epochs: does the installation work?")
+    ] = False,
+) -> None:
     """Train, judge and explain two Transformers: sentences into ./demo-run, digits into ./demo-digits."""
     for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
         clear(folder, name)
     for name, (folder, _) in DEMOS.items():
-        show_run(*demo(folder, name=name))
+        show_run(*demo(folder, QUICK[name] if quick else (), name))
     say("open the reports in a browser: they show the curves, the mistakes, and where a model looks")
