@@ -161,8 +161,8 @@ def test_a_quick_demo_asks_for_less_of_the_same(gf, monkeypatch: pytest.MonkeyPa
     assert gf("demo").code == 0
     assert asked == {"europe": (), "digits": ()}
     assert gf("demo", "--quick").code == 0
-    for name, settings in asked.items():
-        whole, less = load_recipe(name), load_recipe(name, settings)
+    for name, fewer in asked.items():
+        whole, less = load_recipe(name), load_recipe(name, fewer)
         assert less.train.epochs < whole.train.epochs
         assert less.evaluate.bootstrap < whole.evaluate.bootstrap
 
@@ -172,7 +172,7 @@ def test_a_quick_demo_runs_and_learns(gf):
     assert gf("demo", "--quick").code == 0
     for folder, least in (("demo-run", 0.8), ("demo-digits", 0.6)):
         metrics = json.loads(Path(folder, "metrics.json").read_text(encoding="utf-8"))
-        assert metrics["accuracy"] > least
+        assert metrics["test"]["accuracy"] > least
 
 
 def test_demo_finds_what_is_in_its_way_first(refused, run: Path, tmp_path: Path):
