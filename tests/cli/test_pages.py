@@ -60,7 +60,8 @@ def stand_ins(gf, tmp_path: Path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    write_csv(tmp_path / "reviews.csv", sentences(60))
+    for name in ("reviews.csv", "other.csv"):
+        write_csv(tmp_path / name, sentences(60))
     pq.write_table(pa.table({"text": [text for text, _ in sentences(31, seed=1)]}), tmp_path / "big.parquet")
     (tmp_path / "pooling.toml").write_text(STUDY, encoding="utf-8")
     rng = np.random.default_rng(0)
