@@ -11,8 +11,8 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.tasks.load import estimators
-from glassformer.tasks.start import BEGINS, INSTEAD
+from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.start import check_start
 
 TEXTS = ["a warm film", "dull film", "funny and warm", "endless and dull", "warm wise", "a dull story"] * 3
 TWO, THREE = ["good", "bad"] * 9, [7, 11, 13] * 6
@@ -39,6 +39,7 @@ KINDS = {
     "vectors": lambda: gf.Word2Vec(min_count=1, epochs=1, dim=5),
 }  # fmt: skip
 OF_TEXTS = ["lstm", "gru", "frozen vectors", "textcnn", "own encoder", "with LoRA", "masked words"]
+HOUSE = Path(__file__).parents[1] / "house" / "saved" / "0.1.0" / "runs"
 OF_PICTURES = ["pictures", "own pictures"]
 
 
@@ -150,7 +151,10 @@ def test_settings_that_a_body_does_not_have(saved, name, settings, said):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("translator", "holds a Translator, which has no encoder for a classifier. Begin from a classifier"),
+        (
+            "translator",
+            "holds a 'Translator', which has no encoder for a classifier. Begin from a classifier",
+        ),
         ("vectors", r"holds a Word2Vec, .*TextClassifier\('lstm', vectors=FOLDER\)"),
     ],
 )
@@ -171,15 +175,42 @@ def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
     broken = tmp_path / "broken"
     shutil.copytree(saved("lstm"), broken)
     (broken / "glassformer.json").write_text('{"kind": "Oracle"}')
-    with pytest.raises(ConfigError, match="holds a 'Oracle', which this version does not know"):
+    check_start(str(broken), "texts")  # whoever saved it, its body is known
+    (broken / "config.json").write_text('{"model_type": "glassformer-oracle"}')
+    with pytest.raises(ConfigError, match="holds a 'Oracle', which has no encoder for a classifier"):
         gf.TextClassifier(str(broken)).fit(TEXTS, TWO)
     (broken / "glassformer.json").write_text("[]")
     with pytest.raises(CheckpointError, match=r"glassformer\.json: does not hold a JSON object"):
         gf.TextClassifier(str(broken)).fit(TEXTS, TWO)
 
 
-def test_every_estimator_is_spoken_of():
-    assert {*BEGINS, *INSTEAD} == {*estimators()}
+@pytest.mark.parametrize("name", TASKS)
+def test_the_folder_of_any_task_says_what_its_body_reads(name, tmp_path):
+    estimator, data = TASKS[name].tiny()
+    estimator.fit(*data).save(tmp_path / "model")
+    known(tmp_path, getattr(getattr(estimator, "model_", None), "reads", None))
+
+
+@pytest.mark.parametrize(
+    ("run", "reads"),
+    [
+        *((run, "texts") for run in ("text", "lora", "lstm", "textcnn", "masked")),
+        *((run, None) for run in ("translation", "transformer", "vectors")),
+        ("pictures", "pictures"),
+    ],
+)
+def test_folders_of_earlier_versions_do_too(run, reads):
+    known(HOUSE / run, reads)
+
+
+def known(folder, reads):
+    for wanted in ("texts", "pictures"):
+        if reads == wanted:
+            assert check_start(str(folder), wanted) is None
+        else:
+            said = f"holds a model of {reads}" if reads else "which has no encoder for a classifier"
+            with pytest.raises(ConfigError, match=said):
+                check_start(str(folder), wanted)
 
 
 def test_the_vectors_advice_works(saved):

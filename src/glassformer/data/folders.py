@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.data.checks import check_class_names, check_texts
-from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.dataset import SPLIT_OF, TextSplit
 from glassformer.data.files import MAX_TEXT, read_utf8
 from glassformer.errors import DataError
 
 
-def load_text_folder(folder: Path, wanted: Sequence[str] | None = None) -> TextDataset:
-    """The texts of ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``, in order of name.
+def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
+    """Split -> class -> its files: ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``.
 
     Hidden files and folders are passed over. A folder ``unsup`` among the classes, as in the original
     IMDb archive, becomes the split ``unsupervised``.
 
     Raises:
-        DataError: no such folders, a class without texts, or a text that cannot be used.
+        DataError: no such folders, or a class without texts.
     """
     subfolders = _subfolders(folder)
     if not subfolders:
@@ -27,25 +26,31 @@ def load_text_folder(folder: Path, wanted: Sequence[str] | None = None) -> TextD
             where=str(folder),
             fix="Put train.csv there, or one folder of .txt files for each class",
         )
+    parts = {"train": folder}
     if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
-        layout = {SPLIT_OF[sub.name.lower()]: _class_files(sub) for sub in subfolders}
-        if len(layout) < len(subfolders):
+        parts = {SPLIT_OF[sub.name.lower()]: sub for sub in subfolders}
+        if len(parts) < len(subfolders):
             names = ", ".join(sub.name for sub in subfolders)
             raise DataError(f"two folders for one split among {names}", where=str(folder), fix="Keep one")
-    else:
-        layout = {"train": _class_files(folder)}
+    layout = {split: _class_files(part) for split, part in parts.items()}
     for split, classes in list(layout.items()):
         for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
             layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
-    splits = {}
-    for split, classes in choose_splits(layout, wanted, str(folder)).items():
-        files = [(label, path) for label, paths in classes.items() for path in paths]
-        if not files:
-            raise DataError(f"no .txt files for {split}", where=str(folder), fix="Put some in, or remove it")
-        texts = [_read_text(path) for _, path in files]
-        labels = None if split == "unsupervised" or "" in classes else [label for label, _ in files]
-        splits[split] = TextSplit(texts, labels, str(folder))
-    return TextDataset(folder.name, splits, names_of(splits))
+    return layout
+
+
+def read_texts(split: str, classes: dict[str, list[Path]], folder: Path) -> TextSplit:
+    """The texts of a split of ``text_files``, in order of class and name.
+
+    Raises:
+        DataError: no file, or a text that cannot be used.
+    """
+    files = [(label, path) for label, paths in classes.items() for path in paths]
+    if not files:
+        raise DataError(f"no .txt files for {split}", where=str(folder), fix="Put some in, or remove it")
+    texts = [_read_text(path) for _, path in files]
+    labels = None if split == "unsupervised" or "" in classes else [label for label, _ in files]
+    return TextSplit(texts, labels, str(folder))
 
 
 def _read_text(path: Path) -> str:

@@ -19,7 +19,7 @@ from glassformer.config import listed, nearest
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
-from glassformer.data.folders import load_text_folder
+from glassformer.data.folders import read_texts, text_files
 from glassformer.data.rejected import RejectedRow, without_bad_rows
 from glassformer.data.splits import stratified_subset
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines, read_table
@@ -104,21 +104,23 @@ class _Columns:
 
 def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
     path = path.expanduser()
+    name, tables = path.stem, {"train": [path]}
     if path.is_dir():
-        files = split_files(path)
-        if not files:
-            return load_text_folder(path, wanted)
-    elif path.suffix.lower() == PLAIN and path.is_file() and not columns.need_labels:
-        lines, rows = read_lines(path)
-        split = TextSplit(check_texts(lines, str(path), rows), None, str(path), rows)
-        return TextDataset(path.stem, choose_splits({"train": split}, wanted, str(path)))
-    elif path.exists() or path.suffix.lower() in READERS:
-        files = {"train": [path]}
-    else:
+        name, tables = path.name, split_files(path)
+    elif not path.exists() and path.suffix.lower() not in READERS:
         hint = nearest(str(path), list(NAMED_SOURCES))
         raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
-    tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, str(path)).items()}
-    return _from_tables(path.name if path.is_dir() else path.stem, tables, columns)
+    chosen: dict[str, Any] = choose_splits(tables or text_files(path), wanted, str(path))
+    if not tables:
+        splits = {split: read_texts(split, classes, path) for split, classes in chosen.items()}
+    elif path.suffix.lower() == PLAIN and path.is_file() and not columns.need_labels:
+        lines, rows = read_lines(path)
+        checked = check_texts(lines, str(path), rows)
+        splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
+    else:
+        read = {split: list(map(columns.table, files)) for split, files in chosen.items()}
+        return _from_tables(name, read, columns)
+    return TextDataset(name, splits, names_of(splits))
 
 
 def split_files(folder: Path) -> dict[str, list[Path]]:

@@ -42,10 +42,11 @@ def explain_input(
     """
     check_method(method, target, options)
     subject = subject_of(clf, x)
+    number = target_number(subject, target)
     made = explain(subject, method=method, target=target, **options)
     if trust:
         judged = replace(subject, judge=clf.predictor())
-        made.trust = trust_in(judged, made.scores, target=target_number(subject, made.target))
+        made.trust = trust_in(judged, made.scores, target=number)
         made.notes.append(made.trust["verdict"])
     return made
 

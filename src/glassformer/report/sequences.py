@@ -41,16 +41,13 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
     examples = read_json(folder / "alignments.json", dict).get("examples", [])
     css = asset("page.css")
     settings = tables.settings(config, known.defaults)
-    parts = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
-    parts += ["the loss of the next sentence"] * bool((config.get("text") or {}).get("next_sentence"))
     held = any(e.get("accuracy") is not None for e in evaluations)
-    apart = f" The training loss has {' and '.join(parts)} in it, the validation loss has not."
     return templates().get_template("sequences.html.j2").render(
         css=Markup(css), policy=policy(css, ""), metrics=metrics, config=config,
         title=config.get("name") or folder.resolve().name,
         loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
         accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
-        held=held, apart=apart if parts and held else "",
+        held=held, curves=curves(metrics, config, held, bool(evaluations)),
         examples=[e | {"picture": Markup(drawn(e))} for e in examples],
         settings=settings, expectation=tables.expectation(config, known.shipped), facts=tables.facts(metrics),
         times=tables.times(metrics.get("seconds") or {}),
@@ -58,6 +55,26 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
             metrics, "source tokens [M]" if "scores" in metrics else "tokens [N]"
         ),
     )  # fmt: skip
+
+
+def curves(metrics: dict[str, Any], config: dict[str, Any], held: bool, judged: bool) -> str:
+    """What the curves of a training show, in words.
+
+    Args:
+        held: whether the loss of held-out data is among them.
+        judged: whether those of accuracy are drawn.
+    """
+    out = f"Training loss of each step with its trend{', and what held-out data gave' * held}."
+    if judged and metrics.get("masked"):
+        out += " Accuracy is the share of masked tokens guessed right."
+    elif judged:
+        out += " Accuracy is the share of the reference's tokens guessed right, those before each given"
+        out += "; BLEU judges whole translations." if metrics.get("scores") else "."
+    parts = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
+    parts += ["the loss of the next sentence"] * bool((config.get("text") or {}).get("next_sentence"))
+    if parts and held:
+        out += f" The training loss has {' and '.join(parts)} in it, the validation loss has not."
+    return out
 
 
 def drawn(example: dict[str, Any]) -> str:

@@ -83,13 +83,17 @@ def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tupl
     """The figures of a split and its probabilities ``[n, C]``."""
     with count("judging", len(split)) as told:
         probabilities = clf.predict_proba(split.examples, progress=told)
+    return measured(clf, split, probabilities, recipe, class_numbers(clf, probabilities)), probabilities
+
+
+def measured(
+    clf: Any, split: Any, probabilities: np.ndarray, recipe: Any, predicted: np.ndarray | None = None
+) -> dict[str, Any]:
+    """The figures of probabilities ``[n, C]``; ``predicted``: the classes ``[n]``, None: the likeliest."""
     meter = ClassificationMeter(clf.classes_.tolist())
-    meter.update(
-        probabilities,
-        clf.targets(split.labels or [], split.origin, split.rows),
-        predicted=class_numbers(clf, probabilities),
-    )
-    return meter.result(recipe.evaluate.bootstrap), probabilities
+    targets = clf.targets(split.labels or [], split.origin, split.rows)
+    meter.update(probabilities, targets, predicted=predicted)
+    return meter.result(recipe.evaluate.bootstrap)
 
 
 def class_numbers(clf: Any, probabilities: np.ndarray) -> np.ndarray:
@@ -106,9 +110,8 @@ def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> di
     for baseline in baselines:
         started = time.perf_counter()
         name, probabilities = baseline(clf, recipe, splits, targets)
-        meter = ClassificationMeter(clf.classes_.tolist())
-        meter.update(probabilities, clf.targets(judged.labels or [], judged.origin))
-        out[name] = meter.result(recipe.evaluate.bootstrap) | {"seconds": time.perf_counter() - started}
+        found = measured(clf, judged, probabilities, recipe)
+        out[name] = found | {"seconds": time.perf_counter() - started}
     return out
 
 

@@ -6,21 +6,15 @@ from pathlib import Path
 
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import CATALOG
-from glassformer.checkpoints.settings import ABOUT, shown
+from glassformer.checkpoints.settings import ABOUT, section, shown
 from glassformer.errors import ConfigError
+from glassformer.families import FAMILIES
 
-# What ``glassformer.json`` calls an estimator -> what its model reads, and who goes on from it.
-BEGINS = {
-    "TextClassifier": ("texts", "TextClassifier"),
-    "MaskedLM": ("texts", "TextClassifier"),
-    "ImageClassifier": ("pictures", "ImageClassifier"),
-}
-# Those whose weights are no start of a classifier, and what to do instead.
-INSTEAD = {
-    "Translator": "Begin from a classifier, from a MaskedLM that was trained on your texts, "
-    "or from an architecture",
-    "Word2Vec": "Give them to a model from scratch: TextClassifier('lstm', vectors=FOLDER)",
-}
+GOES_ON = {"texts": "TextClassifier", "pictures": "ImageClassifier"}  # what a body reads -> who goes on
+INSTEAD = (
+    "Begin from a classifier, from a MaskedLM that was trained on your texts, or from an architecture; "
+    "word vectors go into one: TextClassifier('lstm', vectors=FOLDER)"
+)
 
 
 def check_start(model: str, reads: str) -> None:
@@ -33,11 +27,22 @@ def check_start(model: str, reads: str) -> None:
     if file is None:
         return
     kind = read_json(file).get("kind", "TextClassifier")  # the first ones did not say
-    if kind in INSTEAD:
-        what, fix = f"holds a {kind}, which has no encoder for a classifier", INSTEAD[kind]
-        raise ConfigError(what, where=str(folder), fix=fix)
-    if kind in BEGINS and BEGINS[kind][0] != reads:
-        what, fix = f"holds a model of {BEGINS[kind][0]}", f"Go on with {BEGINS[kind][1]}(folder)"
-        raise ConfigError(what, where=str(folder), fix=fix)
-    if kind not in BEGINS:
-        raise ConfigError(f"holds a {shown(kind)}, which this version does not know", where=str(folder))
+    body = _read_by(file.with_name("config.json"))
+    if body is None:
+        what = f"holds a {shown(kind)}, which has no encoder for a classifier"
+        raise ConfigError(what, where=str(folder), fix=INSTEAD)
+    if body != reads:
+        fix = f"Go on with {GOES_ON[body]}(folder)"
+        raise ConfigError(f"holds a model of {body}", where=str(folder), fix=fix)
+
+
+def _read_by(file: Path) -> str | None:
+    """What the body that a ``config.json`` describes reads; None: no family has it."""
+    settings = read_json(file) if file.is_file() else {}
+    kind = settings.get("model_type")
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None:
+        return None
+    # A recurrent translator has the ``model_type`` of a recurrent classifier, and two vocabularies.
+    own = family.hub is not None or "embedding" in section(settings, "architecture", str(file))
+    return family.model.reads if own else None

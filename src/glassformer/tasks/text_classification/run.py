@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
-from glassformer.data.sources import TextDataset, TextSplit, load_text_dataset
+from glassformer.data.sources import TextDataset, load_text_dataset
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
@@ -95,22 +95,22 @@ def judge(work: Work) -> dict[str, Any]:
     work.say("judging")
     clf, recipe, splits = work.estimator, work.recipe, work.data
     lengths = clf.encode(splits.train.texts).lengths
+    padding = attention_padding(lengths, settled(recipe.train, clf.chosen_))
     others = {"validation": splits.validation, splits.judged_name: splits.judged}
-    cut = {name: _cut(clf, split) for name, split in others.items() if split is not None}
+    cut = {
+        name: [int(clf.truncated(split.texts).sum()), len(split)]
+        for name, split in others.items()
+        if split is not None
+    }
     sentences = judge_sentences(clf, list(recipe.evaluate.sentences)) if recipe.evaluate.sentences else []
     out = judge_splits(work) | {
-        "padding": {"linear": 0.0, **attention_padding(lengths, settled(recipe.train, clf.chosen_))},
+        "padding": {"linear": 0.0, **padding},
         "truncated": {"train": [clf.truncated_, len(splits.train)]} | cut,
     }
     if sentences:
         out["sentences"] = sentences
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
-
-
-def _cut(clf: TextClassifier, split: TextSplit) -> list[int]:
-    """How many texts were cut to max_length, of how many."""
-    return [int(clf.truncated(split.texts).sum()), len(split)]
 
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig) -> dict[str, float]:
