@@ -25,8 +25,8 @@ from glassformer.models.image import ImageEncoder as ViT
 from glassformer.nn import attention
 from glassformer.packing import Packing
 from glassformer.train import graphs, loop
-from glassformer.train.graphs import FixedPacking, Graphs, Sizes, plainly
-from glassformer.train.objectives import ImageClassification
+from glassformer.train.graphs import FixedPacking, Graphs, Sizes
+from glassformer.train.objectives import ImageClassification, with_gradients
 
 
 def dense_varlen(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k):
@@ -92,7 +92,7 @@ def test_replayed_texts_equal_plain_ones(make_rig, as_on_gpu, monkeypatch, pooli
     indices = [i for e in range(2) for micro in rig.stream.steps(e) for i in micro]
     for index in indices:
         found = []
-        for compute in (replaying, lambda *args: plainly(rig.objective, *args)):
+        for compute in (replaying, lambda *args: with_gradients(rig.objective, *args)):
             out = compute(model, rig.stream.pack(index), 4.0)
             found.append((out.loss.detach(), out.correct, out.count, gradients(model)))
             cleared(model)
@@ -115,7 +115,7 @@ def test_gradients_of_several_batches_add_up(make_rig, as_on_gpu):
     replaying = Graphs(rig.objective, Sizes.of(rig.stream, 1), traced)
     indices = [i for micro in rig.stream.steps(0) for i in micro]
     found = []
-    for compute in (replaying, lambda *args: plainly(rig.objective, *args), replaying):
+    for compute in (replaying, lambda *args: with_gradients(rig.objective, *args), replaying):
         for index in indices:
             compute(model, rig.stream.pack(index), 4.0)
         found.append(gradients(model))
@@ -160,7 +160,7 @@ def test_replayed_pictures_equal_plain_ones(as_on_gpu, mix):
         if mix:
             batch = replace(batch, mixed=Mixed(torch.randperm(count), torch.rand(count)))
         found = []
-        for compute in (replaying, lambda *args: plainly(objective, *args)):
+        for compute in (replaying, lambda *args: with_gradients(objective, *args)):
             out = compute(model, batch, 4.0)
             found.append((out.loss.detach(), out.correct, gradients(model)))
             cleared(model)
@@ -189,7 +189,7 @@ def test_what_depends_on_lengths_is_refused_and_computed_plainly(make_rig, as_on
     index = rig.stream.steps(0)[0][0]
     with pytest.warns(UserWarning, match="no CUDA graphs for this training: .*lengths were asked for"):
         out = compute(rig.training.model.train(), rig.stream.pack(index), 4.0)
-    plain = plainly(wanted.objective, wanted.training.model.train(), wanted.stream.pack(index), 4.0)
+    plain = with_gradients(wanted.objective, wanted.training.model.train(), wanted.stream.pack(index), 4.0)
     assert out.loss == plain.loss
     for ours, theirs in zip(*(gradients(r.training.model).values() for r in (rig, wanted)), strict=True):
         assert (ours is None) == (theirs is None)
@@ -220,7 +220,7 @@ def test_a_capture_draws_no_random_numbers(make_rig, as_on_gpu):
         after = torch.get_rng_state()
         torch.set_rng_state(plain)
         if failing:
-            plainly(rig.objective, rig.training.model, rig.stream.pack(index), 4.0)
+            with_gradients(rig.objective, rig.training.model, rig.stream.pack(index), 4.0)
         else:
             compute(rig.training.model, rig.stream.pack(index), 4.0)
         states.append(torch.equal(after, torch.get_rng_state()))
@@ -248,7 +248,7 @@ def test_a_capture_that_fails_leaves_the_gradients_of_the_step(make_rig, as_on_g
     found = gradients(model)
     cleared(model)
     for index in (indices[0], indices[-1]):
-        plainly(rig.objective, model, rig.stream.pack(index), 4.0)
+        with_gradients(rig.objective, model, rig.stream.pack(index), 4.0)
     for name, gradient in gradients(model).items():
         torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-4)
 

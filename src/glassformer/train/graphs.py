@@ -25,7 +25,13 @@ from torch.nn import functional as F
 
 from glassformer.errors import GlassformerError, ShapeError
 from glassformer.packing import Packing
-from glassformer.train.objectives import IGNORED, Classification, ImageClassification, StepLoss
+from glassformer.train.objectives import (
+    IGNORED,
+    Classification,
+    ImageClassification,
+    StepLoss,
+    with_gradients,
+)
 from glassformer.train.state import Training
 
 SIZES = 8  # numbers of tokens that batches are filled up to
@@ -34,13 +40,6 @@ FILLING = {"ids": 0, "segments": 0, "targets": IGNORED, "weights": 0}
 
 Compute = Callable[[nn.Module, Any, float], StepLoss]
 Capture = Callable[[Callable[[], tuple[Tensor, ...]]], tuple[Callable[[], None], tuple[Tensor, ...]]]
-
-
-def plainly(objective: Callable, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
-    """Loss and gradients of a batch, kernel by kernel."""
-    out = objective(model, batch)
-    (out.loss / per_step).backward()
-    return out
 
 
 def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None:
@@ -119,7 +118,7 @@ class FixedPacking(Packing):
 
 
 class Graphs:
-    """Computes batches as ``plainly`` does, by replaying what was captured for their shape.
+    """Computes batches as ``with_gradients`` does, by replaying what was captured for their shape.
 
     Args:
         sizes: how texts are filled up; None: batches come in few shapes by themselves.
@@ -136,7 +135,7 @@ class Graphs:
     def __call__(self, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
         """Loss and counts of a batch; its gradients are added to those on the model."""
         if self.refused:
-            return plainly(self.objective, model, batch, per_step)
+            return with_gradients(self.objective, model, batch, per_step)
         given, packing, count = self.objective.inputs(batch), batch.packing, batch.packing.count
         if self.sizes is not None:
             packing = self.sizes.filled(packing)
@@ -150,7 +149,7 @@ class Graphs:
                 self.refused = True
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
                 warnings.warn(f"no CUDA graphs for this training: {reason}", stacklevel=2)
-                return plainly(self.objective, model, batch, per_step)
+                return with_gradients(self.objective, model, batch, per_step)
         ready = self.captured[shape]
         ready.load(given, packing, per_step)
         for name, weight in self.weights.items():

@@ -22,7 +22,8 @@ from glassformer.data.batching import (
 )
 from glassformer.errors import GlassformerError
 from glassformer.runtime import fits
-from glassformer.train.graphs import graphs_of, plainly
+from glassformer.train.graphs import graphs_of
+from glassformer.train.objectives import with_gradients
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
 
@@ -122,7 +123,7 @@ def run(
     examples = stream.examples
     compute = graphs_of(training, stream, objective)
     stream, objective = ranks.divide(stream, objective)
-    compute = compute or partial(plainly, objective)
+    compute = compute or partial(with_gradients, objective)
     while not training.finished:
         steps = stream.steps(training.epoch)
         if not steps:  # subsampling may leave no pair of words in an epoch

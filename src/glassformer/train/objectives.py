@@ -7,7 +7,7 @@ classification has two halves, the tensors of a batch (``inputs``) and what is c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -38,6 +38,13 @@ class StepLoss:
     loss: Tensor
     correct: Tensor  # with soft labels, the share of the predicted class in each
     count: int
+
+
+def with_gradients(objective: Callable, model: nn.Module, batch: Any, per_step: float) -> StepLoss:
+    """The loss of a batch, and its gradients added to the weights', as the share of a step."""
+    out = objective(model, batch)
+    (out.loss / per_step).backward()
+    return out
 
 
 @dataclass
