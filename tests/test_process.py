@@ -45,3 +45,12 @@ print("torch" in sys.modules, *[os.environ[name] for name in {sorted(SETTINGS)}]
 """
     told = ask(program, LRU_CACHE_CAPACITY="7").split()
     assert told == ["False", "7", SETTINGS["OMP_WAIT_POLICY"], SETTINGS["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]]
+
+
+def test_reading_a_recipe_loads_neither_torch_nor_its_task():
+    program = """
+import sys
+from glassformer.tasks.catalog import load_recipe
+print(load_recipe("europe").task, "torch" in sys.modules, "glassformer.tasks.task" in sys.modules)
+"""
+    assert ask(program).split() == ["text-classification", "False", "False"]

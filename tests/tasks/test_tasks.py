@@ -32,7 +32,7 @@ ASKS = ("tasks/catalog.py", "tasks/run.py", "tasks/load.py", "study/", "scale/",
 def test_a_task_is_a_folder_with_files_of_always_the_same_names(name):
     task = TASKS[name]
     assert task.name == name == task.recipe().task == task.estimator.RECIPE.task
-    assert task.estimator.RECIPE is task.recipe
+    assert task.estimator.RECIPE is task.recipe is TASKS.recipe(name)
     home = Path(inspect.getfile(task.recipe)).parent
     assert home.parent == PACKAGE / "tasks"
     assert {file.name for file in home.glob("*.py")} >= {"__init__.py", "recipe.py", "estimator.py", "run.py"}

@@ -25,7 +25,7 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
     """The keys of every section of a task's recipes, in the order of the file."""
     from glassformer.tasks.catalog import TASKS
 
-    kind = TASKS[task].recipe
+    kind = TASKS.recipe(task)
     sections: dict[str, Any] = {"": kind}
     hints = typing.get_type_hints(kind)
     sections |= {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}

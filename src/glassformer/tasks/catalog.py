@@ -5,70 +5,96 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glassformer.config import KnownRecipe, apply_overrides, build, nearest, read_toml, to_dict
 from glassformer.errors import ConfigError
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
-from glassformer.tasks.task import Task
+
+if TYPE_CHECKING:
+    from glassformer.tasks.task import Task
 
 
-def _text_classification() -> Task:
+# Of each task its recipe first, which loads nothing large, then the whole record.
+
+
+def _text_classification() -> Iterator[Any]:
+    from glassformer.tasks.text_classification.recipe import Recipe
+
+    yield Recipe
     from glassformer.tasks.text_classification.run import TASK
 
-    return TASK
+    yield TASK
 
 
-def _image_classification() -> Task:
+def _image_classification() -> Iterator[Any]:
+    from glassformer.tasks.image_classification.recipe import ImageRecipe
+
+    yield ImageRecipe
     from glassformer.tasks.image_classification.run import TASK
 
-    return TASK
+    yield TASK
 
 
-def _word2vec() -> Task:
+def _word2vec() -> Iterator[Any]:
+    from glassformer.tasks.word2vec.recipe import VectorsRecipe
+
+    yield VectorsRecipe
     from glassformer.tasks.word2vec.run import TASK
 
-    return TASK
+    yield TASK
 
 
-def _translation() -> Task:
+def _translation() -> Iterator[Any]:
+    from glassformer.tasks.translation.recipe import TranslationRecipe
+
+    yield TranslationRecipe
     from glassformer.tasks.translation.run import TASK
 
-    return TASK
+    yield TASK
 
 
-def _masked_lm() -> Task:
+def _masked_lm() -> Iterator[Any]:
+    from glassformer.tasks.masked_lm.recipe import PretrainRecipe
+
+    yield PretrainRecipe
     from glassformer.tasks.masked_lm.run import TASK
 
-    return TASK
+    yield TASK
 
 
-class Tasks(MutableMapping[str, Task]):
+class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
-    Who asks a model of texts is to be ready in a few seconds, and loads nothing of pictures or figures.
+    Who asks a model of texts is to be ready in a few seconds, and loads nothing of pictures or figures; who
+    reads a recipe loads no task.
     """
 
-    def __init__(self, records: dict[str, Callable[[], Task]]):
-        self._records = records
+    def __init__(self, parts: dict[str, Callable[[], Iterator[Any]]]):
+        self._parts = parts
 
     def __getitem__(self, name: str) -> Task:
-        return self._records[name]()
+        *_, task = self._parts[name]()
+        return task
+
+    def recipe(self, name: str) -> type:
+        """The dataclass that holds the recipes of a task."""
+        return next(self._parts[name]())
 
     def __setitem__(self, name: str, task: Task) -> None:
-        self._records[name] = lambda: task
+        self._parts[name] = lambda: iter((task.recipe, task))
 
     def __delitem__(self, name: str) -> None:
-        del self._records[name]
+        del self._parts[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._records)
+        return iter(self._parts)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._parts)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._records
+        return name in self._parts
 
 
 TASKS = Tasks(
@@ -84,7 +110,7 @@ TASKS = Tasks(
 
 def recipe_classes() -> dict[str, type]:
     """Task -> the dataclass that holds its recipes. Each task has sections of its own."""
-    return {name: task.recipe for name, task in TASKS.items()}
+    return {name: TASKS.recipe(name) for name in TASKS}
 
 
 def check_classifies(recipe: Any) -> None:
@@ -107,12 +133,12 @@ def task_of(folder: str | Path) -> Task:
         ConfigError: config.toml is not TOML.
     """
     path = Path(folder) / "config.toml"
-    return _task_of(read_toml(path) if path.is_file() else {})
+    return TASKS[_task_in(read_toml(path) if path.is_file() else {})]
 
 
-def _task_of(config: Mapping[str, Any]) -> Task:
+def _task_in(config: Mapping[str, Any]) -> str:
     name = config.get("task")
-    return TASKS[name if isinstance(name, str) and name in TASKS else DEFAULT_TASK]
+    return name if isinstance(name, str) and name in TASKS else DEFAULT_TASK
 
 
 def known_recipe(folder: str | Path) -> KnownRecipe:
@@ -127,7 +153,7 @@ def known_recipe(folder: str | Path) -> KnownRecipe:
 
 def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
     """The same of a recipe's TOML."""
-    defaults = _defaults(_task_of(config).recipe())
+    defaults = _defaults(TASKS.recipe(_task_in(config))())
     name = str(config.get("name", ""))
     return KnownRecipe(defaults, to_dict(load_recipe(name)) if name in recipe_names() else None)
 
@@ -152,7 +178,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     task = values.get("task", DEFAULT_TASK)
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
-    cls = TASKS[task].recipe
+    cls = TASKS.recipe(task)
     return build(cls, apply_overrides(dict(values), overrides, cls), where)
 
 
