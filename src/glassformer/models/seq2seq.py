@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,7 +43,74 @@ class TransformerConfig:
             raise ConfigError("a shared vocabulary has one size", where="shared_vocabulary")
 
 
-class TransformerSeq2Seq(nn.Module):
+class Seq2Seq(nn.Module):
+    """What every model that translates has: ids in, states and logits out.
+
+    A model gives ``encode``, ``decode``, ``output_layer`` and ``depths``, and ``start`` and ``step`` for
+    generation.
+    """
+
+    encode: Callable[..., Memory]
+    decode: Callable[..., Tensor]
+    output_layer: Callable[[], tuple[Tensor, Tensor]]  # weight [V, D] and bias [V] of the last product
+    depths: tuple[int, int]  # layers of the encoder and of the decoder, which a trace counts
+
+    def logits(self, states: Tensor) -> Tensor:
+        """``[N, D]`` -> ``[N, V]``."""
+        weight, bias = self.output_layer()
+        return nn.functional.linear(states, weight.to(states.dtype), bias.to(states.dtype))
+
+    def forward(
+        self,
+        source_ids: Tensor,
+        target_ids: Tensor,
+        source_mask: Tensor | None = None,
+        target_mask: Tensor | None = None,
+        *,
+        source_packing: Packing | None = None,
+        target_packing: Packing | None = None,
+        trace: Trace | None = None,
+    ) -> Seq2SeqOutput:
+        """Packed ids with both packings, or padded ``[B, S]`` and ``[B, T]`` ids with masks (non-zero: real).
+
+        Args:
+            trace: what to record of encoder, decoder and cross-attention; packed rows in either case. The one
+                cross-attention of a recurrent model is layer 0 with one head.
+
+        Returns:
+            States and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` as the input was.
+        """
+        shape, real = target_ids.shape, None
+        if source_packing is None or target_packing is None:
+            if source_ids.ndim != 2 or target_ids.ndim != 2:
+                raise ShapeError(
+                    f"padded ids are [B, S] and [B, T], got {tuple(source_ids.shape)} and {tuple(shape)}",
+                    where="source_ids",
+                    fix="Packed ids need source_packing and target_packing",
+                )
+            source_mask = torch.ones_like(source_ids) if source_mask is None else source_mask
+            target_mask = torch.ones_like(target_ids) if target_mask is None else target_mask
+            if source_mask.shape != source_ids.shape or target_mask.shape != target_ids.shape:
+                raise ShapeError("a mask has the shape of its ids", where="source_mask, target_mask")
+            source_packing, source_real = Packing.from_mask(source_mask)
+            target_packing, real = Packing.from_mask(target_mask)
+            source_ids, target_ids = source_ids.flatten()[source_real], target_ids.flatten()[real]
+        encoder = decoder = cross = None
+        if trace is not None:
+            enc, dec = self.depths
+            encoder, decoder, cross = (TraceRecord(trace, n) for n in (enc, dec, dec))
+        memory = self.encode(source_ids, source_packing, encoder)
+        states = self.decode(target_ids, target_packing, memory, decoder, cross)
+        logits = self.logits(states)
+        if real is not None:
+            states, logits = (
+                rows.new_zeros(shape.numel(), rows.shape[1]).index_copy(0, real, rows).view(*shape, -1)
+                for rows in (states, logits)
+            )
+        return Seq2SeqOutput(target_packing, memory, states, logits, encoder, decoder, cross)
+
+
+class TransformerSeq2Seq(Seq2Seq):
     """Source ids in, target states and logits out."""
 
     def __init__(self, config: TransformerConfig):
@@ -83,34 +151,6 @@ class TransformerSeq2Seq(nn.Module):
         """Weight ``[V, D]`` and bias ``[V]`` of the last product."""
         table = self.target_embeddings.tokens if self.output is None else self.output
         return table.weight, self.output_bias
-
-    def logits(self, states: Tensor) -> Tensor:
-        """``[N, D]`` -> ``[N, V]``."""
-        weight, bias = self.output_layer()
-        return nn.functional.linear(states, weight.to(states.dtype), bias.to(states.dtype))
-
-    def forward(
-        self,
-        source_ids: Tensor,
-        target_ids: Tensor,
-        source_mask: Tensor | None = None,
-        target_mask: Tensor | None = None,
-        *,
-        source_packing: Packing | None = None,
-        target_packing: Packing | None = None,
-        trace: Trace | None = None,
-    ) -> Seq2SeqOutput:
-        """Packed ids with both packings, or padded ``[B, S]`` and ``[B, T]`` ids with masks (non-zero: real).
-
-        Args:
-            trace: what to record of encoder, decoder and cross-attention; packed rows in either case.
-
-        Returns:
-            States and logits, packed ``[N, ...]`` or padded ``[B, T, ...]`` as the input was.
-        """
-        return run_seq2seq(
-            self, source_ids, target_ids, source_mask, target_mask, source_packing, target_packing, trace
-        )
 
     @property
     def depths(self) -> tuple[int, int]:
@@ -173,42 +213,6 @@ def _position(table: TextEmbedding, place: int, rows: int) -> Tensor:
             fix=f"Ask for at most {table.positions.num_embeddings} tokens",
         )
     return table.positions.weight[place : place + 1]
-
-
-def run_seq2seq(
-    model, source_ids, target_ids, source_mask, target_mask, source_packing, target_packing, request
-) -> Seq2SeqOutput:
-    """The forward pass of either kind of model, through the packed or the padded door."""
-    padded = source_packing is None or target_packing is None
-    shape, real = target_ids.shape, None
-    if padded:
-        if source_ids.ndim != 2 or target_ids.ndim != 2:
-            raise ShapeError(
-                f"padded ids are [B, S] and [B, T], got {tuple(source_ids.shape)} and {tuple(shape)}",
-                where="source_ids",
-                fix="Packed ids need source_packing and target_packing",
-            )
-        source_mask = torch.ones_like(source_ids) if source_mask is None else source_mask
-        target_mask = torch.ones_like(target_ids) if target_mask is None else target_mask
-        if source_mask.shape != source_ids.shape or target_mask.shape != target_ids.shape:
-            raise ShapeError("a mask has the shape of its ids", where="source_mask, target_mask")
-        source_packing, source_real = Packing.from_mask(source_mask)
-        target_packing, real = Packing.from_mask(target_mask)
-        source_ids, target_ids = source_ids.flatten()[source_real], target_ids.flatten()[real]
-    assert target_packing is not None
-    encoder = decoder = cross = None
-    if request is not None:
-        enc, dec = model.depths
-        encoder, decoder, cross = (TraceRecord(request, n) for n in (enc, dec, dec))
-    memory = model.encode(source_ids, source_packing, encoder)
-    states = model.decode(target_ids, target_packing, memory, decoder, cross)
-    logits = model.logits(states)
-    if real is not None:
-        states, logits = (
-            rows.new_zeros(shape.numel(), rows.shape[1]).index_copy(0, real, rows).view(*shape, -1)
-            for rows in (states, logits)
-        )
-    return Seq2SeqOutput(target_packing, memory, states, logits, encoder, decoder, cross)
 
 
 def transformer(

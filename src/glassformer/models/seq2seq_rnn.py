@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
-from glassformer.models.output import Memory, Seq2SeqOutput
-from glassformer.models.seq2seq import run_seq2seq
+from glassformer.models.output import Memory
+from glassformer.models.seq2seq import Seq2Seq
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.recurrent import Cell, PackedRNN
 from glassformer.nn.scores import ScoredAttention
-from glassformer.nn.trace import Trace, TraceRecord
+from glassformer.nn.trace import TraceRecord
 from glassformer.packing import Packing
 
 Attention = Literal["none", "dot", "multiplicative", "additive"]
@@ -65,7 +65,7 @@ class RecurrentState:
             self.memory, self.memory_mask = self.memory[sources], self.memory_mask[sources]
 
 
-class RecurrentSeq2Seq(nn.Module):
+class RecurrentSeq2Seq(Seq2Seq):
     """Source ids in, target states and logits out; the contract of ``TransformerSeq2Seq``."""
 
     def __init__(self, config: RecurrentConfig):
@@ -131,27 +131,6 @@ class RecurrentSeq2Seq(nn.Module):
     def output_layer(self) -> tuple[Tensor, Tensor]:
         """Weight ``[V, D]`` and bias ``[V]`` of the last product."""
         return (self.target_embeddings if self.output is None else self.output).weight, self.output_bias
-
-    def logits(self, states: Tensor) -> Tensor:
-        """``[N, D]`` -> ``[N, V]``."""
-        weight, bias = self.output_layer()
-        return nn.functional.linear(states, weight.to(states.dtype), bias.to(states.dtype))
-
-    def forward(
-        self,
-        source_ids: Tensor,
-        target_ids: Tensor,
-        source_mask: Tensor | None = None,
-        target_mask: Tensor | None = None,
-        *,
-        source_packing: Packing | None = None,
-        target_packing: Packing | None = None,
-        trace: Trace | None = None,
-    ) -> Seq2SeqOutput:
-        """As ``TransformerSeq2Seq.forward``; the one cross-attention is layer 0 with one head."""
-        return run_seq2seq(
-            self, source_ids, target_ids, source_mask, target_mask, source_packing, target_packing, trace
-        )
 
     depths = (1, 1)
 
