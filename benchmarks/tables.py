@@ -280,6 +280,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "traps": language.traps,
     "cost": speed.cost,
     "texts": speed.texts,
+    "tuned": speed.tuned,
 }
 
 

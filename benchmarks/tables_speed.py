@@ -315,6 +315,28 @@ def rate() -> str:
     return "\n".join([*lines, "", *told])
 
 
+def tuned() -> str:
+    """A tuned process beside one as Python starts it, from tuned.json."""
+    result = read("tuned")
+    if result is None:
+        return "Not measured yet: `benchmarks/tuned.py`.\n"
+    lines = [
+        "| Work | Other processes at work | Tuned is | Largest memory, tuned | As Python starts it |",
+        "|---|---|---|---|---|",
+    ]
+    for part in (result["alone"], result["beside"]):
+        for work, gain in part["gain"].items():
+            peaks = [
+                f"{c['windows'][-1]['peak_mb']:,.0f} MB"
+                for tuned in (True, False)
+                for c in part["contenders"]
+                if c["setting"]["work"] == work and c["setting"]["tuned"] is tuned
+            ]
+            ratio = f"{gain['median']:.2f} × ({gain['min']:.2f} to {gain['max']:.2f})"
+            lines.append(f"| {work} | {part['busy'] or 'none'} | {ratio} | {peaks[0]} | {peaks[1]} |")
+    return "\n".join([*lines, "", f"{result['rounds']} rounds. {measured(result)}"])
+
+
 def measured(result: dict[str, Any]) -> str:
     """On which machine, with how many threads, when."""
     m = result["machine"]
