@@ -153,7 +153,7 @@ def test_settings_that_a_body_does_not_have(saved, name, settings, said):
     [
         (
             "translator",
-            "holds a 'Translator', which has no encoder for a classifier. Begin from a classifier",
+            "holds a Translator, which has no encoder for a classifier. Begin from a classifier",
         ),
         ("vectors", r"holds a Word2Vec, .*TextClassifier\('lstm', vectors=FOLDER\)"),
     ],
@@ -177,7 +177,7 @@ def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
     (broken / "glassformer.json").write_text('{"kind": "Oracle"}')
     check_start(str(broken), "texts")  # whoever saved it, its body is known
     (broken / "config.json").write_text('{"model_type": "glassformer-oracle"}')
-    with pytest.raises(ConfigError, match="holds a 'Oracle', which has no encoder for a classifier"):
+    with pytest.raises(ConfigError, match="holds a Oracle, which has no encoder for a classifier"):
         gf.TextClassifier(str(broken)).fit(TEXTS, TWO)
     (broken / "glassformer.json").write_text("[]")
     with pytest.raises(CheckpointError, match=r"glassformer\.json: does not hold a JSON object"):
