@@ -29,7 +29,8 @@ def check_start(model: str, reads: str) -> None:
     kind = read_json(file).get("kind", "TextClassifier")  # the first ones did not say
     body = _read_by(file.with_name("config.json"))
     if body is None:
-        what = f"holds a {shown(kind).strip("'")}, which has no encoder for a classifier"
+        name = shown(kind).strip("'")
+        what = f"holds a {name}, which has no encoder for a classifier"
         raise ConfigError(what, where=str(folder), fix=INSTEAD)
     if body != reads:
         fix = f"Go on with {GOES_ON[body]}(folder)"
