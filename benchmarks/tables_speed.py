@@ -321,7 +321,7 @@ def tuned() -> str:
     if result is None:
         return "Not measured yet: `benchmarks/tuned.py`.\n"
     lines = [
-        "| Work | Other processes at work | Tuned is | Largest memory, tuned | As Python starts it |",
+        "| Work | Busy processes beside it | Tuned is | Largest memory, tuned | As Python starts it |",
         "|---|---|---|---|---|",
     ]
     for part in (result["alone"], result["beside"]):
