@@ -54,24 +54,24 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     """A row a fold, their mean and scatter, and the figures of all answers together."""
+    from glassformer.report.tables import leading
     from glassformer.report.wording import bounds, count, decimal, digits_for, duration, percent
 
     scores, digits = metrics["test"], digits_for(metrics["test"]["n"])
-    columns = ("fold", "examples", "accuracy", "macro-F1", "log loss", "time")
+    measures = leading(metrics.get("measure", "accuracy"))
+    columns = ("fold", "examples", *(called for _, called in measures), "log loss", "time")
     rows = [
-        [f["fold"] + 1, count(f["n"]), percent(f["accuracy"], digits), percent(f["macro_f1"], digits),
+        [f["fold"] + 1, count(f["n"]), *(percent(f[key], digits) for key, _ in measures),
          decimal(f["log_loss"], 4), duration(f["seconds"])] for f in metrics["folds"]
     ]  # fmt: skip
     over = metrics["over_folds"]
-    rows.append([
-        "mean (SD)", "", f"{percent(over['accuracy']['mean'], 2)} ({100 * over['accuracy']['sd']:.2f})",
-        f"{percent(over['macro_f1']['mean'], 2)} ({100 * over['macro_f1']['sd']:.2f})",
-        decimal(over["log_loss"]["mean"], 4), "",
-    ])  # fmt: skip
+    spread = [f"{percent(over[key]['mean'], 2)} ({100 * over[key]['sd']:.2f})" for key, _ in measures]
+    rows.append(["mean (SD)", "", *spread, decimal(over["log_loss"]["mean"], 4), ""])
+    first, called = measures[0]
     show_table("out-of-fold", columns, rows, right=columns[1:])
     say(
-        f"all {scores['n']:,} answers: accuracy {percent(scores['accuracy'], digits)}, "
-        f"95 % interval {bounds(scores, 'accuracy')}"
+        f"all {scores['n']:,} answers: {called} {percent(scores[first], digits)}, "
+        f"95 % interval {bounds(scores, first)}"
     )
     say(f"predictions: {folder / 'predictions.csv'}")
     say(f"report: {folder / 'report.html'}")

@@ -74,7 +74,7 @@ def evaluate_command(
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
     elif "per_class" in figures:
-        show_figures(str(run), figures)
+        show_figures(str(run), figures, _measure(run))
     elif all(
         t is None or {"spearman", "sections"} & {*(t if isinstance(t, dict) else ())}
         for t in figures.values()
@@ -83,6 +83,14 @@ def evaluate_command(
     else:
         rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
         show_table(str(run), ("", "value"), rows, right=("value",))
+
+
+def _measure(run: Path) -> str:
+    """The figure that the run's best weights were chosen by, if a share."""
+    from glassformer.tasks.labelled import measure_of
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    return measure_of(read_run_recipe(run))
 
 
 def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:

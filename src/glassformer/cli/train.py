@@ -238,18 +238,23 @@ def show_run(run: Run, recipe: Any) -> None:
 
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
+    from glassformer.evaluate.metrics import MEASURES
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
+    measure = metrics.get("measure", "accuracy")
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
         rows = [(recipe.model.model, scores, seconds["train"])]
         rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
         say()
-        show_scores(f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all", rows)
+        title = f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all"
+        show_scores(title, rows, measure)
+        if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
+            say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:
-        say(f"validation accuracy: {metrics['validation']['accuracy']:.2%}")
+        say(f"validation {MEASURES[measure]}: {metrics['validation'][measure]:.2%}")
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             length = recipe.text.max_length

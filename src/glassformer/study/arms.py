@@ -51,6 +51,11 @@ class Job:
     folder: Path
 
     @property
+    def place(self) -> str:
+        """The run's folder as seen from the study's."""
+        return self.folder.relative_to(self.folder.parents[2]).as_posix()
+
+    @property
     def title(self) -> str:
         return f"{self.arm}, seed {self.seed}"
 
