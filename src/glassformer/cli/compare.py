@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
@@ -148,6 +149,9 @@ def compare_command(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change any key in every arm; may be repeated."),
     ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    image_column: ImageColumn = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The study's folder.", show_default="runs/NAME")
     ] = None,
@@ -165,19 +169,23 @@ def compare_command(
 
     check_engine(engine)
     given = list(study or ())
+    settings = [
+        *column_settings(text_column=text_column, label_column=label_column, image_column=image_column),
+        *(settings or ()),
+    ]
     if text or images:
         source = text or images or ""
         if text and images:
             raise ConfigError("both --text and --images are given", where="compare", fix="Give one of them")
         folder = out or default_folder(Path(source).stem, "-models")
         several = [*(model or ()), *given]
-        asked = models_study(several, folder, text=text, images=images, settings=settings or (), seeds=seeds)
+        asked = models_study(several, folder, text=text, images=images, settings=settings, seeds=seeds)
         changes: dict[str, Any] = {}
     elif len(given) != 1 or (Path(given[0]) / "config.toml").is_file():
         show_study(compare_finished(_runs(given, settings, model), out), out)
         return
     else:
-        asked, changes = _study(given[0]), parse_settings(settings or ())
+        asked, changes = _study(given[0]), parse_settings(settings)
         folder = out or default_folder(asked.name)
     results = compare(asked, folder, settings=changes, workers=workers, say=say, progress=True, engine=engine)
     show_study(results, folder)
@@ -203,7 +211,6 @@ def _runs(given: Sequence[str], settings: Sequence[str] | None, model: Sequence[
 
 def _study(name: str) -> Any:
     """The study of a name or file; a table of texts is answered with the command that compares on it."""
-    from glassformer.cli.given import data_option
     from glassformer.study.grid import load_study
 
     if option := data_option(name):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
@@ -31,7 +32,7 @@ def recipe_for_folds(
         command="cross-validate",
         others="--text FILE",
     )
-    if text:
+    if text or (recipe is not None and recipe not in recipe_names() and data_option(recipe)):
         chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))
     return chosen
 
@@ -110,10 +111,13 @@ def cross_validate_command(
     model: Model = None,
     settings: Settings = None,
     data: Data = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
     out: Out = None,
     folds: Folds = 5,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
-    chosen = recipe_for_folds(recipe, text, model, data, settings or ())
+    columns = column_settings(text_column=text_column, label_column=label_column)
+    chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())])
     folder = out or default_folder(chosen.name, "-folds")
     show_folds(cross_validate(chosen, folder, folds), folder)

@@ -89,7 +89,7 @@ def explain_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
     given: Annotated[
         list[str],
-        typer.Argument(metavar="TEXT|IMAGE...", help="Texts, files of texts, or pictures; at most 20."),
+        typer.Argument(metavar="TEXT|IMAGE...", help="Texts, files of texts, - for standard input, or pictures; at most 20."),
     ],
     method: Annotated[
         str,

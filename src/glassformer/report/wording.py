@@ -123,7 +123,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         known = scores.get(f"{measure}_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
         return (
-            f"{MEASURES[measure]} on {count(n)} {split} {noun}, {_seen(split)} in training: "
+            f"{headed(MEASURES[measure])} on {count(n)} {split} {noun}, {_seen(split)} in training: "
             f"{percent(scores[measure], digits)}{tail}. {count(right)} of them were labelled correctly: "
             f"{percent(scores['accuracy'], digits)}."
         )
