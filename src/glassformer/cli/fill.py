@@ -35,7 +35,10 @@ def fill_command(
         typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved masked language model."),
     ],
     given: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help=f"Texts with {MASK} for what is to guess; - is standard input.")
+        list[str],
+        typer.Argument(
+            metavar="TEXT...", help=f"Texts with {MASK} for what is to guess; - is standard input."
+        ),
     ],
     top: Annotated[int, typer.Option(metavar="N", help=f"Words for each {MASK}.")] = 5,
 ) -> None:

@@ -74,3 +74,9 @@ class Rnn(PackedClassifier):
         else:
             pooled = last[0][-1]
         return states, self.dropout(pooled)
+
+    def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
+        states, last, real = self.encoder.padded(x, mask)  # [B, T, D], [layers * directions, B, d], [B, T]
+        if self.pooling is not None:
+            return self.pooling.padded(states, real)  # type: ignore[operator]  # every pooling has it
+        return torch.cat([last[-2], last[-1]], 1) if self.config.bidirectional else last[-1]
