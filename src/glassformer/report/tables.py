@@ -9,6 +9,7 @@ from glassformer.evaluate.metrics import MEASURES
 from glassformer.report import wording
 from glassformer.report.run import Run
 
+MAX_COLUMNS = 4  # of a table beside its heading, more do not fit
 MAX_CLASSES = 12  # a larger confusion matrix is told as its most frequent confusions
 
 
@@ -141,12 +142,19 @@ def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
-    """The doctor's nested figures as tables: name, columns, rows. What is nested deeper becomes columns."""
+    """The doctor's nested figures as tables: name, columns, rows.
+
+    What is nested deeper becomes columns; a table that would be wider than its page is turned on its side.
+    """
     tables = []
     for name, value in figures.items():
         rows = value if isinstance(value, dict) else {name: value}
         flat = {row: {k: _shown(f"{row} {k}", v) for k, v in _flatten(cells)} for row, cells in rows.items()}
         columns = list(dict.fromkeys(column for cells in flat.values() for column in cells))
+        if len(columns) > max(MAX_COLUMNS, len(flat)):
+            turned = [(column, [cells.get(column) for cells in flat.values()]) for column in columns]
+            tables.append((name, list(flat), turned))
+            continue
         tables.append((name, columns, [(r, [cells.get(c) for c in columns]) for r, cells in flat.items()]))
     return [table for table in tables if table[2]]
 
