@@ -100,13 +100,16 @@ def test_the_comparison_has_one_scale():
     ours = {"n": 10, "accuracy": 0.9, "accuracy_interval": [0.8, 1.0], "macro_f1": 0.9}
     ours["per_class"] = [{"label": "a", "support": 3}, {"label": "b", "support": 7}]
     baselines = {"x": {"accuracy": 0.6, "accuracy_interval": [0.5, 0.7]}, "failed": {"seconds": 1.0}}
-    run = SimpleNamespace(measure="accuracy", scores=ours, metrics={"baselines": baselines, "seconds": {"train": 60}})
+    run = SimpleNamespace(
+        measure="accuracy", scores=ours, metrics={"baselines": baselines, "seconds": {"train": 60}}
+    )
     table = tables.comparison(run)
     assert [r["name"] for r in table["rows"]] == ["This model", "x", "failed"]
     assert (table["low"], table["high"]) == (pytest.approx(0.425), 1.0)
     assert table["rows"][0]["from_to"] == pytest.approx([65.22, 100], abs=0.01)
     assert table["rows"][2]["at"] is None
-    assert table["guess"] == {"label": "b", "accuracy": 0.7}
+    guess = {"label": "b", "accuracy": 0.7, "macro_f1": pytest.approx((2 * 0.7 / 1.7 + 0) / 2)}
+    assert table["guess"] == guess
 
 
 def test_settings_that_differ_from_the_defaults_stand_out():
