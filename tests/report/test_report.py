@@ -185,7 +185,7 @@ def test_many_classes_are_told_by_their_confusions(make_run):
     page = Page(write_report(make_run(classes=tuple(f"class {i}" for i in range(40)), n=900, skill=6.0)))
     assert "Most often taken for another" in page.words
     assert "predicted" not in page.words.split("Each class")[0].split("Right and wrong")[-1]
-    assert "ROC-AUC" not in page.words
+    assert "each class against the others, their mean" in page.words
 
 
 def test_an_old_report_is_replaced_only_by_a_whole_one(make_run):

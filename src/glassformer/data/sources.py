@@ -290,11 +290,8 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
         if (root / source.folder).is_dir():
             files = split_files(root / source.folder)
             if "train" not in files:
-                raise DataError(
-                    "no train.parquet here",
-                    where=str(root / source.folder),
-                    fix="Complete or remove the folder",
-                )
+                fix = "Complete or remove the folder"
+                raise DataError("no train.parquet here", where=str(root / source.folder), fix=fix)
             break
     else:
         if not source.hub:
