@@ -51,6 +51,7 @@ ASKING = {
     "translate",
     "fill",
     "embed",
+    "export",
 }  # verbs that do nothing with a model but ask it
 # How to go on after an interruption, where the verb has not said so itself.
 AGAIN = "give the same command again"

@@ -116,7 +116,7 @@ def choose_recipe(
         return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
     if name is None:
         if begun is None or not (begun / "config.toml").is_file():
-            fix = f"Name a recipe ('glassformer train --help' lists them), or give {others}"
+            fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
             raise ConfigError("no recipe is given", where=command, fix=fix)
         name = str(begun / "config.toml")
     from glassformer.tasks.catalog import load_recipe
