@@ -144,7 +144,7 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
     try:
         # The library tries for half a minute: what is here already, or is not, is known at once.
         away = None if _offline() else unreachable(HfApi().endpoint)
-        local = {"local_files_only": True} if away else {}
+        local: dict[str, Any] = {"local_files_only": True} if away else {}
         if not away:
             _check_announced(repo, revision, shown)
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_FILES, **local))

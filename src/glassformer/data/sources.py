@@ -314,7 +314,7 @@ def _download(source: NamedSource, path: str) -> Path:
     from huggingface_hub import constants, hf_hub_download
 
     away = None if constants.HF_HUB_OFFLINE else unreachable(constants.ENDPOINT)
-    local = {"local_files_only": True} if away else {}  # the library tries for half a minute
+    local: dict[str, Any] = {"local_files_only": True} if away else {}  # the library tries for half a minute
     try:
         return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision, **local))
     except Exception as error:  # offline, proxy, disk, Hub: each has its own exception type

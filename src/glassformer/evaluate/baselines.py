@@ -74,7 +74,8 @@ def tfidf_logistic(
 
     def score(model: LogisticRegression, rows: np.ndarray) -> float:
         said = model.predict(train[rows])
-        return f1_score(y[rows], said, average="macro") if measure == "macro_f1" else np.mean(said == y[rows])
+        macro = measure == "macro_f1"
+        return float(f1_score(y[rows], said, average="macro") if macro else np.mean(said == y[rows]))
 
     best = strengths[len(strengths) // 2]
     with threadpool_limits(1):  # its steps are short: threads that wait for each other took 25 times as long

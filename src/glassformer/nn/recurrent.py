@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -154,7 +154,7 @@ class PackedRNN(nn.Module):
             return torch.stack([torch.cat([part[g] for g in gates]) for part in parts])
 
         bias = torch.cat([drawn("bias_ih"), drawn("bias_hh")], 1)
-        attrs: dict[str, int | str] = {"hidden_size": rnn.hidden_size}
+        attrs: dict[str, Any] = {"hidden_size": rnn.hidden_size}
         attrs["direction"] = "bidirectional" if rnn.bidirectional else "forward"
         if rnn.mode == "GRU":
             attrs["linear_before_reset"] = 1  # as torch computes it

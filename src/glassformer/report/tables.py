@@ -40,7 +40,8 @@ def comparison(run: Run) -> dict[str, Any]:
 
     for row in rows:
         bounds = row.get(f"{key}_interval")
-        row["at"] = None if row[key] is None else place(row[key])
+        value: Any = row[key]
+        row["at"] = None if value is None else place(value)
         row["from_to"] = [place(x) for x in bounds] if bounds else None
     share = most / scores["n"]
     seen = max(sum(support > 0 for support, _ in supports), 1)
