@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from inspect import signature
 from pathlib import Path
 
 import pytest
+from sklearn.base import clone
 
+from glassformer import ImageClassifier, MaskedLM, TextClassifier
 from glassformer.cli.given import data_option, instead_of_option, named_as_options
 from glassformer.cli.keys import all_keys
 from glassformer.cli.train import choose_recipe
@@ -122,6 +125,18 @@ def test_keys_of_other_tools_are_answered_with_ours(refused):
     keys = {key for cls in recipe_classes().values() for key in vars(cls()) if not key.startswith("_")}
     assert set(KEYS) <= set(all_keys()) | keys
     assert set(SAID) & set(all_keys()) <= {"target_column"}  # of pairs; of labels it is another's name
+
+
+def test_estimators_answer_names_of_other_tools_too():
+    for cls in (TextClassifier, ImageClassifier, MaskedLM):
+        with pytest.raises(
+            TypeError, match=f"{cls.__name__} has no parameter 'learning_rate'. .* called 'lr'"
+        ):
+            cls(learning_rate=1e-3)
+        with pytest.raises(TypeError, match="unexpected keyword argument 'frobnicate'"):
+            cls(frobnicate=1)
+        assert clone(cls(lr=1e-3)).lr == 1e-3
+        assert next(iter(signature(cls).parameters)) == "model"
 
 
 def test_a_recipe_file_with_keys_of_other_tools(refused, tmp_path):
