@@ -50,7 +50,9 @@ def test_folder_is_complete(done):
     assert (run / "model").is_dir()
     assert not (run / "checkpoints").exists()
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
-    assert any("[4/4]" in line for line in lines)
+    (last,) = [line for line in lines if "[4/4]" in line]
+    assert last.endswith(" s")
+    assert [line.endswith(" left)") for line in lines if line.startswith("[")] == [True] * 3 + [False]
 
 
 def test_figures_are_those_of_the_predictions(done):

@@ -32,7 +32,7 @@ from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import what_decides
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # of a fold, written last
 NAME = "out-of-fold"  # of the split that the figures are of
@@ -103,7 +103,9 @@ def _run_folds(
         out[fold.held] = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
         found.append(figures)
         said = f"{MEASURES[measure]} {figures[measure]:.4f}"
-        say(f"fold {k + 1} of {folds}: {said}" + (" (kept)" if known else ""))
+        rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
+        when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
+        say(f"fold {k + 1} of {folds}: {said}{when}")
     meter = ClassificationMeter(classes.tolist())
     meter.update(out, targets)
     metrics = {
