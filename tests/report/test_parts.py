@@ -1,6 +1,7 @@
 """Wording, tables, figures and maps, each against what one would work out by hand."""
 
 import base64
+import json
 import re
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from glassformer.errors import DataError
 from glassformer.explain.alignment import Alignment, save_alignments
 from glassformer.explain.render import asset
 from glassformer.report import figures, maps, tables, wording
+from glassformer.report.sequences import write_sequence_report
 from glassformer.report.vectors import write_vectors_report
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
 
@@ -176,6 +178,17 @@ def test_alignments_have_a_frame_and_keep_their_size(tmp_path):
     assert page.count('<figure class="alignment">') == 2
     assert "<i>" not in page
     assert ".alignment svg { width: auto;" in asset("page.css")
+
+
+def test_many_alignments_are_folded_away(tmp_path):
+    example = {"source": ["a", "dog"], "target": ["ein", "Hund"], "weights": [[1, 0], [0, 1]]}
+    example |= {"text": "a dog", "translation": "ein Hund"}
+    (tmp_path / "metrics.json").write_text(json.dumps({"task": "translation"}))
+    (tmp_path / "alignments.json").write_text(json.dumps({"examples": [example] * 5}))
+    page = write_sequence_report(tmp_path).read_text(encoding="utf-8")
+    open_ones, folded = page.split("<summary>3 more</summary>")
+    assert [part.count('<figure class="alignment">') for part in (open_ones, folded)] == [2, 3]
+    assert page.count("<footer>") == page.count('class="brand"') == 1
 
 
 def steps(n: int, epochs: int = 3) -> list[dict]:

@@ -51,8 +51,8 @@ def as_hub_has_it(model: Any, name: str) -> Any:
     raise ConfigError(
         f"transformers has no class for {name!r}: {why}",
         where="--to hf",
-        fix=f"Use --to onnx, which takes every classifier; a folder for transformers comes of "
-        f"{', '.join(_expressible(model.reads))} and of checkpoints of {', '.join(able)}",
+        fix=f"Use --to onnx, which takes every classifier; a folder for transformers comes from "
+        f"{', '.join(_expressible(model.reads))} and from checkpoints of {', '.join(able)}",
     )
 
 
