@@ -183,12 +183,16 @@ def test_alignments_have_a_frame_and_keep_their_size(tmp_path):
 def test_many_alignments_are_folded_away(tmp_path):
     example = {"source": ["a", "dog"], "target": ["ein", "Hund"], "weights": [[1, 0], [0, 1]]}
     example |= {"text": "a dog", "translation": "ein Hund"}
-    (tmp_path / "metrics.json").write_text(json.dumps({"task": "translation"}))
+    said = [{"text": "a dog", "translation": "ein Hund"}]
+    (tmp_path / "metrics.json").write_text(json.dumps({"task": "translation", "sentences": said}))
     (tmp_path / "alignments.json").write_text(json.dumps({"examples": [example] * 5}))
     page = write_sequence_report(tmp_path).read_text(encoding="utf-8")
     open_ones, folded = page.split("<summary>3 more</summary>")
     assert [part.count('<figure class="alignment">') for part in (open_ones, folded)] == [2, 3]
     assert page.count("<footer>") == page.count('class="brand"') == 1
+    # A sentence beside its translation has half the width, not the column of a label with its bar.
+    assert '<ul class="own said">' in page
+    assert ".own.said p { display: block;" in asset("page.css")
 
 
 def steps(n: int, epochs: int = 3) -> list[dict]:
