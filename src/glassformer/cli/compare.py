@@ -123,45 +123,49 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
+Given = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="STUDY|RUN...",
+        help=f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
+    ),
+]
+Text = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Labelled texts, on which the models are compared.")
+]
+Images = Annotated[
+    str | None, typer.Option(metavar="FOLDER", help="Labelled pictures, on which the models are compared.")
+]
+Models = Annotated[
+    list[str] | None, typer.Option(metavar="NAME...", help="With --text or --images: two models or more.")
+]
+Seeds = Annotated[int, typer.Option(metavar="N", help="With --text or --images: trainings of each model.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change any key in every arm; may be repeated."),
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The study's folder.", show_default="runs/NAME")
+]
+Workers = Annotated[
+    int, typer.Option(metavar="N", help="Runs at a time, each in a process of its own; 0: all in this one.")
+]
+Engine = Annotated[str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")]
+
+
 def compare_command(
-    study: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="STUDY|RUN...",
-            help=f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
-        ),
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Labelled texts, on which the models are compared.")
-    ] = None,
-    images: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Labelled pictures, on which the models are compared."),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME...", help="With --text or --images: two models or more."),
-    ] = None,
-    seeds: Annotated[
-        int, typer.Option(metavar="N", help="With --text or --images: trainings of each model.")
-    ] = 1,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change any key in every arm; may be repeated."),
-    ] = None,
+    study: Given = None,
+    text: Text = None,
+    images: Images = None,
+    model: Models = None,
+    seeds: Seeds = 1,
+    settings: Settings = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The study's folder.", show_default="runs/NAME")
-    ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(metavar="N", help="Runs at a time, each in a process of its own; 0: all in this one."),
-    ] = 1,
-    engine: Annotated[
-        str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")
-    ] = "serial",
+    out: Out = None,
+    workers: Workers = 1,
+    engine: Engine = "serial",
 ) -> None:
     """Compare recipes, models or runs fairly: same examples, paired tests. Resumes what is not finished."""
     from glassformer.scale.engines import check_engine
@@ -174,13 +178,11 @@ def compare_command(
         *(settings or ()),
     ]
     if text or images:
-        source = text or images or ""
         if text and images:
             raise ConfigError("both --text and --images are given", where="compare", fix="Give one of them")
-        folder = out or default_folder(Path(source).stem, "-models")
-        several = [*(model or ()), *given]
+        folder = out or default_folder(Path(text or images or "").stem, "-models")
+        several, changes = [*(model or ()), *given], {}
         asked = models_study(several, folder, text=text, images=images, settings=settings, seeds=seeds)
-        changes: dict[str, Any] = {}
     elif len(given) != 1 or (Path(given[0]) / "config.toml").is_file():
         show_study(compare_finished(_runs(given, settings, model), out), out)
         return
@@ -189,8 +191,7 @@ def compare_command(
         folder = out or default_folder(asked.name)
     results = compare(asked, folder, settings=changes, workers=workers, say=say, progress=True, engine=engine)
     show_study(results, folder)
-    if results["failed"]:
-        title, reason = next(iter(results["failed"].items()))
+    for title, reason in list(results["failed"].items())[:1]:
         raise GlassformerError(
             f"{len(results['failed'])} of the runs failed, such as {title}: {reason}. Try again with the "
             "same command"

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import TextColumn
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -45,21 +46,11 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.predict import asked_by, gather, pictures
+    from glassformer.cli.predict import gather, pictures
     from glassformer.explain.methods import methods_for
-    from glassformer.tasks.catalog import TASKS
-    from glassformer.tasks.load import load
     from glassformer.tasks.run_folder import trained_column
 
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
-    clf = load(folder)
-    task = TASKS[clf.RECIPE.task]
-    if task.answer is None:
-        kind, fix = type(clf).__name__, asked_by(task)
-        raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
+    clf = _classifier(folder)
     if method is None:
         method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
     of_pictures = clf.NOUN == "pictures"
@@ -76,6 +67,24 @@ def explain(
     return made
 
 
+def _classifier(folder: str | Path) -> Any:
+    """The classifier in a folder; raises ConfigError where there is none."""
+    from glassformer.cli.predict import asked_by
+    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.load import load
+
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
+    clf = load(folder)
+    task = TASKS[clf.RECIPE.task]
+    if task.answer is None:
+        kind, fix = type(clf).__name__, asked_by(task)
+        raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
+    return clf
+
+
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     """``KEY=VALUE`` as keyword arguments; a value that is no number, true, false or null is text."""
     options = {}
@@ -90,16 +99,18 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
+Given = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TEXT|IMAGE...", help="Texts, files of texts, - for standard input, or pictures; at most 20."
+    ),
+]
+
+
 def explain_command(
     context: typer.Context,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
-    given: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="TEXT|IMAGE...",
-            help="Texts, files of texts, - for standard input, or pictures; at most 20.",
-        ),
-    ],
+    given: Given,
     method: Annotated[
         str,
         typer.Option(
@@ -120,9 +131,7 @@ def explain_command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
     ] = None,
-    text_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
-    ] = None,
+    text_column: TextColumn = None,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     if out is not None:

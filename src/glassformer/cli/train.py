@@ -102,10 +102,9 @@ def choose_recipe(
         ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
         DataError: ``text`` cannot be read.
     """
-    own = {"a recipe": name, "--text": text, "--images": images}
     if name is not None and not (text or images) and name not in recipe_names():
         name, text, images = _as_data(name, command, others)
-        own = {"a recipe": name, "--text": text, "--images": images}
+    own = {"a recipe": name, "--text": text, "--images": images}
     given = [what for what, value in own.items() if value]
     if len(given) > 1:
         raise ConfigError(f"both {given[0]} and {given[1]} are given", where=command, fix="Give one of them")
@@ -114,11 +113,7 @@ def choose_recipe(
         if data:
             raise ConfigError(f"both {given[0]} and --data are given", where=command, fix="Give one of them")
         return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
-    if name is None:
-        if begun is None or not (begun / "config.toml").is_file():
-            fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
-            raise ConfigError("no recipe is given", where=command, fix=fix)
-        name = str(begun / "config.toml")
+    name = _begun_with(begun, command, others) if name is None else name
     from glassformer.tasks.catalog import load_recipe
 
     recipe = load_recipe(name, settings)
@@ -129,6 +124,14 @@ def choose_recipe(
     if data and _whole_path(data) != _whole_path(recipe.data.source):
         recipe = on_other_data(recipe, _whole_path(data), name in recipe_names(), settings)
     return recipe
+
+
+def _begun_with(begun: Path | None, command: str, others: str) -> str:
+    """The recipe of a run folder; raises ConfigError where there is none."""
+    if begun is None or not (begun / "config.toml").is_file():
+        fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
+        raise ConfigError("no recipe is given", where=command, fix=fix)
+    return str(begun / "config.toml")
 
 
 def _as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:

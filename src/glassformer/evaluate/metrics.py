@@ -126,11 +126,8 @@ class ClassificationMeter:
             raise DataError("no example to judge", fix="Give a split that is not empty")
         # Every formula sees each cell of the confusion matrix once, weighted by its count.
         true, predicted = np.nonzero(self._confusion)
-        cells: dict[str, Any] = {
-            "y_true": true,
-            "y_pred": predicted,
-            "sample_weight": self._confusion[true, predicted],
-        }
+        weight = self._confusion[true, predicted]
+        cells: dict[str, Any] = {"y_true": true, "y_pred": predicted, "sample_weight": weight}
         cells["zero_division"] = 0  # what 0/0 counts as
         columns = precision_recall_fscore_support(**cells, labels=range(len(self.classes)))
         precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
