@@ -203,6 +203,14 @@ def test_offline_the_cache_answers_at_once_and_both_ways_out_are_named(tmp_path,
     fake_hub.server.shutdown()
     fake_hub.server.server_close()
     tried = []
+    fetch = huggingface_hub.snapshot_download
+
+    def watched(*args, **options):
+        if not options.get("local_files_only"):
+            tried.append(args)
+        return fetch(*args, **options)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", watched)
     monkeypatch.setattr(hub, "_check_announced", lambda *args: tried.append(args))
     assert resolve_checkpoint("org/tiny", NEW) == first
     monkeypatch.setattr(hub, "_from_package", lambda known: None)
