@@ -87,18 +87,21 @@ def compare_recipe(kind: str, old: Path, new: Path, work: Path) -> dict[str, Any
     first, second = (losses(run) for run in runs)
     figures = [scores(json.loads((run / "metrics.json").read_text(encoding="utf-8"))) for run in runs]
     equal = sum(a == b for a, b in zip(first, second, strict=False))
+    differs = differing(*figures)
     return {
         "what": f"{kind}: {recipe}",
         "losses": len(first),
         "equal_losses": equal if len(first) == len(second) else 0,
-        "scores_equal": figures[0] == figures[1],
-        "differs": differing(*figures),
-        "passed": len(first) == len(second) == equal >= LEAST and figures[0] == figures[1],
+        "scores_equal": not differs,
+        "differs": differs,
+        "passed": len(first) == len(second) == equal >= LEAST and not differs,
     }
 
 
 def differing(a: Any, b: Any, place: str = "") -> list[str]:
-    """Where two nested values differ, at most ten places."""
+    """Where two nested values differ, at most ten places; what the first one did not have is no difference."""
+    if a is None:
+        return []
     if isinstance(a, dict) and isinstance(b, dict):
         keys = [*a, *(k for k in b if k not in a)]
         found = [d for k in keys for d in differing(a.get(k), b.get(k), f"{place}.{k}".lstrip("."))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import tomllib
 import types
 import typing
@@ -13,9 +12,10 @@ from typing import Any, TypeVar
 
 from glassformer.errors import ConfigError
 from glassformer.reading import NotRegularError, read_regular
+from glassformer.synonyms import listed as listed
+from glassformer.synonyms import nearest, suggestion
 
 T = TypeVar("T")
-MOST_LISTED = 100
 MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
@@ -45,20 +45,6 @@ def values_before(cls: type) -> dict[str, Any]:
     """Key -> the value that it counts as where something was made before there was such a key."""
     told = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
     return settings_of(cls) | told
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
-    tried = list(names)[:1_000]  # of a stranger's table there may be any number
-    close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)  # half the letters are no likeness
-    return f"Did you mean {close[0]!r}?" if close else f"Known: {listed(sorted(names))}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as a message has them: all where they are few, else the first and how many more there are."""
-    if len(names) <= MOST_LISTED:
-        return ", ".join(names)
-    return f"{', '.join(names[: MOST_LISTED // 2])} and {len(names) - MOST_LISTED // 2:,} more"
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -102,7 +88,8 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
                 raise ConfigError(why, where=key, fix="Leave it out")
             continue
         if key not in fields:
-            raise ConfigError(f"unknown key {key!r}", where=where, fix=nearest(key, list(fields)))
+            fix = suggestion(key, fields) or nearest(key, list(fields))
+            raise ConfigError(f"unknown key {key!r}", where=where, fix=fix)
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
             kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}")
@@ -310,7 +297,7 @@ def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
     places = key_places(cls)
     for key, value in changes.items():
         if key not in places:
-            raise ConfigError(f"unknown key {key!r}", where=where, fix=nearest(key, list(places)))
+            raise ConfigError(f"unknown key {key!r}", where=where, fix=_nearest_key(key, places))
         target = values
         *sections, last = places[key]
         for section in sections:
@@ -320,6 +307,12 @@ def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
         empty = isinstance(value, str) and value in ("none", "None") and takes_none(cls, key)
         target[last] = None if empty else value
     return values
+
+
+def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
+    near = nearest(key, list(places))
+    known = near if near.startswith("Did") else "'glassformer train --help-keys' lists them all"
+    return suggestion(key, places) or known
 
 
 def key_places(cls: type) -> dict[str, tuple[str, ...]]:

@@ -8,12 +8,16 @@ back in a few seconds after a kill and hands its models to no code of scikit-lea
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+from glassformer.synonyms import suggestion
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin
 
-__all__ = ["BaseEstimator", "ClassifierMixin", "check_is_fitted", "go_plain"]
+__all__ = ["BaseEstimator", "ClassifierMixin", "answering", "check_is_fitted", "go_plain"]
 
 _plain = False
 
@@ -33,6 +37,24 @@ def check_is_fitted(estimator: Any, attribute: str) -> None:
             f"This {type(estimator).__name__} instance is not fitted yet. Call 'fit' with appropriate "
             "arguments before using this estimator."
         )
+
+
+def answering(init: Callable) -> Callable:
+    """A constructor that answers another tool's name of a parameter with ours; its signature stays.
+
+    Raises:
+        TypeError: of the constructor called, for such a name.
+    """
+    known = inspect.signature(init).parameters
+
+    @wraps(init)
+    def call(self: Any, *args: Any, **given: Any) -> None:
+        for name in given:
+            if name not in known and (instead := suggestion(name, known)):
+                raise TypeError(f"{type(self).__name__} has no parameter {name!r}. {instead}")
+        init(self, *args, **given)
+
+    return call
 
 
 class PlainEstimator:

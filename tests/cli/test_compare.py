@@ -50,6 +50,35 @@ def test_compare_reports_and_can_be_called_again(gf, study, tmp_path):
     assert (out / "report.html").read_bytes() == page
 
 
+def test_models_are_compared_on_a_table_of_ones_own(gf, refused, reviews, tmp_path):
+    common = [w for w in settings() if w != "model=encoder-mini"]
+    words = [
+        w for i, w in enumerate(common) if not (w == "--set" and common[i + 1 : i + 2] in ([], ["--set"]))
+    ]
+    call = ("compare", "--text", reviews, "--model", "encoder-mini", "encoder-small", "--workers", 0, *words)
+    first = gf(*call)
+    assert first.code == 0, first.err
+    folder = tmp_path / "runs" / "reviews-models"
+    assert "encoder-small" in first.out
+    assert "validation examples, one seed" in first.out
+    assert (folder / "report.html").is_file()
+    assert "2 of 2 runs are finished already" in gf(*call).out
+    assert "one model alone" in refused("compare", "--text", reviews, "--model", "encoder-mini")
+    assert "'lstm' twice" in refused("compare", "--text", reviews, "--model", "lstm", "lstm")
+    assert "0 seeds" in refused(*call, "--seeds", 0)
+    runs = [folder / "arms" / name / "seed-0" for name in ("encoder-mini", "encoder-small")]
+    beside = gf("compare", *runs, "--out", "both")
+    assert beside.code == 0, beside.err
+    assert "29" not in beside.err
+    assert (tmp_path / "both" / "report.html").is_file()
+    assert "with --out DIR" in gf("compare", *runs).out
+    assert "one run alone" in refused("compare", runs[0])
+    assert "finished runs stay as they are" in refused("compare", *runs, "--set", "lr=1")
+    assert "holds a run or a study" in refused("compare", *runs, "--out", folder)
+    assert "--text reviews.csv --model NAME NAME" in refused("compare", "reviews.csv")
+    assert "nothing to compare" in refused("compare")
+
+
 def test_compare_without_a_study(refused, tmp_path):
     assert "no study 'nothing'" in refused("compare", "nothing")
     (tmp_path / "bad.toml").write_text('recipe = "europe"\n[grid]\nepoch = [1, 2]\n')

@@ -151,3 +151,19 @@ def test_a_file_under_the_column_of_the_training(gf, tmp_path):
     assert "1 of 3: " + rows[0][1] in result.out
     result = gf("explain", "run", few, "--text-column", "name")
     assert "1 of 3: n0" in result.out
+
+
+def test_a_model_without_attention_is_explained_by_what_it_has(gf, refused, tmp_path):
+    import glassformer
+
+    settings = {"d_model": 7, "embedding_dim": 5, "min_count": 1, "epochs": 1, "threads": 1}
+    clf = glassformer.TextClassifier("textcnn", **settings)
+    clf.fit(["a warm film", "a dull film"] * 5, ["good", "bad"] * 5).save(tmp_path / "textcnn")
+    told = gf("explain", "textcnn", "a dull film")
+    assert told.code == 0, told.err
+    assert "· occlusion for" in told.out
+    assert gf("explain", "textcnn", "a dull film", "--out", "page.html").code == 0
+    assert "dull" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "'textcnn' has no attention to show. Use occlusion" in refused(
+        "explain", "textcnn", "a dull film", "--method", "rollout"
+    )

@@ -30,6 +30,8 @@ SMALL = {  # what a command has added behind it
     "train countries-word2vec": ["--set", "epochs=1", "--set", "dim=8", "--set", "threads=1"],
     "compare europe-pooling": ["--workers", "0", *FOLDS, "--set", "limit=120", "--set", "train_size=none"],
     "compare pooling.toml": ["--workers", "0"],
+    "compare --text": ["--workers", "0", *FOLDS],
+    "compare --images": ["--workers", "0", *SHORT, *NARROW, "--set", "image_size=8", "--set", "patch_size=4"],
     "cross-validate --text": ["--folds", "2", *FOLDS],
     "review-labels --text": ["--folds", "2", *FOLDS],
 }  # fmt: skip
@@ -104,7 +106,7 @@ def stand_ins(gf, tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "least"),
-    [("README.md", 6), ("docs/guide/commands.md", 14), ("docs/guide/compare-fairly.md", 9)],
+    [("README.md", 6), ("docs/guide/commands.md", 14), ("docs/guide/compare-fairly.md", 12)],
     ids=["README", "commands", "compare-fairly"],
 )
 def test_listed_commands_run(gf, stand_ins, page: str, least: int):

@@ -61,6 +61,14 @@ def test_asking_a_model_needs_no_heavy_package_and_gives_the_same_answer(gf, run
     assert done.stdout == gf("predict", run, "a splendid film").out
 
 
+def test_an_export_needs_no_scikit_learn(run: Path, tmp_path: Path):
+    done = started("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 3)
+    if "onnx" in done.stderr and "is not installed" in done.stderr:
+        pytest.skip("needs onnx")
+    assert done.returncode == 0, done.stderr
+    assert "sklearn" not in done.stderr.splitlines()[-1]
+
+
 def test_help_needs_not_even_torch():
     program = "import sys; from glassformer.cli.app import main; main(); print('torch' in sys.modules)"
     environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}

@@ -243,6 +243,7 @@ def test_imdb_comes_from_the_hub_at_a_pinned_commit(tmp_path, monkeypatch):
         return class_label_parquet(tmp_path / "part.parquet", ["awful", "lovely"], [0, 1])
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    monkeypatch.setattr("glassformer.data.sources.unreachable", lambda address: None)
     dataset = load_text_dataset("imdb", splits=["test"])
     assert dataset.splits["test"].labels == ["neg", "pos"]
     source = NAMED_SOURCES["imdb"]
@@ -261,15 +262,23 @@ def test_offline_the_way_out_is_named(tmp_path, monkeypatch):
     monkeypatch.delenv("GLASSFORMER_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
+    asked = []
+
     def fetch(*args, **kwargs):
+        asked.append(kwargs.get("local_files_only", False))
         raise socket.gaierror("no network\nsecond line")
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", fetch)
+    monkeypatch.setattr("glassformer.data.sources.unreachable", lambda address: None)
     with pytest.raises(
         DataError, match=r"could not be fetched \(no network\)\. .*GLASSFORMER_DATA"
     ) as caught:
         load_text_dataset("imdb")
     assert "\n" not in str(caught.value)
+    monkeypatch.setattr("glassformer.data.sources.unreachable", lambda address: "the host: no route")
+    with pytest.raises(DataError, match=r"could not be fetched \(the host: no route\)"):
+        load_text_dataset("imdb")
+    assert asked == [False, True]  # without a connection only the cache is asked, which takes no time
 
 
 def test_the_real_imdb(data_root):

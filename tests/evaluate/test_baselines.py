@@ -50,6 +50,69 @@ def test_tfidf_keeps_the_columns_of_classes_it_never_saw():
     assert tfidf_logistic(["a", "b"], [0, 1], []).shape == (0, 2)
 
 
+def lopsided(n: int, seed: int) -> tuple[list[str], np.ndarray]:
+    """One in eight is of class 1; its word stands in half of the others too."""
+    rng = np.random.default_rng(seed)
+    y = (np.arange(n) % 8 == 0).astype(int)
+    return [f"w{rng.integers(7)} " + ("rare" if t or rng.random() < 0.3 else "plain") for t in y], y
+
+
+def test_baselines_take_the_weights_of_the_model_beside_them():
+    (train, y), (test, z) = lopsided(211, 0), lopsided(101, 1)
+    weights = np.where(y, 8 / 2, 8 / 14)
+    plain = tfidf_logistic(train, y, test)
+    weighted = tfidf_logistic(train, y, test, sample_weight=weights, measure="macro_f1")
+    assert (plain.argmax(1)[z == 1] == 1).mean() < (weighted.argmax(1)[z == 1] == 1).mean() == 1
+    words = {w: i for i, w in enumerate(sorted({w for t in train for w in t.split()}))}
+    ids = [np.array([words[w] for w in t.split()]) for t in train]
+    bags = {
+        kind: bag_of_embeddings(ids, y, ids, vocab_size=len(words), epochs=8, sample_weight=w)
+        for kind, w in (("plain", None), ("weighted", weights))
+    }
+    assert bags["plain"].argmax(1).sum() < bags["weighted"].argmax(1).sum()
+    rng = np.random.default_rng(5)
+    pictures = [rng.integers(0, 90 + 30 * t, (5, 5, 3), np.uint8) for t in y]
+    found = {
+        kind: pixel_logistic(pictures, y, pictures, num_classes=2, sample_weight=w, most=199)[0][:, 1].mean()
+        for kind, w in (("plain", None), ("weighted", weights))
+    }
+    assert found["plain"] < found["weighted"]
+
+
+def test_the_strength_is_chosen_by_the_measure(monkeypatch):
+    (train, y), _ = lopsided(211, 0), None
+    asked = []
+
+    def score(*args, **kwargs):
+        asked.append(kwargs["average"])
+        return 0.0
+
+    monkeypatch.setattr("sklearn.metrics.f1_score", score)
+    tfidf_logistic(train, y, train[:3])
+    assert asked == []
+    tfidf_logistic(train, y, train[:3], measure="macro_f1")
+    assert asked == ["macro"] * 4
+
+
+def test_threads_are_capped_while_simple_models_are_fitted(monkeypatch):
+    import threadpoolctl
+
+    seen = []
+    fit = LogisticRegression.fit
+
+    def watched(self, *args, **kwargs):
+        seen.append({pool["num_threads"] for pool in threadpoolctl.threadpool_info()})
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(LogisticRegression, "fit", watched)
+    before = [pool["num_threads"] for pool in threadpoolctl.threadpool_info()]
+    with threadpoolctl.threadpool_limits(2):
+        tfidf_logistic(["a b", "c d"] * 7, [0, 1] * 7, ["a b"])
+    assert seen
+    assert all(threads == {1} for threads in seen)
+    assert [pool["num_threads"] for pool in threadpoolctl.threadpool_info()] == before
+
+
 def test_bag_of_embeddings_learns_and_repeats_itself():
     (train, y), (test, z) = bags(600, 0), bags(101, 1)
     state = torch.get_rng_state()

@@ -41,11 +41,31 @@ def test_figures_equal_scikit_learn_however_the_batches_are_cut(n, classes, seed
         assert [row["precision"], row["recall"], row["f1"], row["support"]] == pytest.approx(
             [column[c] for column in expected]
         )
+    assert got["weighted_f1"] == pytest.approx(sk.f1_score(y, chosen, average="weighted", zero_division=0))
     if classes == 2 and 0 < y.sum() < n:
         assert got["roc_auc"] == pytest.approx(sk.roc_auc_score(y, p[:, 1]), abs=1e-6)
-    else:
-        assert got["roc_auc"] is None
+        assert got["average_precision"] == pytest.approx(sk.average_precision_score(y, p[:, 1]), abs=1e-6)
+    elif len(np.unique(y)) == 1:
+        assert [got["roc_auc"], got["average_precision"]] == [None, None]
+    elif len(np.unique(y)) == classes:
+        assert got["roc_auc"] == pytest.approx(sk.roc_auc_score(y, p, multi_class="ovr"), abs=1e-6)
+        every = np.eye(classes)[y]
+        assert got["average_precision"] == pytest.approx(sk.average_precision_score(every, p), abs=1e-6)
     assert json.loads(json.dumps(got)) == got
+
+
+def test_a_class_without_examples_has_no_part_in_the_areas(monkeypatch):
+    p, y = draw(97, 3, 5)
+    y = np.where(y == 2, 0, y)
+    got = meter_of(p, y, list("abc"), [13]).result(bootstrap=0)
+    areas = [sk.roc_auc_score(y == c, p[:, c]) for c in (0, 1)]
+    assert got["roc_auc"] == pytest.approx(np.mean(areas), abs=1e-6)
+    without = ClassificationMeter(list("abc"), curves=False)
+    without.update(p, y)
+    assert without.result(bootstrap=0)["roc_auc"] is None
+    monkeypatch.setattr("glassformer.evaluate.metrics.MOST_SCORES", 97 * 3 - 1)
+    too_many = meter_of(p, y, list("abc"), [13]).result(bootstrap=0)
+    assert too_many == got | {"roc_auc": None, "average_precision": None}
 
 
 def test_bootstrap_agrees_with_resampling_the_examples():

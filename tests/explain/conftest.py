@@ -18,6 +18,23 @@ def tiny():
     return TextClassifier(**TINY).fit(TEXTS, LABELS)
 
 
+# Models without attention: each way of reading what the encoder leaves.
+PLAIN = {
+    "textcnn": {"model": "textcnn", "d_model": 7, "embedding_dim": 5},
+    "lstm": {"model": "lstm", "d_model": 7, "embedding_dim": 5, "num_layers": 2},
+    "gru, attention pooling": {"model": "gru", "d_model": 5, "embedding_dim": 3, "pooling": "attention"},
+}
+
+
+@pytest.fixture(scope="session", params=[*PLAIN])
+def plain(request):
+    """A fitted classifier without attention."""
+    common = {
+        key: TINY[key] for key in ("max_length", "min_count", "epochs", "lr", "batch_size", "precision")
+    }
+    return TextClassifier(**common, **PLAIN[request.param], dropout=0.0).fit(TEXTS, LABELS)
+
+
 @pytest.fixture(scope="session")
 def tiny_mean():
     return TextClassifier(**(TINY | {"pooling": "mean"})).fit(TEXTS, LABELS)

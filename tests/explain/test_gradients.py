@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from glassformer.errors import InputError
-from glassformer.explain.methods import explain
+from glassformer.explain.methods import explain, methods_for
+from glassformer.explain.render import page
 from glassformer.explain.subject import Subject, attention_maps, run_rows, text_subject
 from glassformer.models.backbone import Backbone
 from glassformer.packing import Packing
@@ -43,6 +44,34 @@ def test_integrated_gradients_equal_captum_s(subject, target):
         )
         np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
         assert ours.target == target
+
+
+def test_models_without_attention_equal_captum_s(plain):
+    subject = text_subject(plain, TEXT)
+    assert methods_for(plain.model_) == ["occlusion", "gradient_x_input", "integrated_gradients"]
+    for baseline in ("mask", "zero"):
+        ours = explain(subject, method="integrated_gradients", baseline=baseline, steps=37, max_steps=37)
+        theirs = captum.attr.IntegratedGradients(forward_of(subject)).attribute(
+            subject.rows[None], subject.baseline(baseline)[None], target=subject.target, n_steps=37
+        )
+        np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
+    ours = explain(subject, method="gradient_x_input")
+    rows = subject.rows[None].clone().requires_grad_()
+    theirs = captum.attr.InputXGradient(forward_of(subject)).attribute(rows, target=subject.target)
+    np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
+
+
+def test_a_model_without_attention_says_what_explains_it(plain, tmp_path):
+    for method in ("attention", "rollout", "attention_gradient"):
+        with pytest.raises(InputError) as caught:
+            plain.explain(TEXT, method=method)
+        assert "has no attention to show" in str(caught.value)
+        assert caught.value.fix == "Use occlusion, gradient_x_input or integrated_gradients"
+    e = plain.explain(TEXT, method="occlusion", trust=True, maps=True)
+    assert e.maps is None
+    assert e.trust is not None
+    assert "wonderful" in page([e])
+    assert dict(e.words()) == pytest.approx(dict(plain.explain(TEXT, method="occlusion").words()))
 
 
 @pytest.mark.parametrize("target", [0, 1])

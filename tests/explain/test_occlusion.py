@@ -61,6 +61,23 @@ def test_spans_equal_captum_s(tiny, window, stride):
     np.testing.assert_allclose(ours.scores, theirs[0, :, 0].detach().numpy(), atol=1e-5)
 
 
+def test_occlusion_of_a_model_without_attention_equals_captum_s(plain):
+    subject = text_subject(plain, TEXT)
+    subject.words[:] = np.arange(len(subject))
+    base = subject.baseline("mask")
+    ours = explain(subject, method="occlusion")
+
+    def forward(rows):
+        return run_rows(subject.model, rows.flatten(0, 1), Packing.uniform(len(rows), rows.shape[1])).logits
+
+    d = subject.rows.shape[1]
+    theirs = captum.attr.Occlusion(forward).attribute(
+        subject.rows[None], (1, d), (1, d), baselines=base[None], target=subject.target
+    )
+    np.testing.assert_allclose(ours.scores, theirs[0, :, 0].detach().numpy(), atol=1e-5)
+    assert ours.scores.any()
+
+
 def test_a_masked_token_is_a_mask_in_the_text(tiny):
     e = tiny.explain("a dull film", method="occlusion", target="neg")
     masked = tiny.tokenizer_.token_to_id("[MASK]")

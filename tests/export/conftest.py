@@ -23,12 +23,21 @@ BUILDS: dict[str, dict[str, Any]] = {
     "attention, learned, post-norm": dict(
         model="encoder-base", pooling="attention", head="mlp", head_hidden=9
     ),
+    "encoder-base, auto": dict(model="encoder-base"),
+    "encoder-base, pooler": dict(model="encoder-base", pooling="pooler"),
     "max, frozen narrow words": dict(
         model="encoder-mini", pooling="max", vectors="word2vec", embedding_dim=5, freeze_vectors=True
     ),
     "no special tokens": dict(
         model="encoder-small", add_special_tokens=False, pooling="first", clean="words"
     ),
+}
+# Models without attention, which have no layers of the Transformer's sizes.
+PLAIN_BUILDS: dict[str, dict[str, Any]] = {
+    "textcnn": dict(model="textcnn", d_model=7, embedding_dim=5),
+    "lstm, two layers": dict(model="lstm", d_model=7, embedding_dim=5, num_layers=2),
+    "gru, attention": dict(model="gru", d_model=5, embedding_dim=3, pooling="attention"),
+    "lstm, one way, mean": dict(model="lstm", d_model=5, bidirectional=False, pooling="mean"),
 }
 PICTURES = np.random.default_rng(0).integers(0, 256, (20, 13, 11, 3), np.uint8)
 PICTURE_BUILDS: dict[str, dict[str, Any]] = {
@@ -39,6 +48,11 @@ PICTURE_BUILDS: dict[str, dict[str, Any]] = {
 
 def build(name: str) -> Any:
     """The fitted classifier of that name."""
+    if name in PLAIN_BUILDS:
+        shared = {
+            key: TINY[key] for key in ("max_length", "epochs", "lr", "min_count", "precision", "threads")
+        }
+        return gf.TextClassifier(**shared, **PLAIN_BUILDS[name]).fit(TEXTS, LABELS)
     if name in BUILDS:
         settings = dict(TINY) | BUILDS[name]
         return gf.TextClassifier(**settings).fit(TEXTS, LABELS)

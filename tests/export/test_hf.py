@@ -17,7 +17,7 @@ from glassformer.export.samples import judge_in_fp32, samples_of
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 
-from .conftest import PICTURES, TEXTS, odd_pictures
+from .conftest import PICTURES, TEXTS, build, odd_pictures
 
 transformers = pytest.importorskip("transformers")
 
@@ -71,6 +71,49 @@ def test_the_script_adds_what_is_ours(minilm, tmp_path: Path, options):
     assert export_hf(clf, tmp_path / "hf", TEXTS)["whole"] is False
     script = runpy.run_path(str(tmp_path / "hf" / "run.py"))
     np.testing.assert_allclose(script["logits"](TEXTS).numpy(), judge_in_fp32(clf, TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["auto", "pooler"])
+def test_an_encoder_from_scratch_that_the_hub_can_express(pooling, tmp_path: Path):
+    clf = build("encoder-base, " + pooling)
+    found = export_hf(clf, tmp_path / "hf", TEXTS)
+    assert found["whole"] == (pooling == "pooler")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
+    table = clf.encode(TEXTS)
+    assert batch["input_ids"][0][batch["attention_mask"][0].bool()].tolist() == table[0].tolist()
+    expected = judge_in_fp32(clf, TEXTS)
+    if pooling == "pooler":
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
+        with torch.inference_mode():
+            logits = model(batch["input_ids"], batch["attention_mask"]).logits.numpy()
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+    else:
+        script = runpy.run_path(str(tmp_path / "hf" / "run.py"))
+        np.testing.assert_allclose(script["logits"](TEXTS).numpy(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("textcnn", "'textcnn': it is no Transformer"),
+        (
+            "mean, pre-norm, sinusoidal",
+            "'encoder-mini': no layout of the Hub has norms before the sub-layers",
+        ),
+        (
+            "no special tokens",
+            "'encoder-small': no layout of the Hub has embeddings without a norm and sinus",
+        ),
+    ],
+)
+def test_what_the_hub_cannot_express_is_told_what_can(name, why, tmp_path: Path):
+    with pytest.raises(ConfigError) as caught:
+        export_hf(build(name), tmp_path / "hf", TEXTS)
+    assert f"transformers has no class for {why}" in str(caught.value)
+    assert "Use --to onnx, which takes every classifier" in caught.value.fix
+    assert "comes from encoder-base and from checkpoints of bert, roberta" in caught.value.fix
+    assert not (tmp_path / "hf").exists()
 
 
 def test_pictures(picture_model, tmp_path: Path):

@@ -7,19 +7,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-import glassformer as gf
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.export import onnx_folder
+from glassformer.export import graph, onnx_folder
 from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32, samples_of
 
-from .conftest import BUILDS, LABELS, PICTURE_BUILDS, PICTURES, TEXTS, TINY, build, odd_pictures
+from .conftest import BUILDS, LABELS, PICTURE_BUILDS, PICTURES, PLAIN_BUILDS, TEXTS, TINY, build, odd_pictures
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def folder(text_model, tmp_path_factory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", [*BUILDS, *PICTURE_BUILDS])
+@pytest.mark.parametrize("name", [*BUILDS, *PLAIN_BUILDS, *PICTURE_BUILDS])
 def test_padded_is_packed(name: str, tmp_path: Path):
     clf = build(name)
     clf.temperature_ = 0.6
@@ -161,10 +161,30 @@ def test_a_graph_that_differs_is_refused(text_model, tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_models_are_refused(tmp_path: Path):
-    clf = gf.TextClassifier("textcnn", max_length=19, epochs=1, min_count=1, threads=1).fit(TEXTS, LABELS)
-    with pytest.raises(ConfigError, match="without attention"):
-        PaddedText(clf.model_, 19)
+@pytest.mark.parametrize("name", PLAIN_BUILDS)
+def test_models_without_attention_are_exported(name: str, tmp_path: Path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    clf = build(name)
+    samples, _ = samples_of(clf, "nowhere", 30)
+    checked = onnx_folder.export_onnx(clf, tmp_path / "onnx", samples + TEXTS)
+    assert checked["inputs"] == 70
+    assert checked["largest_difference"] <= 1e-5
+    # Padding on the left, as some tokenizers have it
+    run = graph.run_graph(tmp_path / "onnx" / "model.onnx", 1)
+    table = clf.encode(TEXTS[:7])
+    ids = np.zeros((7, 19), np.int64)
+    mask = np.zeros_like(ids)
+    for i in range(7):
+        ids[i, 19 - len(table[i]) :], mask[i, 19 - len(table[i]) :] = table[i], 1
+    logits, _ = run({"input_ids": ids, "attention_mask": mask})
+    np.testing.assert_allclose(logits, judge_in_fp32(clf, TEXTS[:7]), atol=1e-5)
+
+
+def test_a_model_without_a_head_is_refused():
+    model = SimpleNamespace(head=None)
+    with pytest.raises(ConfigError, match="without a head for classes"):
+        PaddedText(model, 19)
 
 
 def test_samples_are_the_runs_own(text_model, tmp_path: Path):

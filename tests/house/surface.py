@@ -280,7 +280,11 @@ def lost(old: Any, new: Any, where: str = "") -> Iterator[str]:
                 yield from lost(value, new[key], f"{where}.{key}")
     elif isinstance(old, list) and isinstance(new, list):
         yield from (f"{where}: {item!r} gone".lstrip(".") for item in old if item not in new)
-    elif old != new and not (old in (False, "attribute") and where.endswith((".helped", ".told"))):
+    elif old != new and not (
+        (old in (False, "attribute") and where.endswith((".helped", ".told")))
+        or (where.endswith(".required") and new is False)  # what was said goes on being understood
+        or (where.endswith(".nargs") and new == -1)
+    ):
         yield f"{where}: was {old!r}, is {new!r}".lstrip(".")
 
 

@@ -1,6 +1,7 @@
 """Wording, tables, figures and maps, each against what one would work out by hand."""
 
 import base64
+import json
 import re
 import xml.etree.ElementTree as ET
 from types import SimpleNamespace
@@ -10,7 +11,11 @@ import pytest
 
 from glassformer.config import to_dict
 from glassformer.errors import DataError
+from glassformer.explain.alignment import Alignment, save_alignments
+from glassformer.explain.render import asset
 from glassformer.report import figures, maps, tables, wording
+from glassformer.report.sequences import write_sequence_report
+from glassformer.report.vectors import write_vectors_report
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
 
 THIN = wording.THIN
@@ -97,13 +102,16 @@ def test_the_comparison_has_one_scale():
     ours = {"n": 10, "accuracy": 0.9, "accuracy_interval": [0.8, 1.0], "macro_f1": 0.9}
     ours["per_class"] = [{"label": "a", "support": 3}, {"label": "b", "support": 7}]
     baselines = {"x": {"accuracy": 0.6, "accuracy_interval": [0.5, 0.7]}, "failed": {"seconds": 1.0}}
-    run = SimpleNamespace(scores=ours, metrics={"baselines": baselines, "seconds": {"train": 60}})
+    run = SimpleNamespace(
+        measure="accuracy", scores=ours, metrics={"baselines": baselines, "seconds": {"train": 60}}
+    )
     table = tables.comparison(run)
     assert [r["name"] for r in table["rows"]] == ["This model", "x", "failed"]
     assert (table["low"], table["high"]) == (pytest.approx(0.425), 1.0)
     assert table["rows"][0]["from_to"] == pytest.approx([65.22, 100], abs=0.01)
     assert table["rows"][2]["at"] is None
-    assert table["guess"] == {"label": "b", "accuracy": 0.7}
+    guess = {"label": "b", "accuracy": 0.7, "macro_f1": pytest.approx((2 * 0.7 / 1.7 + 0) / 2)}
+    assert table["guess"] == guess
 
 
 def test_settings_that_differ_from_the_defaults_stand_out():
@@ -125,6 +133,66 @@ def test_nested_figures_become_tables():
         ("tokens", ["n", "lengths p5", "cut_share"], [("train", ["5,000", "8", f"45.9{THIN}%"])]),
         ("lost_share", [""], [("lost_share", [f"25.0{THIN}%"])]),
     ]
+
+
+def test_a_table_too_wide_for_a_page_is_turned_on_its_side():
+    wide = {f"f{i}": i for i in range(7)}
+    (name, columns, rows), *_ = tables.figure_tables({"splits": {"train": wide, "test": wide}})
+    assert (name, columns) == ("splits", ["train", "test"])
+    assert rows[3] == ("f3", ["3", "3"])
+    assert len(rows) == 7
+    many = {f"split {i}": {f"f{k}": k for k in range(7)} for i in range(7)}
+    assert tables.figure_tables({"splits": many})[0][1] == [*wide]  # turned it would be as wide
+
+
+def test_a_note_of_the_doctor_is_as_wide_as_its_list():
+    """A rule for paragraphs of class ``note`` once took hold of the findings of that class too."""
+    rules = re.findall(r"([^{}]+)\{", re.sub(r"/\*.*?\*/", "", asset("page.css"), flags=re.S))
+    selectors = [part.strip() for rule in rules for part in rule.split(",")]
+    assert "p.note" in selectors
+    assert not [s for s in selectors if s.startswith((".note", ".warning", ".ok"))]
+
+
+def test_word_vectors_have_the_frame_of_every_page(tmp_path):
+    norms = {"mean": 1.0, "min": 0.5, "max": 2.0}
+    metrics = {
+        "texts": 5, "words": 31, "vocabulary": 7, "seed": 3, "seconds": {"train": 1.5},
+        "norms": {"before": norms, "after": norms}, "tests": {"likeness": None},
+        "neighbours": {"<b>red</b>": [("blue", 0.5)]}, "analogies": {},
+    }  # fmt: skip
+    history = [{"kind": "step", "step": i, "epoch": 0, "loss": 1 / i} for i in range(1, 12)]
+    page = write_vectors_report(tmp_path, "mine", metrics, history).read_text(encoding="utf-8")
+    assert page.count("<header") == page.count("<main>") == page.count("<footer>") == 1
+    assert 'class="brand"' in page
+    for heading in ("Tests", "How it learned", "Length of the vectors", "Nearest words"):
+        assert f"<h2>{heading}</h2>" in page
+    assert "<h2>Analogies</h2>" not in page
+    assert "<b>red</b>" not in page
+    assert page.count('<div class="scroll" tabindex="0"><table>') == 3
+
+
+def test_alignments_have_a_frame_and_keep_their_size(tmp_path):
+    one = Alignment(["a", "dog"], ["ein", "Hund"], np.eye(2, dtype=np.float32), "ein <i>Hund", "a dog")
+    page = save_alignments([one, one], tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.count("<header") == page.count("<footer>") == page.count('class="block"') == 1
+    assert page.count('<figure class="alignment">') == 2
+    assert "<i>" not in page
+    assert ".alignment svg { width: auto;" in asset("page.css")
+
+
+def test_many_alignments_are_folded_away(tmp_path):
+    example = {"source": ["a", "dog"], "target": ["ein", "Hund"], "weights": [[1, 0], [0, 1]]}
+    example |= {"text": "a dog", "translation": "ein Hund"}
+    said = [{"text": "a dog", "translation": "ein Hund"}]
+    (tmp_path / "metrics.json").write_text(json.dumps({"task": "translation", "sentences": said}))
+    (tmp_path / "alignments.json").write_text(json.dumps({"examples": [example] * 5}))
+    page = write_sequence_report(tmp_path).read_text(encoding="utf-8")
+    open_ones, folded = page.split("<summary>3 more</summary>")
+    assert [part.count('<figure class="alignment">') for part in (open_ones, folded)] == [2, 3]
+    assert page.count("<footer>") == page.count('class="brand"') == 1
+    # A sentence beside its translation has half the width, not the column of a label with its bar.
+    assert '<ul class="own said">' in page
+    assert ".own.said p { display: block;" in asset("page.css")
 
 
 def steps(n: int, epochs: int = 3) -> list[dict]:

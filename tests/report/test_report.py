@@ -83,6 +83,32 @@ def test_a_full_run_is_told_from_top_to_bottom(make_run):
     assert targets <= {f"#{i}" for i in ids}
 
 
+def test_the_measure_that_chose_the_weights_leads_the_page(make_run):
+    run = make_run(classes=("a", "b", "c"))
+    path = run / "metrics.json"
+    metrics = json.loads(path.read_text())
+    for baseline in metrics["baselines"].values():
+        baseline |= {"class_weight": "balanced", "macro_f1_interval": [0.5, 0.6]}
+    path.write_text(json.dumps(metrics | {"measure": "macro_f1"}))
+    page = Page(write_report(run))
+    scores = metrics["test"]
+    said = page.words.replace("\u202f", " ")
+    share = f"{100 * scores['macro_f1']:.2f} %"
+    assert f"Macro-F1 on 2,500 test texts, not seen in training: {share} (95 % interval" in said
+    assert "Its macro-F1 is" in said
+    assert ", trained with the same class weights" in said
+    assert said.index("Macro-F1" + share) < said.index("Accuracy" + f"{100 * scores['accuracy']:.2f} %")
+    assert f"weighted F1 {100 * scores['weighted_f1']:.2f} %" in said
+    assert f"average precision {scores['average_precision']:.4f}" in said
+    assert "each class against the others, their mean" in said
+    assert "95 % interval of the macro-F1 over the draw" in said
+    assert said.index("ModelMacro-F1")
+    assert "of the time, a macro-F1 of" in said
+    (run / "config.toml").write_text('name = "x"\n[train]\nmonitor = "macro_f1"\n')
+    path.write_text(json.dumps(metrics))
+    assert "Macro-F1 on 2,500" in Page(write_report(run)).words  # a run from before the measure was noted
+
+
 def test_the_architecture_is_drawn_from_what_the_run_noted(make_run):
     folder = make_run(n=300, steps=60, layers=2, heads=3)
     metrics = json.loads((folder / "metrics.json").read_text())
@@ -159,7 +185,7 @@ def test_many_classes_are_told_by_their_confusions(make_run):
     page = Page(write_report(make_run(classes=tuple(f"class {i}" for i in range(40)), n=900, skill=6.0)))
     assert "Most often taken for another" in page.words
     assert "predicted" not in page.words.split("Each class")[0].split("Right and wrong")[-1]
-    assert "ROC-AUC" not in page.words
+    assert "each class against the others, their mean" in page.words
 
 
 def test_an_old_report_is_replaced_only_by_a_whole_one(make_run):

@@ -84,6 +84,8 @@ def test_a_translation_run_has_its_files_and_both_searches(translated):
     page = (translated / "report.html").read_text()
     assert "<b>red</b>" not in page
     assert page.count('role="img" aria-label="Alignment') == 2
+    assert page.count('<figure class="alignment">') == 2
+    assert "more</summary>" not in page  # from the third on they are folded away
     assert sum(block["parameters"] for block in metrics["architecture"]) == metrics["parameters"]
     assert "source tokens [M]" in page
     assert "The training loss has label smoothing in it, the validation loss has not." in page

@@ -137,7 +137,11 @@ def serve(classifiers) -> Any:
     from glassformer.serve.models import Served
 
     def make(
-        key: str | None = None, hosts: tuple[str, ...] = (), loop: str = "auto", **limits: Any
+        key: str | None = None,
+        hosts: tuple[str, ...] = (),
+        loop: str = "auto",
+        others: dict[str, Any] | None = None,
+        **limits: Any,
     ) -> Running:
         bounds = Limits(**limits)
         names = ("films", "windows", "pictures")
@@ -145,6 +149,8 @@ def serve(classifiers) -> Any:
             (Served(name, clf, bounds, threads=1, precision="fp32", examples=EXAMPLES), name == "films")
             for name, clf in zip(names, classifiers, strict=True)
         ]
+        for name, clf in (others or {}).items():
+            served.append((Served(name, clf, bounds, threads=1, precision="fp32", examples=()), False))
         return Running(served, bounds, loop, key=key, hosts=hosts)
 
     return make

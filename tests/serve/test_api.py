@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+import glassformer as gf
 from glassformer.serve.loading import example_sentences
 
 from .conftest import PICTURES, TEXTS, Running, png
@@ -124,6 +125,41 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
     assert answer.status == status, answer
     error = answer.body["error"]
     assert what in f"{error['where']}: {error['what']}"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "fix"),
+    [
+        ("/v1/predict", {"text": "a dull film"}, "Did you mean 'texts'?"),
+        ("/v1/predict", {"image": "aGVsbG8="}, "Did you mean 'images'?"),
+        ("/v1/predict", {"inputs": ["a"]}, "Known: images, model, texts"),
+        ("/v1/explain", {"texts": ["a dull film"]}, "Did you mean 'text'?"),
+        ("/v1/predict", {"texts": "a dull film"}, 'Send a list: {"texts": [...]}'),
+    ],
+)
+def test_a_field_of_another_name_is_answered_with_the_right_one(server: Running, path, body, fix):
+    answer = server.ask(path, body)
+    assert answer.status == 422, answer
+    assert answer.body["error"]["fix"] == fix
+
+
+def test_a_model_without_attention_offers_what_it_has(serve, classifiers):
+    clf = gf.TextClassifier("textcnn", d_model=7, embedding_dim=5, min_count=1, epochs=1, threads=1)
+    clf.fit(TEXTS, ["good", "bad"] * 20)
+    running = serve(others={"plain": clf})
+    try:
+        (about,) = [m for m in running.ask("/v1/models").body["models"] if m["name"] == "plain"]
+        assert about["methods"] == ["occlusion", "gradient_x_input", "integrated_gradients"]
+        assert (about["layers"], about["heads"], about["channels"]) == (None, None, None)
+        answer = running.ask("/v1/explain", {"text": "a dull film", "model": "plain"})
+        assert (answer.status, answer.body["method"]) == (200, "occlusion")
+        refused = running.ask("/v1/explain", {"text": "a", "model": "plain", "method": "rollout"})
+        assert refused.status == 422
+        assert "Use occlusion" in refused.body["error"]["fix"]
+        (pictures,) = [m for m in running.ask("/v1/models").body["models"] if m["kind"] == "image"]
+        assert pictures["channels"] == 3  # the page opens its pad white
+    finally:
+        running.stop()
 
 
 def test_a_body_of_no_stated_type_is_told_which(server: Running):

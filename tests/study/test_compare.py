@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,13 +15,14 @@ import pytest
 
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.report.study import run_pages, write_study_report
+from glassformer.report.study import render_study, run_pages, write_study_report
 from glassformer.study import arms as arms_module
 from glassformer.study.arms import jobs_of, run_jobs
 from glassformer.study.compare import compare
+from glassformer.study.finished import compare_runs
 from glassformer.study.grid import Study, expand
-from glassformer.study.results import collect
-from glassformer.study.verdict import sentences
+from glassformer.study.results import collect, table_rows
+from glassformer.study.verdict import markdown, sentences
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,9 @@ def test_folder_is_complete(done):
     assert (run / "model").is_dir()
     assert not (run / "checkpoints").exists()
     assert json.loads((folder / "results.json").read_text()) == json.loads(json.dumps(results))
-    assert any("[4/4]" in line for line in lines)
+    (last,) = [line for line in lines if "[4/4]" in line]
+    assert last.endswith(" s")
+    assert [line.endswith(" left)") for line in lines if line.startswith("[")] == [True] * 3 + [False]
 
 
 def test_figures_are_those_of_the_predictions(done):
@@ -236,6 +240,88 @@ def test_one_seed_is_tested_by_mcnemar(done, base):
     assert arm["p"] == arm["p_holm"] == arm["mcnemar"][0]["p"]
     assert arm["significant"] == (arm["p"] < 0.05)
     assert "One seed an arm" in found["verdict"]
+
+
+def two_seeds(p: float, *tests: tuple[int, int, float], seeds=(0, 1), measure="accuracy") -> dict:
+    """A study of two arms as ``sentences`` reads it."""
+    apart = {"difference": -0.058, "difference_interval": [-0.21, 0.09]}
+    arm = {
+        "name": "late", "accuracy": apart, "macro_f1": apart, "p_holm": p, "significant": p < 0.05,
+        "mcnemar": [dict(seed=s, wins=w, losses=x, p=q) for s, (w, x, q) in enumerate(tests)],
+    }  # fmt: skip
+    return sentences(
+        {"n": 1500, "baseline": "base", "arms": [{"name": "base"}, arm], "unfinished": [], "seeds": seeds}
+        | {"measure": measure}
+    )
+
+
+def test_what_two_seeds_can_decide_is_said():
+    found = two_seeds(0.31, (20, 107, 1e-9), (31, 118, 1e-8))
+    told = found["sentences"]["late"]
+    assert told.startswith("Undecided: 5.80 points below base (95 % interval")
+    assert "Each pair of trainings differs on these examples (McNemar, p < 0.001), yet seeds" in told
+    assert "No significant difference" not in found["verdict"] + told
+    assert found["verdict"].startswith("Undecided beside base: late.")
+    assert "Two seeds an arm hardly say how far seeds scatter" in found["verdict"]
+    # one pair that differs the other way, or not at all: nothing is there to be told apart
+    for tests in ([(20, 107, 1e-9), (118, 31, 1e-8)], [(20, 107, 1e-9), (31, 29, 0.8)]):
+        found = two_seeds(0.31, *tests)
+        assert found["sentences"]["late"].startswith("No significant difference: 5.80 points below base")
+        assert "Undecided" not in found["verdict"]
+        assert "Two seeds an arm" in found["verdict"]
+    clear = two_seeds(0.01, (20, 107, 1e-9), (31, 118, 1e-8))
+    assert clear["verdict"] == "Significantly worse than base: late."
+    assert "Two seeds" not in two_seeds(0.3, *[(20, 107, 1e-9)] * 3, seeds=(0, 1, 2))["verdict"]
+
+
+def test_a_study_is_compared_by_what_its_recipes_choose_by(done, base, tmp_path):
+    told = two_seeds(0.01, (1, 2, 0.5), measure="macro_f1")["sentences"]["late"]
+    assert told.startswith("5.80 points of macro-F1 below base")
+    folder, _, _ = done
+    one = Study(name="mine", recipe=str(base), seeds=(0,), bootstrap=200, grid={"lr": [3e-2, 1e-6]})
+    jobs = jobs_of(one, expand(one), folder)
+    by_f1 = [
+        replace(j, recipe=replace(j.recipe, train=replace(j.recipe.train, monitor="macro_f1"))) for j in jobs
+    ]
+    found = collect(one, expand(one), by_f1)
+    assert found["measure"] == "macro_f1"
+    arm = found["arms"][1]
+    assert arm["test"] == "bootstrap"
+    assert arm["p"] == arm["macro_f1"]["bootstrap_p"]
+    page = render_study(found)
+    assert "difference in macro-F1, points" in page
+    assert "the mean macro-F1 over the draw" in page
+    assert "Difference (macro-F1, points)" in markdown(found)
+    assert (
+        next(r for r in table_rows(found) if r["arm"] != "lr=0.03")["difference"]
+        == arm["macro_f1"]["difference"]
+    )
+
+
+def test_the_page_explains_two_tests_that_answer_differently(done):
+    _, results, _ = done
+    page = " ".join(render_study(results).split())
+    assert "Two questions, two answers. McNemar's test, seed by seed" in page
+    assert "of which two seeds say little" in page
+
+
+def test_finished_runs_are_compared_without_a_study(done, tmp_path):
+    folder, results, _ = done
+    runs = [folder / "arms" / arm / f"seed-{seed}" for arm in ("lr=0.03", "lr=1e-06") for seed in (0, 1)]
+    found = compare_runs(runs, bootstrap=2000)
+    assert [arm["seeds"] for arm in found["arms"]] == [[0, 1], [0, 1]]
+    assert [arm["name"] for arm in found["arms"]] == [runs[0].as_posix(), runs[2].as_posix()]
+    for new, old in zip(found["arms"], results["arms"], strict=True):
+        assert new["accuracy"]["values"] == old["accuracy"]["values"]
+        assert new.get("mcnemar") == old.get("mcnemar")
+    two = compare_runs([runs[0], runs[3]])
+    assert [arm["seeds"] for arm in two["arms"]] == [[0], [1]]
+    with pytest.raises(ConfigError, match="one run alone"):
+        compare_runs(runs[:1])
+    with pytest.raises(ConfigError, match="one run twice"):
+        compare_runs([runs[0], runs[0]])
+    with pytest.raises(ConfigError, match="one recipe with several seeds"):
+        compare_runs(runs[:2])
 
 
 def test_equal_arms_differ_by_nothing(base, tmp_path):

@@ -21,6 +21,7 @@ from glassformer.train.callbacks import (
     Interrupted,
     Progress,
     StopOnSignal,
+    time_left,
 )
 from glassformer.train.loop import run
 
@@ -215,11 +216,45 @@ def test_progress_off_a_terminal_is_a_few_plain_lines(make_rig):
     steps = [line for line in lines if line.startswith("step ")]
     assert [line.split()[1] for line in steps] == [f"{n}/40" for n in range(4, 41, 4)]
     assert all(" loss " in line and line.endswith("tokens/s") for line in steps)
+    assert [" left)" in line for line in steps] == [True] * 9 + [False]
     epochs = [line for line in lines if line.startswith("epoch ")]
     assert len(epochs) == 8
     assert "validation loss 0.2500  accuracy 0.8750  (best)" in epochs[0]
     assert "(best)" not in epochs[1]
     assert "\x1b" not in stream.getvalue()
+
+
+def test_what_chooses_the_weights_leads_the_line(make_rig):
+    found = iter([(0.9, 0.875, 0.5), (0.8, 0.75, 0.625), (0.7, 0.75, 0.25)])
+
+    def evaluate(rig):
+        return dict(zip(("loss", "accuracy", "macro_f1"), next(found), strict=True))
+
+    stream = io.StringIO()
+    drive(make_rig(epochs=3, evaluate=evaluate, monitor="macro_f1"), Progress(stream))
+    epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
+    assert "validation loss 0.9000  macro-F1 0.5000  (best)  accuracy 0.8750" in epochs[0]
+    assert "macro-F1 0.6250  (best)  accuracy 0.7500" in epochs[1]
+    assert "(best)" not in epochs[2]
+    found, stream = iter([(0.9, 0.875, 0.5), (0.8, 0.75, 0.5), (0.95, 0.9, 0.5)]), io.StringIO()
+    drive(make_rig(epochs=3, evaluate=evaluate, monitor="loss"), Progress(stream))
+    epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
+    assert "validation loss 0.8000  (best)  accuracy 0.7500" in epochs[1]
+    assert "(best)" not in epochs[2]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 s"), (38.4, "38 s"), (19 * 60, "19 min"), (7500, "2 h 5 min")]
+)
+def test_how_long_a_training_goes_on(seconds, said):
+    assert time_left(seconds) == said
+
+
+def test_a_slow_training_is_not_silent_for_a_tenth_of_it(make_rig, monkeypatch):
+    monkeypatch.setattr("glassformer.train.callbacks.QUIET", -1.0)
+    stream = io.StringIO()
+    drive(make_rig(epochs=8), Progress(stream))
+    assert sum(line.startswith("step ") for line in stream.getvalue().splitlines()) == 40
 
 
 def test_progress_without_held_out_data_has_a_line_an_epoch_too(make_rig):

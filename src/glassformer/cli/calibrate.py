@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.evaluate import check_run
+from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, refuse_columns
 from glassformer.cli.output import note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -57,6 +58,9 @@ def calibrate_command(
             metavar="PATH", help="Labelled texts to choose by, instead of the run's validation split."
         ),
     ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    image_column: ImageColumn = None,
     threshold: Annotated[
         str | None,
         typer.Option(
@@ -73,7 +77,10 @@ def calibrate_command(
     from glassformer.study.calibration import calibrate_run
 
     folder = check_run(run)
-    found = calibrate_run(folder, data, threshold, say=(lambda line: None) if json else say)
+    named = {"text_column": text_column, "label_column": label_column, "image_column": image_column}
+    columns = refuse_columns(named, data)
+    quiet = (lambda line: None) if json else say
+    found = calibrate_run(folder, data, threshold, say=quiet, columns=columns)
     if json:
         say_json(found)
     else:

@@ -1,87 +1,220 @@
-"""``glassformer compare``: a study's arms, each with every seed, on the same examples, with
-tests and cost.
+"""``glassformer compare``: a study's arms, several models on one table, or finished runs: on the same
+examples, with tests and cost.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
-from glassformer.errors import GlassformerError
+from glassformer.errors import ConfigError, GlassformerError
 from glassformer.tasks.recipe import study_names
 
+MOST_SEEDS = 100
 
-def show_study(results: dict[str, Any], folder: Path) -> None:
+
+def models_study(
+    models: Sequence[str],
+    folder: Path,
+    *,
+    text: str | None = None,
+    images: str | None = None,
+    settings: Sequence[str] = (),
+    seeds: int = 1,
+) -> Any:
+    """A study of several models on one table: each gets the recipe that ``glassformer train`` would give it.
+
+    Their recipes are written into the study's folder, so that it goes on from there.
+
+    Raises:
+        ConfigError: fewer than two models, one twice, or a setting that cannot be.
+        DataError: the table cannot be read.
+    """
+    from glassformer.checkpoints.files import disk_errors, replace_text
+    from glassformer.cli.train import choose_recipe
+    from glassformer.config import to_toml
+    from glassformer.study.compare import check_study_folder
+    from glassformer.study.grid import Study, expand, folder_name
+
+    if len(models) < 2 or len(set(models)) < len(models):
+        what = (
+            f"{models[0]!r} twice"
+            if len(models) > 1
+            else "one model alone"
+            if models
+            else "no model is named"
+        )
+        raise ConfigError(what, where="--model", fix="Name two or more: --model encoder-mini textcnn")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ConfigError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MOST_SEEDS}")
+    recipes = {m: choose_recipe(None, text, images=images, model=m, settings=settings) for m in models}
+    check_study_folder(folder)
+    with disk_errors(folder):
+        (folder / "arms").mkdir(parents=True, exist_ok=True)
+    files = {m: folder / f"recipe-{folder_name(m)}.toml" for m in models}
+    for model, file in files.items():
+        replace_text(file, to_toml(recipes[model]))
+    study = Study(
+        name=folder.name, summary=f"several models on {recipes[models[0]].data.source}",
+        recipe=str(files[models[0]].resolve()), seeds=tuple(range(seeds)),
+        arms={m: {"recipe": str(file.resolve())} for m, file in files.items()},
+    )  # fmt: skip
+    expand(study)
+    return study
+
+
+def compare_finished(runs: Sequence[str], out: Path | None) -> dict[str, Any]:
+    """Finished runs beside each other, with ``out`` as tables and a page too; see ``compare_runs``."""
+    from glassformer.checkpoints.files import disk_errors
+    from glassformer.cli.evaluate import check_run
+    from glassformer.outputs import check_folder_path
+    from glassformer.report.study import write_study_report
+    from glassformer.study.finished import compare_runs
+    from glassformer.study.results import write_results
+
+    results = compare_runs([check_run(run) for run in runs])
+    if out is not None:
+        check_folder_path(out)
+        if (out / "config.toml").exists() or (out / "arms").exists():
+            raise ConfigError("holds a run or a study", where=str(out), fix="Choose another --out")
+        with disk_errors(out):
+            out.mkdir(parents=True, exist_ok=True)
+        write_results(out, None, results)
+        write_study_report(out)
+    return results
+
+
+def show_study(results: dict[str, Any], folder: Path | None) -> None:
     """A study on the terminal: a row an arm, the verdict, a sentence each, and where it lies."""
+    from glassformer.evaluate.metrics import MEASURES
     from glassformer.report.wording import NONE, digits_for, duration, p_value, percent
-    from glassformer.study.verdict import signed
+    from glassformer.study.verdict import measured, signed
 
-    digits = digits_for(results["n"])
-    columns = ("arm", "accuracy", "SD", "points from baseline", "p (Holm)", "an epoch")
+    digits, measure = digits_for(results["n"]), measured(results)
+    columns = ("arm", MEASURES[measure], "SD", "points from baseline", "p (Holm)", "an epoch")
     rows = []
     for arm in results["arms"]:
-        accuracy = arm["accuracy"]
-        sd = NONE if accuracy["sd"] is None else f"{100 * accuracy['sd']:.2f}"
-        apart, p = signed(accuracy, digits), p_value(arm.get("p_holm"))
+        found = arm[measure]
+        sd = NONE if found["sd"] is None else f"{100 * found['sd']:.2f}"
+        apart, p = signed(found, digits), p_value(arm.get("p_holm"))
         epoch = duration(arm["cost"]["seconds_per_epoch"])
-        rows.append([arm["name"], percent(accuracy["mean"], digits), sd, apart, p, epoch])
+        rows.append([arm["name"], percent(found["mean"], digits), sd, apart, p, epoch])
     for name, figures in results["baselines"].items():
-        rows.append([name, percent(figures["accuracy"], digits), *[NONE] * 4])
+        rows.append([name, percent(figures[measure], digits), *[NONE] * 4])
     say()
-    title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {len(results['seeds'])} seeds"
+    seeds = len(results["seeds"])
+    several = f"{seeds} seeds" if seeds > 1 else "one seed"
+    title = f"{results['name']}: {results['n']:,} {results['judged']} examples, {several}"
     show_table(title, columns, rows, right=columns[1:])
     say(results["verdict"])
     for name, sentence in results["sentences"].items():
         say(f"{name}: {sentence}")
+    if folder is None:
+        say("with --out DIR: the same as a page and as tables")
+        return
     say(f"tables: {folder / 'results.csv'}, {folder / 'results.md'}")
     say(f"report: {folder / 'report.html'}")
 
 
+Given = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="STUDY|RUN...",
+        help=f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
+    ),
+]
+Text = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Labelled texts, on which the models are compared.")
+]
+Images = Annotated[
+    str | None, typer.Option(metavar="FOLDER", help="Labelled pictures, on which the models are compared.")
+]
+Models = Annotated[
+    list[str] | None, typer.Option(metavar="NAME...", help="With --text or --images: two models or more.")
+]
+Seeds = Annotated[int, typer.Option(metavar="N", help="With --text or --images: trainings of each model.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change any key in every arm; may be repeated."),
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="The study's folder.", show_default="runs/NAME")
+]
+Workers = Annotated[
+    int, typer.Option(metavar="N", help="Runs at a time, each in a process of its own; 0: all in this one.")
+]
+Engine = Annotated[str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")]
+
+
 def compare_command(
-    study: Annotated[
-        str, typer.Argument(metavar="STUDY", help=f"A TOML file or one of: {', '.join(study_names())}.")
-    ],
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change any key in every arm; may be repeated."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The study's folder.", show_default="runs/NAME")
-    ] = None,
-    workers: Annotated[
-        int,
-        typer.Option(metavar="N", help="Runs at a time, each in a process of its own; 0: all in this one."),
-    ] = 1,
-    engine: Annotated[
-        str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")
-    ] = "serial",
+    study: Given = None,
+    text: Text = None,
+    images: Images = None,
+    model: Models = None,
+    seeds: Seeds = 1,
+    settings: Settings = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    image_column: ImageColumn = None,
+    out: Out = None,
+    workers: Workers = 1,
+    engine: Engine = "serial",
 ) -> None:
-    """Compare recipes fairly: same examples, several seeds, paired tests. Resumes what is not finished."""
+    """Compare recipes, models or runs fairly: same examples, paired tests. Resumes what is not finished."""
     from glassformer.scale.engines import check_engine
     from glassformer.study.compare import compare
-    from glassformer.study.grid import load_study
 
     check_engine(engine)
-    asked = load_study(study)
-    folder = out or default_folder(asked.name)
-    results = compare(
-        asked,
-        folder,
-        settings=parse_settings(settings or ()),
-        workers=workers,
-        say=say,
-        progress=True,
-        engine=engine,
-    )
+    given = list(study or ())
+    settings = [
+        *column_settings(text_column=text_column, label_column=label_column, image_column=image_column),
+        *(settings or ()),
+    ]
+    if text or images:
+        if text and images:
+            raise ConfigError("both --text and --images are given", where="compare", fix="Give one of them")
+        folder = out or default_folder(Path(text or images or "").stem, "-models")
+        several, changes = [*(model or ()), *given], {}
+        asked = models_study(several, folder, text=text, images=images, settings=settings, seeds=seeds)
+    elif len(given) != 1 or (Path(given[0]) / "config.toml").is_file():
+        show_study(compare_finished(_runs(given, settings, model), out), out)
+        return
+    else:
+        asked, changes = _study(given[0]), parse_settings(settings)
+        folder = out or default_folder(asked.name)
+    results = compare(asked, folder, settings=changes, workers=workers, say=say, progress=True, engine=engine)
     show_study(results, folder)
-    if results["failed"]:
-        title, reason = next(iter(results["failed"].items()))
+    for title, reason in list(results["failed"].items())[:1]:
         raise GlassformerError(
             f"{len(results['failed'])} of the runs failed, such as {title}: {reason}. Try again with the "
             "same command"
         )
+
+
+ASK = "Name a study, two run folders, or give --text FILE --model NAME NAME"
+
+
+def _runs(given: Sequence[str], settings: Sequence[str] | None, model: Sequence[str] | None) -> Sequence[str]:
+    if not given:
+        raise ConfigError("nothing to compare", where="compare", fix=ASK)
+    for name, value in {"--set": settings, "--model": model}.items():
+        if value:
+            raise ConfigError("finished runs stay as they are", where=name, fix="Leave it out")
+    return given
+
+
+def _study(name: str) -> Any:
+    """The study of a name or file; a table of texts is answered with the command that compares on it."""
+    from glassformer.study.grid import load_study
+
+    if option := data_option(name):
+        fix = f"To compare models on it: glassformer compare {option} {name} --model NAME NAME"
+        raise ConfigError(f"{name} is data and no study", where="compare", fix=fix)
+    return load_study(name)

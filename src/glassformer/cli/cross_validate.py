@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
@@ -31,7 +32,7 @@ def recipe_for_folds(
         command="cross-validate",
         others="--text FILE",
     )
-    if text:
+    if text or (recipe is not None and recipe not in recipe_names() and data_option(recipe)):
         chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))
     return chosen
 
@@ -54,24 +55,24 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     """A row a fold, their mean and scatter, and the figures of all answers together."""
+    from glassformer.report.tables import leading
     from glassformer.report.wording import bounds, count, decimal, digits_for, duration, percent
 
     scores, digits = metrics["test"], digits_for(metrics["test"]["n"])
-    columns = ("fold", "examples", "accuracy", "macro-F1", "log loss", "time")
+    measures = leading(metrics.get("measure", "accuracy"))
+    columns = ("fold", "examples", *(called for _, called in measures), "log loss", "time")
     rows = [
-        [f["fold"] + 1, count(f["n"]), percent(f["accuracy"], digits), percent(f["macro_f1"], digits),
+        [f["fold"] + 1, count(f["n"]), *(percent(f[key], digits) for key, _ in measures),
          decimal(f["log_loss"], 4), duration(f["seconds"])] for f in metrics["folds"]
     ]  # fmt: skip
     over = metrics["over_folds"]
-    rows.append([
-        "mean (SD)", "", f"{percent(over['accuracy']['mean'], 2)} ({100 * over['accuracy']['sd']:.2f})",
-        f"{percent(over['macro_f1']['mean'], 2)} ({100 * over['macro_f1']['sd']:.2f})",
-        decimal(over["log_loss"]["mean"], 4), "",
-    ])  # fmt: skip
+    spread = [f"{percent(over[key]['mean'], 2)} ({100 * over[key]['sd']:.2f})" for key, _ in measures]
+    rows.append(["mean (SD)", "", *spread, decimal(over["log_loss"]["mean"], 4), ""])
+    first, called = measures[0]
     show_table("out-of-fold", columns, rows, right=columns[1:])
     say(
-        f"all {scores['n']:,} answers: accuracy {percent(scores['accuracy'], digits)}, "
-        f"95 % interval {bounds(scores, 'accuracy')}"
+        f"all {scores['n']:,} answers: {called} {percent(scores[first], digits)}, "
+        f"95 % interval {bounds(scores, first)}"
     )
     say(f"predictions: {folder / 'predictions.csv'}")
     say(f"report: {folder / 'report.html'}")
@@ -110,10 +111,13 @@ def cross_validate_command(
     model: Model = None,
     settings: Settings = None,
     data: Data = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
     out: Out = None,
     folds: Folds = 5,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
-    chosen = recipe_for_folds(recipe, text, model, data, settings or ())
+    columns = column_settings(text_column=text_column, label_column=label_column)
+    chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())])
     folder = out or default_folder(chosen.name, "-folds")
     show_folds(cross_validate(chosen, folder, folds), folder)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from glassformer.cli.finished import show_run
 from glassformer.cli.output import say
-from glassformer.cli.train import show_run, train
+from glassformer.cli.train import train
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError
 from glassformer.tasks.text_classification.recipe import Recipe

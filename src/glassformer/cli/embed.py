@@ -67,7 +67,8 @@ def embed_command(
         list[str],
         typer.Argument(
             metavar="TEXT|FILE...",
-            help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; or pictures.",
+            help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; - is standard input; "
+            "or pictures.",
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE.npy", help="Write the vectors there, one row a text.")],

@@ -8,6 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    SourceColumn,
+    TargetColumn,
+    TextColumn,
+    refuse_columns,
+)
 from glassformer.cli.output import say, say_json, show_figures, show_table, show_translation_scores
 from glassformer.cli.vectors import show_tests
 from glassformer.errors import ConfigError
@@ -16,9 +24,16 @@ KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogie
 
 
 def evaluate(
-    folder: str | Path, data: str | None = None, tell: Callable[[str], None] = say
+    folder: str | Path,
+    data: str | None = None,
+    tell: Callable[[str], None] = say,
+    *,
+    columns: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The figures of a run's model; see ``ClassificationMeter.result``.
+
+    Args:
+        columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
 
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
@@ -26,7 +41,7 @@ def evaluate(
     from glassformer.tasks.run import evaluate_task
     from glassformer.train.callbacks import Progress
 
-    return evaluate_task(check_run(folder), data, tell, count=Progress().count)
+    return evaluate_task(check_run(folder), data, tell, count=Progress().count, columns=columns)
 
 
 def check_run(folder: str | Path) -> Path:
@@ -59,22 +74,32 @@ def evaluate_command(
             metavar="PATH", help="Other labelled texts or pictures: a named data set, a table or a folder."
         ),
     ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    image_column: ImageColumn = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
     ] = False,
 ) -> None:
     """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
+    named = {
+        "text_column": text_column, "label_column": label_column, "image_column": image_column,
+        "source_column": source_column, "target_column": target_column,
+    }  # fmt: skip
+    columns = refuse_columns(named, data)
     if json:
-        say_json(evaluate(run, data, tell=lambda line: None))
+        say_json(evaluate(run, data, tell=lambda line: None, columns=columns))
         return
-    figures = evaluate(run, data)
+    figures = evaluate(run, data, columns=columns)
     if "greedy" in figures:
         show_translation_scores(str(run), {"": figures})
     elif "masked" in figures:
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
     elif "per_class" in figures:
-        show_figures(str(run), figures)
+        show_figures(str(run), figures, _measure(run))
     elif all(
         t is None or {"spearman", "sections"} & {*(t if isinstance(t, dict) else ())}
         for t in figures.values()
@@ -83,6 +108,14 @@ def evaluate_command(
     else:
         rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
         show_table(str(run), ("", "value"), rows, right=("value",))
+
+
+def _measure(run: Path) -> str:
+    """The figure that the run's best weights were chosen by, if a share."""
+    from glassformer.tasks.labelled import measure_of
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    return measure_of(read_run_recipe(run))
 
 
 def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import TextColumn
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -16,6 +17,7 @@ from glassformer.outputs import check_new_file, write_text_whole
 MOST = 20  # inputs of one page
 SHOWN = 10  # words of one table
 LEAST = 0.001  # where no score reaches it, four decimals would say nothing
+USUAL = "rollout"
 ENDS = (".html", ".json")
 
 
@@ -23,7 +25,7 @@ def explain(
     folder: str | Path,
     given: Sequence[str],
     *,
-    method: str = "rollout",
+    method: str | None = "rollout",
     target: str | None = None,
     trust: bool = False,
     maps: bool = False,
@@ -34,6 +36,7 @@ def explain(
 
     Args:
         folder: of a run or of a saved model.
+        method: None: rollout, and occlusion of a model without attention.
         target: the label to explain; None: the predicted one.
         trust: judge each explanation against random orders, which takes about 220 variants of the input.
         maps: keep the attention maps for a page.
@@ -43,20 +46,13 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.predict import asked_by, gather, pictures
-    from glassformer.tasks.catalog import TASKS
-    from glassformer.tasks.load import load
+    from glassformer.cli.predict import gather, pictures
+    from glassformer.explain.methods import methods_for
     from glassformer.tasks.run_folder import trained_column
 
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
-    clf = load(folder)
-    task = TASKS[clf.RECIPE.task]
-    if task.answer is None:
-        kind, fix = type(clf).__name__, asked_by(task)
-        raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
+    clf = _classifier(folder)
+    if method is None:
+        method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
     of_pictures = clf.NOUN == "pictures"
     found = pictures(given) if of_pictures else gather(given, text_column, [trained_column(folder)])
     inputs = found.texts
@@ -69,6 +65,24 @@ def explain(
     for x, e in zip(inputs, made, strict=True):
         e.name = x if of_pictures else ""
     return made
+
+
+def _classifier(folder: str | Path) -> Any:
+    """The classifier in a folder; raises ConfigError where there is none."""
+    from glassformer.cli.predict import asked_by
+    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.load import load
+
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
+    clf = load(folder)
+    task = TASKS[clf.RECIPE.task]
+    if task.answer is None:
+        kind, fix = type(clf).__name__, asked_by(task)
+        raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
+    return clf
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
@@ -85,12 +99,18 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     return options
 
 
+Given = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TEXT|IMAGE...", help="Texts, files of texts, - for standard input, or pictures; at most 20."
+    ),
+]
+
+
 def explain_command(
+    context: typer.Context,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
-    given: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT|IMAGE...", help="Texts, files of texts, or pictures; at most 20."),
-    ],
+    given: Given,
     method: Annotated[
         str,
         typer.Option(
@@ -111,22 +131,23 @@ def explain_command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
     ] = None,
-    text_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
-    ] = None,
+    text_column: TextColumn = None,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     if out is not None:
         _check_out(out)
     options = parse_options(set_ or [])
+    source: Any = context.get_parameter_source("method")
+    said = getattr(source, "name", "") == "COMMANDLINE" or bool(options or target)
     _check_options(method, target, options)
     page = out is not None and out.suffix.lower() == ".html"
+    chosen = method if said else None
     made = explain(
-        run, given, method=method, target=target, trust=trust, maps=page, text_column=text_column, **options
+        run, given, method=chosen, target=target, trust=trust, maps=page, text_column=text_column, **options
     )
     if out is not None:
         _write(out, made)
-        say(f"{len(made)} explained by {method}: {out}")
+        say(f"{len(made)} explained by {made[0].method}: {out}")
     for i, e in enumerate(made if out is None else [], 1):
         if len(made) > 1:
             say(f"{i} of {len(made)}: {excerpt(e.name or e.text)}")

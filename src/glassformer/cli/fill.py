@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli.given import with_stdin
 from glassformer.cli.output import one_line
 from glassformer.cli.translate import load_kind
 from glassformer.data.vocabulary import MASK
@@ -34,12 +35,16 @@ def fill_command(
         typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved masked language model."),
     ],
     given: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help=f"Texts with {MASK} for what is to guess.")
+        list[str],
+        typer.Argument(
+            metavar="TEXT...", help=f"Texts with {MASK} for what is to guess; - is standard input."
+        ),
     ],
     top: Annotated[int, typer.Option(metavar="N", help=f"Words for each {MASK}.")] = 5,
 ) -> None:
     """Guess hidden words: one line for each [MASK] with word and probability."""
-    for text, masks in zip(given, fill(run, given, top), strict=True):
+    texts = with_stdin(given)
+    for text, masks in zip(texts, fill(run, texts, top), strict=True):
         typer.echo(one_line(text))
         for words in masks:
             typer.echo("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))

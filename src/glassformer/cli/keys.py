@@ -42,6 +42,13 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
             yield Key(section, field.name, default, " ".join(filter(None, parts)))
 
 
+def all_keys() -> dict[str, Key]:
+    """The keys of all tasks by their names."""
+    from glassformer.tasks.catalog import TASKS
+
+    return {key.name: key for task in TASKS for key in recipe_keys(task)}
+
+
 def _choices(hint: Any) -> list[str]:
     literals = [hint] if typing.get_origin(hint) is typing.Literal else typing.get_args(hint)
     return [

@@ -76,32 +76,34 @@ def show_table(
     Console(file=sys.stdout).print(table)
 
 
-def show_scores(title: str, rows: Sequence[tuple[str, dict[str, Any], float | None]]) -> None:
-    """A line for each (name, figures of ``ClassificationMeter.result``, seconds)."""
+def show_scores(
+    title: str, rows: Sequence[tuple[str, dict[str, Any], float | None]], measure: str = "accuracy"
+) -> None:
+    """A line for each (name, figures of ``ClassificationMeter.result``, seconds); ``measure`` comes first."""
+    from glassformer.report.tables import leading
     from glassformer.report.wording import bounds, digits_for, duration, percent
 
-    columns = ("", "accuracy", "95 % interval", "macro-F1", "time")
+    (first, called), (second, other) = leading(measure)
+    columns = ("", called, "95 % interval", other, "time")
     lines = []
     for name, scores, seconds in rows:
         digits = digits_for(scores["n"])
-        shares = (
-            percent(scores["accuracy"], digits),
-            bounds(scores, "accuracy"),
-            percent(scores["macro_f1"], digits),
-        )
+        shares = percent(scores[first], digits), bounds(scores, first), percent(scores[second], digits)
         lines.append([name, *shares, duration(seconds)])
     show_table(title, columns, lines, right=columns[1:])
 
 
-def show_figures(title: str, scores: dict[str, Any]) -> None:
-    """Every figure of one model, and precision, recall and F1 of every class."""
+def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
+    """Every figure of one model, ``measure`` first, and precision, recall and F1 of every class."""
+    from glassformer.report.tables import leading
     from glassformer.report.wording import bounds, count, decimal, digits_for, percent
 
     digits = digits_for(scores["n"])
     figures = [
-        ["accuracy", percent(scores["accuracy"], digits), bounds(scores, "accuracy")],
-        ["macro-F1", percent(scores["macro_f1"], digits), bounds(scores, "macro_f1")],
+        *([called, percent(scores[key], digits), bounds(scores, key)] for key, called in leading(measure)),
+        ["weighted F1", percent(scores.get("weighted_f1"), digits), ""],
         ["ROC-AUC", decimal(scores["roc_auc"], 4), ""],
+        ["average precision", decimal(scores.get("average_precision"), 4), ""],
         ["log loss", decimal(scores["log_loss"], 4), ""],
     ]
     show_table(title, ("", "value", "95 % interval"), figures, right=("value",))

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import STDIN, read_stdin
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
@@ -104,6 +105,12 @@ def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence
 
     found = Texts()
     for argument in given:
+        if argument == STDIN:
+            lines, rows = read_stdin()
+            found.texts += check_texts(lines, "standard input", rows)
+            if len(given) == 1:
+                found.rows = rows
+            continue
         if not names_a_file(argument):
             found.texts += check_texts([argument], "TEXT")
             continue
@@ -136,6 +143,7 @@ def pictures(given: Sequence[str]) -> Texts:
             found.texts.append(argument)
         else:
             fix = "Check the path: this model reads pictures"
+            fix = "Standard input is read for texts: name files or folders" if argument == STDIN else fix
             raise DataError("no such picture", where=argument or "PICTURE", fix=fix)
     return found
 
@@ -229,7 +237,7 @@ def predict_command(
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
-            "them.",
+            "them; - is standard input.",
         ),
     ] = None,
     data: Annotated[

@@ -17,6 +17,7 @@ from glassformer.cli.cross_validate import (
     cross_validate,
     recipe_for_folds,
 )
+from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import excerpt, say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
@@ -60,6 +61,8 @@ def review_labels_command(
     model: Model = None,
     settings: Settings = None,
     data: Data = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
     out: Out = None,
     folds: Folds = 5,
     top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
@@ -69,14 +72,15 @@ def review_labels_command(
 
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
+    columns = column_settings(text_column=text_column, label_column=label_column)
     folder = Path(recipe) if recipe else None
-    if folder is not None and folder.is_dir():
-        if text or model or data or settings or out:
+    if folder is not None and folder.is_dir() and not data_option(str(folder)):
+        if text or model or data or settings or columns or out:
             raise ConfigError(
                 "a finished cross-validation takes no other setting", where=recipe, fix="Give --top alone"
             )
     else:
-        chosen = recipe_for_folds(recipe, text, model, data, settings or ())
+        chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())])
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
     show_review(review(folder, top), folder)

@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.finished import show_run
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    SourceColumn,
+    TargetColumn,
+    TextColumn,
+    column_settings,
+    data_option,
+    flag_settings,
+)
 from glassformer.cli.keys import recipe_keys
-from glassformer.cli.output import excerpt, note, say, show_scores, show_table, show_translation_scores
+from glassformer.cli.output import note, say, show_table
 from glassformer.cli.places import default_folder
-from glassformer.cli.vectors import show_vectors_run
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError, FewStepsWarning
 from glassformer.tasks.image_classification.recipe import ImageRecipe
@@ -92,6 +102,8 @@ def choose_recipe(
         ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
         DataError: ``text`` cannot be read.
     """
+    if name is not None and not (text or images) and name not in recipe_names():
+        name, text, images = _as_data(name, command, others)
     own = {"a recipe": name, "--text": text, "--images": images}
     given = [what for what, value in own.items() if value]
     if len(given) > 1:
@@ -101,11 +113,7 @@ def choose_recipe(
         if data:
             raise ConfigError(f"both {given[0]} and --data are given", where=command, fix="Give one of them")
         return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
-    if name is None:
-        if begun is None or not (begun / "config.toml").is_file():
-            fix = f"Name one of {', '.join(recipe_names())}, or give {others}"
-            raise ConfigError("no recipe is given", where=command, fix=fix)
-        name = str(begun / "config.toml")
+    name = _begun_with(begun, command, others) if name is None else name
     from glassformer.tasks.catalog import load_recipe
 
     recipe = load_recipe(name, settings)
@@ -116,6 +124,32 @@ def choose_recipe(
     if data and _whole_path(data) != _whole_path(recipe.data.source):
         recipe = on_other_data(recipe, _whole_path(data), name in recipe_names(), settings)
     return recipe
+
+
+def _begun_with(begun: Path | None, command: str, others: str) -> str:
+    """The recipe of a run folder; raises ConfigError where there is none."""
+    if begun is None or not (begun / "config.toml").is_file():
+        fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
+        raise ConfigError("no recipe is given", where=command, fix=fix)
+    return str(begun / "config.toml")
+
+
+def _as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
+    """Recipe, texts and pictures that a word means which names no recipe: a path of data is taken for data.
+
+    Raises:
+        ConfigError: data that the command does not take so, or the folder of a run.
+    """
+    if (Path(name) / "config.toml").is_file():
+        go_on = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
+        raise ConfigError("is the folder of a run and no recipe", where=name, fix=go_on)
+    option = data_option(name)
+    if option is None:
+        return name, None, None
+    if option not in others:
+        raise ConfigError(f"looks like data for {option} and is no recipe", where=name, fix=f"Give {others}")
+    note(f"{name} is no recipe: taken for data, as {option} {shlex.quote(name)}")
+    return (None, name, None) if option == "--text" else (None, None, name)
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
@@ -228,63 +262,6 @@ def _whole_path(source: str) -> str:
     return str(path.resolve()) if path.exists() else source
 
 
-def show_run(run: Run, recipe: Any) -> None:
-    """A finished run on the terminal: its figures, by what they are of, and where it lies."""
-    show = {"baselines": show_labels_run, "tests": show_vectors_run}
-    next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
-    say(f"model: {run.folder / 'model'}")
-    say(f"report: {run.report}")
-
-
-def show_labels_run(run: Run, recipe: Any) -> None:
-    """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
-    from glassformer.tasks.catalog import TASKS
-
-    metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
-    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
-    judged = metrics["judged"] if metrics["test"] else "validation"
-    if scores is not None:
-        rows = [(recipe.model.model, scores, seconds["train"])]
-        rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
-        say()
-        show_scores(f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all", rows)
-    if metrics["test"] and judged != "validation" and metrics["validation"]:
-        say(f"validation accuracy: {metrics['validation']['accuracy']:.2%}")
-    for split, (cut, total) in metrics.get("truncated", {}).items():
-        if cut:
-            length = recipe.text.max_length
-            say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
-    for kind, rows in metrics.get("robustness", {}).items():
-        say(
-            f"{kind}: accuracy {', '.join(format(row['accuracy'], '.1%') for row in rows)} at severity 1 to 5"
-            + (f" ({rows[0]['n']:,} pictures)" if rows and "n" in rows[0] else "")
-        )
-    if metrics.get("sentences"):
-        rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
-        show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
-
-
-def show_sequence_run(run: Run, recipe: Any) -> None:
-    """A finished translator or masked language model on the terminal."""
-    metrics = run.metrics
-    seconds = metrics["seconds"]["total"]
-    if metrics.get("scores"):
-        show_translation_scores(f"{recipe.name}: {seconds:.0f} s in all", metrics["scores"])
-    if metrics.get("masked"):
-        rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in metrics["masked"].items()]
-        show_table(
-            f"{recipe.name}: {seconds:.0f} s in all", ("masked words", "value"), rows, right=("value",)
-        )
-    for sentence in metrics.get("sentences") or []:
-        say(
-            f"{sentence['text']} → {sentence['translation']}"
-            if "translation" in sentence
-            else sentence["text"]
-        )
-        for words in sentence.get("fills") or []:
-            say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))
-
-
 def _show_keys(wanted: bool) -> None:
     if not wanted:
         return
@@ -299,6 +276,15 @@ def _show_keys(wanted: bool) -> None:
             show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
     say("--set KEY=none empties a key whose default is none.")
     raise typer.Exit
+
+
+Epochs = Annotated[int | None, typer.Option(metavar="N", help="As --set epochs=N.")]
+Lr = Annotated[float | None, typer.Option(metavar="RATE", help="The learning rate, as --set lr=RATE.")]
+BatchSize = Annotated[int | None, typer.Option(metavar="N", help="As --set batch_size=N.")]
+MaxLength = Annotated[
+    int | None, typer.Option(metavar="TOKENS", help="Where texts are cut, as --set max_length=TOKENS.")
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="As --set seed=N.")]
 
 
 def train_command(
@@ -332,6 +318,16 @@ def train_command(
             metavar="refuse|skip", help="Texts: skip lists rows that cannot be used in rejected.jsonl."
         ),
     ] = None,
+    text_column: TextColumn = None,
+    label_column: LabelColumn = None,
+    image_column: ImageColumn = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    epochs: Epochs = None,
+    lr: Lr = None,
+    batch_size: BatchSize = None,
+    max_length: MaxLength = None,
+    seed: Seed = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME")
     ] = None,
@@ -358,7 +354,12 @@ def train_command(
             "pictures have no rows to refuse", where="--on-bad-row", fix="Use --set broken=skip for pictures"
         )
     begun = out if resume else None
-    settings = [*(settings or ()), *([f"on_bad_row={on_bad_row}"] if on_bad_row else ())]
+    flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
+    columns = column_settings(
+        text_column=text_column, label_column=label_column, image_column=image_column,
+        source_column=source_column, target_column=target_column,
+    )  # fmt: skip
+    settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
     chosen = choose_recipe(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )
@@ -366,8 +367,9 @@ def train_command(
     from glassformer.tasks.run_folder import Helped
     from glassformer.train.distributed import world
 
-    if (text or images) and chosen.data.test_size and world()[0] == 0:
-        noun = "texts" if text else "pictures"
+    taken = recipe is not None and recipe not in recipe_names() and data_option(recipe) is not None
+    if (text or images or taken) and chosen.data.test_size and world()[0] == 0:
+        noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
     try:
         run = train(chosen, folder, resume=resume)

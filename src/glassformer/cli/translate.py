@@ -112,7 +112,7 @@ def translate_command(
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; "
-            "empty lines of a single .txt stay empty lines.",
+            "empty lines of a single .txt stay empty lines. - is standard input.",
         ),
     ],
     beam: Annotated[

@@ -24,6 +24,7 @@ from glassformer.data.rejected import RejectedRow, without_bad_rows
 from glassformer.data.splits import stratified_subset
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines, read_table
 from glassformer.errors import DataError
+from glassformer.network import unreachable
 
 TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
 LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
@@ -291,11 +292,8 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
         if (root / source.folder).is_dir():
             files = split_files(root / source.folder)
             if "train" not in files:
-                raise DataError(
-                    "no train.parquet here",
-                    where=str(root / source.folder),
-                    fix="Complete or remove the folder",
-                )
+                fix = "Complete or remove the folder"
+                raise DataError("no train.parquet here", where=str(root / source.folder), fix=fix)
             break
     else:
         if not source.hub:
@@ -315,12 +313,14 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
 
 
 def _download(source: NamedSource, path: str) -> Path:
-    from huggingface_hub import hf_hub_download
+    from huggingface_hub import constants, hf_hub_download
 
+    away = None if constants.HF_HUB_OFFLINE else unreachable(constants.ENDPOINT)
+    local: dict[str, Any] = {"local_files_only": True} if away else {}  # the library tries for half a minute
     try:
-        return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision))
+        return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision, **local))
     except Exception as error:  # offline, proxy, disk, Hub: each has its own exception type
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = away or (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})",
             where=f"{source.hub} on the Hugging Face Hub",

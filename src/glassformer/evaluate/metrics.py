@@ -1,7 +1,7 @@
 """Classification metrics that see one batch at a time.
 
 Sums and counts are kept and divided once, so that unequal batches cannot bias a mean. What is
-kept does not grow with the data, one float32 score per example for the binary ROC curve aside.
+kept does not grow with the data, the float32 scores that the curves are drawn from aside.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
 
+MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
+MOST_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
 TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
 
 
@@ -23,12 +25,13 @@ class ClassificationMeter:
     Args:
         classes: the K >= 2 labels in the order of the probability columns.
         positive: with two classes, the label whose score draws the ROC curve; the second by default.
+        curves: whether scores are kept for ROC-AUC and average precision.
 
     Raises:
         InputError: fewer than two classes, one named twice, or ``positive`` is none of them.
     """
 
-    def __init__(self, classes: Sequence[Any], positive: Any = None):
+    def __init__(self, classes: Sequence[Any], positive: Any = None, *, curves: bool = True):
         self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
         if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
             raise InputError(f"needs two or more different classes, got {self.classes}", where="classes")
@@ -41,8 +44,9 @@ class ClassificationMeter:
             )  # fmt: skip
         self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
         self._loss_sum = 0.0
-        self._scores: list[np.ndarray] = []  # log-odds of the positive class
-        self._is_positive: list[np.ndarray] = []
+        self._curves = curves
+        self._scores: list[np.ndarray] = []  # log-odds [b, K], or [b, 1] of the positive class
+        self._targets: list[np.ndarray] = []
 
     def update(
         self,
@@ -82,20 +86,33 @@ class ClassificationMeter:
         if loss_sum is None:
             loss_sum = float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())
         self._loss_sum += float(loss_sum)
-        if self.positive is not None:
+        if self._curves:
+            self._keep(p, y)
+
+    def _keep(self, p: np.ndarray, y: np.ndarray) -> None:
+        """The scores of a batch; too many of them are none, for the curves need all or nothing."""
+        if self.positive is None:
+            ours, others = p, 1 - p  # [b, K]
+        else:
             column = self.classes.index(self.positive)
-            # Log-odds, because float32 probabilities would tie near 1.
-            odds = np.log(p[:, column].clip(TINY**2)) - np.log(p[:, 1 - column].clip(TINY**2))
-            self._scores.append(odds.astype(np.float32))
-            self._is_positive.append(y == column)
+            ours, others, y = p[:, [column]], p[:, [1 - column]], np.where(y == column, 0, 1)  # [b, 1]
+        if sum(map(np.size, self._scores)) + ours.size > MOST_SCORES:
+            self._curves, self._scores, self._targets = False, [], []
+            return
+        # Log-odds, because float32 probabilities would tie near 1.
+        odds = np.log(ours.clip(TINY**2)) - np.log(others.clip(TINY**2))
+        self._scores.append(odds.astype(np.float32))
+        self._targets.append(y)
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
         """The figures so far, ready for JSON; all shares are in [0, 1].
 
         Returns:
             n, accuracy, macro_f1 (over the classes seen or predicted, as in scikit-learn), log_loss
-            (nats), roc_auc and positive (None with more than two classes, the area also when only
-            one class was seen), accuracy_interval and macro_f1_interval (95 %, percentile bootstrap;
+            (nats), weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``;
+            with more than two classes the mean over the classes, each against all others; None when only
+            one class was seen, without ``curves``, or with more than ``MOST_SCORES`` scores), positive (None
+            with more than two classes), accuracy_interval and macro_f1_interval (95 %, percentile bootstrap;
             None with ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class
             (label, precision, recall, f1, support).
 
@@ -109,22 +126,22 @@ class ClassificationMeter:
             raise DataError("no example to judge", fix="Give a split that is not empty")
         # Every formula sees each cell of the confusion matrix once, weighted by its count.
         true, predicted = np.nonzero(self._confusion)
-        cells: dict[str, Any] = {
-            "y_true": true,
-            "y_pred": predicted,
-            "sample_weight": self._confusion[true, predicted],
-        }
+        weight = self._confusion[true, predicted]
+        cells: dict[str, Any] = {"y_true": true, "y_pred": predicted, "sample_weight": weight}
         cells["zero_division"] = 0  # what 0/0 counts as
         columns = precision_recall_fscore_support(**cells, labels=range(len(self.classes)))
         precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
         intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)
+        roc_auc, average_precision = self._areas()
         return {
             "n": n,
             "accuracy": float(np.trace(self._confusion) / n),
             "accuracy_interval": intervals[0],
             "macro_f1": float(f1_score(**cells, average="macro")),
             "macro_f1_interval": intervals[1],
-            "roc_auc": self._roc_auc(),
+            "weighted_f1": float(f1_score(**cells, average="weighted")),
+            "roc_auc": roc_auc,
+            "average_precision": average_precision,
             "positive": self.positive,
             "log_loss": self._loss_sum / n,
             "labels": self.classes,
@@ -137,15 +154,26 @@ class ClassificationMeter:
             ],
         }
 
-    def _roc_auc(self) -> float | None:
-        from sklearn.metrics import roc_auc_score
+    def _areas(self) -> tuple[float | None, float | None]:
+        """ROC-AUC and average precision: of the positive class, or the mean over the classes (each against
+        all others) that some examples have and some have not; None where no class is such.
+        """
+        from sklearn.metrics import average_precision_score, roc_auc_score
 
-        if self.positive is None:
-            return None
-        targets = np.concatenate(self._is_positive)
-        if targets.all() or not targets.any():
-            return None  # undefined without both classes
-        return float(roc_auc_score(targets, np.concatenate(self._scores)))
+        if not self._curves or not self._scores:
+            return None, None
+        scores, targets = np.concatenate(self._scores), np.concatenate(self._targets)
+        pairs = []
+        for column in range(scores.shape[1]):
+            own = targets == column
+            if own.any() and not own.all():
+                pairs.append(
+                    [area(own, scores[:, column]) for area in (roc_auc_score, average_precision_score)]
+                )
+        if not pairs:
+            return None, None
+        roc, precision = np.mean(pairs, axis=0).tolist()
+        return roc, precision
 
     def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
         """95 % intervals of accuracy and macro-F1.

@@ -15,6 +15,10 @@ from glassformer.errors import DataError, InputError
 from glassformer.explain.view import inert
 from glassformer.outputs import write_text_whole
 
+BRAND = (
+    '<svg viewBox="0 0 24 24" aria-hidden="true"><rect x="2" y="8" width="13" height="13" rx="2.5"/>'
+    '<rect x="9" y="3" width="13" height="13" rx="2.5"/></svg>'
+)
 CELL, CHARACTER = 22, 7.2  # pixels of a weight's square, and of a letter beside it
 INK, SHADE = (
     "var(--ink, currentColor)",
@@ -87,7 +91,8 @@ def page(found: Sequence[Alignment]) -> str:
 
     css = asset("page.css")
     figures = "".join(
-        f'<figure><div class="scroll">{picture(one.source, one.target, one.weights.tolist())}</div>'
+        '<figure class="alignment"><div class="scroll" tabindex="0">'
+        f"{picture(one.source, one.target, one.weights.tolist())}</div>"
         f'<figcaption dir="auto">{_text(one.text)}<br>{_text(one.translation)}</figcaption></figure>'
         for one in found
     )
@@ -96,11 +101,16 @@ def page(found: Sequence[Alignment]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy(css, ""))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<title>glassformer alignment</title>\n'
-        f'<style>{css}</style>\n</head>\n<body>\n<header class="page"><h1>What each word was read from</h1>'
-        "</header>\n"
-        "<main><p>A row for each token of the translation, a column for each of the text: the stronger, the "
-        "more "
-        f"attention of the last decoder layer, mean over its heads.</p>\n{figures}</main>\n</body>\n</html>\n"
+        f'<style>{css}</style>\n</head>\n<body>\n<header class="page">'
+        f'<p class="brand">{BRAND}glassformer</p>'
+        "<h1>What each word was read from</h1></header>\n<main>"
+        '<section class="block"><div class="side"><h2>Alignments</h2><p>A row for each token of the '
+        "translation, a column for each of the text: the stronger, the more attention of the last decoder "
+        "layer, mean over its heads. It shows where information was read, not why a word was chosen."
+        "</p></div>"
+        f'<div class="main"><div class="alignments">{figures}</div></div></section></main>\n'
+        "<footer>One file: nothing in it is loaded from anywhere, and nothing leaves it.</footer>\n"
+        "</body>\n</html>\n"
     )  # fmt: skip
 
 

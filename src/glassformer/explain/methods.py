@@ -30,6 +30,28 @@ METHODS: dict[str, Callable[..., Scores]] = {
     "occlusion": occlusion,
 }
 
+# Those that show attention itself; a model without attention has the others.
+OF_ATTENTION = ("attention", "rollout", "attention_gradient")
+
+
+def methods_for(model: Any) -> list[str]:
+    """The methods that can explain answers of a model; the first is the one to begin with."""
+    if getattr(model, "has_attention", True):
+        return list(METHODS)
+    rest = [name for name in METHODS if name not in OF_ATTENTION]
+    return sorted(rest, key=lambda name: name != "occlusion")
+
+
+def check_attention(clf: Any, method: str) -> None:
+    """Raises InputError where a method shows attention, and the model of a classifier has none."""
+    able = methods_for(clf.model_)
+    if method not in able:
+        raise InputError(
+            f"{clf.model!r} has no attention to show",
+            where=method,
+            fix=f"Use {', '.join(able[:-1])} or {able[-1]}",
+        )
+
 
 def explain_input(
     clf: Any, x: Any, *, method: str = "attention", target: Any = None, trust: bool = False, **options: Any
@@ -41,6 +63,7 @@ def explain_input(
             classifier's own (often faster) number format answers.
     """
     check_method(method, target, options)
+    check_attention(clf, method)
     subject = subject_of(clf, x)
     number = target_number(subject, target)
     made = explain(subject, method=method, target=target, **options)
@@ -77,7 +100,7 @@ def explain(
         METHODS[method](subject, number, **options) if has_target else METHODS[method](subject, **options)
     )
     kept, reads = result.maps, result.reads
-    if maps and kept is None:
+    if maps and kept is None and getattr(subject.model, "has_attention", True):
         kept, reads = attention_maps(subject)
     scores = result.scores
     if subject.grid is not None:

@@ -31,7 +31,8 @@ class Subject:
     """T tokens (or patches) of one input, what the model makes of them, and what is needed to show them.
 
     Args:
-        model: in eval mode, with ``encoder``, ``pooling`` and ``head``; gradients and maps come from it.
+        model: in eval mode, with ``encoder`` and ``run_rows``; gradients and, of a Transformer, maps come
+            from it.
         rows: ``[T, D]``, what enters the encoder.
         baselines: name -> makes the rows ``[T, D]`` that stand for "nothing here", special tokens kept.
         words: ``[T]`` the word of each token, or the number of each patch; -1: never hidden ([CLS], [SEP]).
@@ -237,17 +238,5 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
 
 
 def subject_of(clf: Any, x: Any, judge: nn.Module | None = None) -> Subject:
-    """A text or a picture, whichever the classifier reads.
-
-    Raises:
-        InputError: the model is no Transformer.
-    """
-    if not getattr(clf.model_, "has_attention", True):
-        raise InputError(
-            f"{clf.model!r} has no attention to show, and the other methods work on the rows of a "
-            "Transformer's encoder: LSTM, GRU and TextCNN cannot be explained",
-            where="explain",
-            fix="Train a Transformer: encoder-mini, encoder-small, encoder-base, or BERT's or MiniLM's "
-            "weights (all-minilm-l6-v2); for pictures any ViT",
-        )
+    """A text or a picture, whichever the classifier reads."""
     return (text_subject if hasattr(clf, "tokenizer_") else picture_subject)(clf, x, judge)

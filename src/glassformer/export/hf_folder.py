@@ -7,18 +7,90 @@ pooling or head of ours opens as the encoder alone; ``run.py`` then adds the res
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from glassformer.checkpoints.files import read_json, write_folder
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.samples import judge_in_fp32
+from glassformer.families import FAMILIES, IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.models.text import TextEncoderConfig
 
 SCRIPTS = Path(__file__).parent / "scripts"
 TOLERANCE = 1e-5
+
+
+def as_hub_has_it(model: Any, name: str) -> Any:
+    """The model in a form that a layout of the Hub can express: itself, or one with the same answers.
+
+    A text encoder without kinds of segments gets a table of them that adds nothing.
+
+    Args:
+        name: what the model is called, for the message.
+
+    Raises:
+        ConfigError: no layout can; the message says why, and which models have one.
+    """
+    config = model.config
+    if family_of(config).hub is not None:
+        return model
+    why = "it is no Transformer"
+    if model.has_attention:
+        other = config
+        if isinstance(config, TextEncoderConfig) and not config.embedding.segments:
+            other = replace(config, embedding=replace(config.embedding, segments=1))
+        if family_of(other).hub is not None:
+            return _with_segments(model, other)
+        why = f"no layout of the Hub has {' and '.join(_unusual(config)) or 'its layers'}"
+    able = [kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads]
+    raise ConfigError(
+        f"transformers has no class for {name!r}: {why}",
+        where="--to hf",
+        fix=f"Use --to onnx, which takes every classifier; a folder for transformers comes from "
+        f"{', '.join(_expressible(model.reads))} and from checkpoints of {', '.join(able)}",
+    )
+
+
+def _with_segments(model: Any, config: TextEncoderConfig) -> Any:
+    other = type(model)(config)
+    table = torch.zeros_like(other.embeddings.segments.weight)
+    other.load_state_dict(dict(model.state_dict()) | {"embeddings.segments.weight": table})
+    return other.eval()
+
+
+def _unusual(config: Any) -> list[str]:
+    """What of an encoder keeps it from the Hub's layouts, in words."""
+    embedding, encoder = config.embedding, config.encoder
+    texts = isinstance(config, TextEncoderConfig)
+    found = {
+        "norms before the sub-layers": texts and encoder.norm == "pre",
+        "norms after the sub-layers": not texts and encoder.norm == "post",
+        "embeddings without a norm": texts and not embedding.norm,
+        "sinusoidal positions": embedding.positions == "sinusoidal",
+        "a mean over patches without a class token": not texts and not embedding.class_token,
+        "a stem of convolutions": not texts and bool(getattr(embedding, "stem", None)),
+        "word vectors of another width": texts and embedding.token_width is not None,
+        "damped repeats": texts and bool(embedding.damp_repeats),
+    }
+    return [what for what, so in found.items() if so]
+
+
+def _expressible(reads: str) -> list[str]:
+    """The presets of random weights that ``as_hub_has_it`` takes."""
+    presets = TEXT_ARCHITECTURES if reads == "texts" else IMAGE_ARCHITECTURES
+    names = []
+    for name, preset in presets.items():
+        config = preset(31) if reads == "texts" else preset()
+        if isinstance(config, TextEncoderConfig) and not config.embedding.segments:
+            config = replace(config, embedding=replace(config.embedding, segments=1))
+        if family_of(config).hub is not None:
+            names.append(name)
+    return names
 
 
 def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, Any]:
@@ -36,12 +108,9 @@ def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, A
     found: dict[str, Any] = {}
 
     def write(folder: Path) -> None:
-        save_pretrained(clf.model_, folder, label_names=tuple(map(str, clf.classes_.tolist())))
+        given = as_hub_has_it(clf.model_, clf.model)
+        save_pretrained(given, folder, label_names=tuple(map(str, clf.classes_.tolist())))
         config = read_json(folder / "config.json")
-        if config["model_type"].startswith("glassformer-"):
-            raise ConfigError(
-                "transformers has no class for this kind of model", where="export", fix="Use --to onnx"
-            )
         clf.write_parts(folder)
         whole = "glassformer" not in config
         script = ("run_hf_text" if clf.NOUN == "texts" else "run_hf_pictures") + ".txt"

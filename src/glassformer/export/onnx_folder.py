@@ -58,7 +58,7 @@ def export_onnx(
         ``checked`` of ``onnx.json``: inputs, largest difference, and the same for int8.
 
     Raises:
-        ConfigError: the extra is missing, or a model without attention.
+        ConfigError: the extra is missing.
         GlassformerError: the graph does not agree, and nothing is written; or int8 costs too much accuracy,
             and all but ``model-int8.onnx`` is kept.
     """

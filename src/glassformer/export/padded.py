@@ -23,16 +23,16 @@ class PaddedText(nn.Module):
         temperature: what logits are divided by before they become probabilities.
 
     Raises:
-        ConfigError: the model is no Transformer.
+        ConfigError: the model has no head for classes.
     """
 
     def __init__(self, model: Any, max_length: int, temperature: float = 1.0):
         super().__init__()
-        if not model.has_attention or model.head is None:
+        if model.head is None:
             raise ConfigError(
-                f"a {type(model).__name__} without attention cannot be exported",
+                f"a {type(model).__name__} without a head for classes cannot be exported",
                 where="export",
-                fix="Export a Transformer with a classification head",
+                fix="Export a classifier",
             )
         self.model, self.temperature = model, temperature
         if (places := model.embeddings.fixed_places(max_length)) is not None:

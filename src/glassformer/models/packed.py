@@ -42,6 +42,34 @@ class PackedClassifier(TextDoors):
         """Of the rows."""
         return self.config.d_model
 
+    def embed(self, ids: Tensor, packing: Packing, segments: Tensor | None = None) -> tuple[Tensor, Packing]:
+        """Packed ids ``[N]`` -> the rows ``[N, E]`` that enter the encoder; segments are not looked at."""
+        return self.embeddings(ids, packing), packing
+
+    def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
+        """Embedded rows ``[N, E]`` -> answers.
+
+        Raises:
+            ConfigError: a trace of attention is asked for.
+        """
+        if trace is not None and trace.attentions:
+            raise ConfigError(
+                "this model has no attention to look at",
+                where="trace",
+                fix="Take a Transformer, or occlusion",
+            )
+        states, pooled = self.encode(x, packing)
+        return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
+
+    def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
+        """``[B, T, E]`` and its mask ``[B, T]`` -> one vector a sequence, as ``encode`` in evaluation."""
+        raise NotImplementedError
+
+    def answer_padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Embedded rows ``[B, T, E]`` -> logits ``[B, C]`` in the padded form that graphs are drawn of."""
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        return self.head(self.pooled_padded(x, real))
+
     def encode(self, x: Tensor, packing: Packing) -> tuple[Tensor, Tensor]:
         """``[N, E]`` -> the states of all rows ``[N, D]``, and one vector a sequence ``[B, pooled]``."""
         raise NotImplementedError
@@ -55,14 +83,7 @@ class PackedClassifier(TextDoors):
         Raises:
             ConfigError: a trace of attention is asked for.
         """
-        if trace is not None and trace.attentions:
-            raise ConfigError(
-                "this model has no attention to look at",
-                where="trace",
-                fix="Take a Transformer, or occlusion",
-            )
-        states, pooled = self.encode(self.embeddings(ids, packing), packing)
-        return ModelOutput(packing, states=states, pooler_output=pooled, logits=self.head(pooled))
+        return self.run_rows(self.embed(ids, packing)[0], packing, trace)
 
     # --- a change of head, as ``Backbone`` has it ---------------------------------------------------
 

@@ -6,7 +6,7 @@ The head reads the last state of each direction, or pools the states of all word
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -74,3 +74,10 @@ class Rnn(PackedClassifier):
         else:
             pooled = last[0][-1]
         return states, self.dropout(pooled)
+
+    def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
+        encoder: Any = self.encoder
+        states, last, real = encoder.padded(x, mask)  # [B, T, D], [layers * directions, B, d], [B, T]
+        if self.pooling is not None:
+            return self.pooling.padded(states, real)  # type: ignore[operator]  # every pooling has it
+        return torch.cat([last[-2], last[-1]], 1) if self.config.bidirectional else last[-1]

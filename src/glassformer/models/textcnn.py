@@ -59,6 +59,12 @@ class PackedConvolution(nn.Module):
         out = sum(line[j : j + length] @ self.conv.weight[:, :, j].T for j in range(self.width))
         return out[places] + self.conv.bias  # type: ignore[index,operator]  # a convolution has one
 
+    def padded(self, x: Tensor) -> Tensor:
+        """``[B, T, E]``, 0 where there is no token -> ``[B, T, F]``."""
+        before = (self.width - 1) // 2
+        line = nn.functional.pad(x.transpose(1, 2), (before, self.width - 1 - before))
+        return self.conv(line).transpose(1, 2)
+
 
 class TextCnn(PackedClassifier):
     """A convolutional classifier."""
@@ -84,3 +90,10 @@ class TextCnn(PackedClassifier):
         found = [convolution(x, places, length) for convolution in self.encoder.children()]
         states = torch.cat(found, 1).relu()  # [N, F * widths]
         return states, self.dropout(max_rows(states, packing).float())
+
+    def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
+        real = mask[:, :, None]
+        line = torch.where(real, x, 0.0)
+        found = [convolution.padded(line) for convolution in self.encoder.children()]  # type: ignore[operator]  # ours
+        states = torch.cat(found, 2).relu()  # [B, T, F * widths]
+        return torch.where(real, states, 0.0).amax(1)  # none is below 0

@@ -7,8 +7,9 @@ processor the loops are those of ``scan.py``; elsewhere torch's, as fast or fast
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -80,7 +81,10 @@ class PackedRNN(nn.Module):
             last = tuple(part[:, rank] for part in last)
         else:
             start = None if state is None else (state if len(state) == 2 else state[0])
-            out, last = self.rnn(PackedSequence(x[order], batch_sizes, longest_first, rank), start)
+            # cuDNN gives no gradients in evaluation, which explanations ask for.
+            own = x.is_cuda and torch.is_grad_enabled() and not self.training
+            with torch.backends.cudnn.flags(enabled=False) if own else nullcontext():
+                out, last = self.rnn(PackedSequence(x[order], batch_sizes, longest_first, rank), start)
             data, last = out.data, last if isinstance(last, tuple) else (last,)
         return torch.empty_like(data).index_copy(0, order, data), last
 
@@ -114,6 +118,55 @@ class PackedRNN(nn.Module):
             products = F.linear(x, of_input, input_bias + state_bias)
             return LstmScan.apply(products, of_state, *start, times)
         return GruScan.apply(F.linear(x, of_input, input_bias), of_state, state_bias, *start, times)
+
+    def padded(self, x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same over padded rows ``[B, T, D]`` with their mask ``[B, T]``, for graphs.
+
+        Returns:
+            States ``[B, T, hidden * directions]``, the real ones first; the last hidden state of each
+            direction, ``[layers * directions, B, hidden]``; which states are real, ``[B, T]``.
+        """
+        lengths = mask.sum(1)  # [B]
+        real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
+        if not torch.compiler.is_exporting():
+            packing = Packing(tuple(lengths.tolist()), x.device)
+            rows, (last, *_) = self(x[mask], packing)
+            states = rows.new_zeros(*x.shape[:2], rows.shape[1])
+            states[real] = rows
+            return states, last, real
+        # Padding may stand on either side: the real rows go to the front, the others behind them.
+        place = torch.where(mask, mask.long().cumsum(1) - 1, lengths[:, None] + (~mask).long().cumsum(1) - 1)
+        x = torch.zeros_like(x).scatter(1, place[:, :, None].expand_as(x), x)
+        lasts = []
+        for layer in range(self.rnn.num_layers):
+            x, last = self._drawn(x, lengths.int(), layer)
+            lasts.append(last)
+        return x, torch.cat(lasts), real
+
+    def _drawn(self, x: Tensor, lengths: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """One layer as ONNX's own operator: torch's has no free length in a graph."""
+        rnn = self.rnn
+        names = [f"l{layer}{end}" for end in ("", "_reverse")[: 2 if rnn.bidirectional else 1]]
+        gates = (0, 3, 1, 2) if rnn.mode == "LSTM" else (1, 0, 2)  # ONNX's order of torch's
+
+        def drawn(kind: str) -> Tensor:
+            parts = [getattr(rnn, f"{kind}_{name}").chunk(len(gates)) for name in names]
+            return torch.stack([torch.cat([part[g] for g in gates]) for part in parts])
+
+        bias = torch.cat([drawn("bias_ih"), drawn("bias_hh")], 1)
+        attrs: dict[str, Any] = {"hidden_size": rnn.hidden_size}
+        attrs["direction"] = "bidirectional" if rnn.bidirectional else "forward"
+        if rnn.mode == "GRU":
+            attrs["linear_before_reset"] = 1  # as torch computes it
+        batch, length, directions = x.shape[0], x.shape[1], len(names)
+        states, last = torch.onnx.ops.symbolic_multi_out(
+            rnn.mode,
+            (x.transpose(0, 1), drawn("weight_ih"), drawn("weight_hh"), bias, lengths),
+            attrs,
+            dtypes=(x.dtype, x.dtype),
+            shapes=((length, directions, batch, rnn.hidden_size), (directions, batch, rnn.hidden_size)),
+        )  # [T, directions, B, hidden], [directions, B, hidden]
+        return states.permute(2, 0, 1, 3).flatten(2), last
 
     def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
         """One token of every sequence: ``[R, D]`` -> ``[R, hidden]`` and the new state."""

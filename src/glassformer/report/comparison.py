@@ -9,43 +9,42 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
-from glassformer.report.wording import cut
+from glassformer.report.wording import cut, headed
 
 NAME = 42  # characters of an arm's name
 ACROSS = 3  # small charts in a row
 
 
-def bars(arms: Sequence[dict[str, Any]], baseline: str) -> str:
-    """Accuracy of each arm as a bar from 0, with its 95 % interval and a dot for each seed."""
+def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> str:
+    """A measure of each arm as a bar from 0, with its 95 % interval and a dot for each seed."""
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
         figure, axes = _rows(arms)
         for y, arm in enumerate(arms):
-            accuracy = arm["accuracy"]
+            found = arm[measure]
             color = TRAIN if arm["name"] == baseline else HELD
-            axes.barh(y, accuracy["mean"], height=0.6, color=color, alpha=0.35)
-            axes.hlines(y, *accuracy["interval"], color=color, linewidth=2.2)
-            axes.plot(
-                accuracy["values"], [y] * len(accuracy["values"]), "o", color=INK, markersize=2.6, alpha=0.7
-            )
-        axes.set(xlim=(0, 1.0), xlabel="accuracy")
+            axes.barh(y, found["mean"], height=0.6, color=color, alpha=0.35)
+            axes.hlines(y, *found["interval"], color=color, linewidth=2.2)
+            axes.plot(found["values"], [y] * len(found["values"]), "o", color=INK, markersize=2.6, alpha=0.7)
+        axes.set(xlim=(0, 1.0), xlabel=MEASURES[measure])
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "bars", "Accuracy of each arm with its 95 % interval")
+        return as_svg(figure, "bars", f"{headed(MEASURES[measure])} of each arm with its 95 % interval")
 
 
-def differences(arms: Sequence[dict[str, Any]], baseline: str) -> str:
+def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> str:
     """Difference from the baseline in points, with its 95 % interval; filled where it is significant."""
     others = [arm for arm in arms if arm["name"] != baseline]
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
         figure, axes = _rows(others)
         axes.axvline(0, color=MUTED, linewidth=1.1)
         for y, arm in enumerate(others):
-            low, high = (100 * x for x in arm["accuracy"]["difference_interval"])
+            low, high = (100 * x for x in arm[measure]["difference_interval"])
             axes.hlines(y, low, high, color=HELD, linewidth=2.2)
             face = HELD if arm["significant"] else "none"
-            at = 100 * arm["accuracy"]["difference"]
+            at = 100 * arm[measure]["difference"]
             axes.plot([at], [y], "o", color=HELD, markersize=6.5, markerfacecolor=face)
-        axes.set(xlabel="difference in accuracy, points")
+        axes.set(xlabel=f"difference in {MEASURES[measure]}, points")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
         return as_svg(
@@ -71,14 +70,16 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
             axes.set_title(cut(arm["name"], 30), fontsize=9.5, color=INK, loc="left")
             axes.set_ylim(low - room, high + room)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            if key == "accuracy":
+            if key in MEASURES:
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         for axes in grid[len(arms) :]:
             axes.set_visible(False)
         for axes in grid[max(len(arms) - ACROSS, 0) : len(arms)]:
             axes.set_xlabel("evaluation")
         return as_svg(
-            figure, f"curves-{key}", f"Validation {key} of each arm over the evaluations, mean over seeds"
+            figure,
+            f"curves-{key}",
+            f"Validation {MEASURES.get(key, key)} of each arm over the evaluations, mean over seeds",
         )
 
 
@@ -100,12 +101,12 @@ def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]
         return as_svg(figure, "reliability", f"Share of right {cut(name, 20)} answers by stated probability")
 
 
-def spread_in_words(arms: Sequence[dict[str, Any]]) -> str:
+def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -> str:
     """How far seeds scatter beside how far arms lie apart."""
-    known = [arm["accuracy"]["sd"] for arm in arms if arm["accuracy"]["sd"] is not None]
+    known = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
     if not known:
         return ""
-    means = [arm["accuracy"]["mean"] for arm in arms]
+    means = [arm[measure]["mean"] for arm in arms]
     apart, scatter = 100 * (max(means) - min(means)), 100 * max(known)
     return (
         f"The best and the worst arm lie {apart:.2f} points apart; seeds of one arm scatter by up to "

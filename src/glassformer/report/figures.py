@@ -19,6 +19,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from glassformer.evaluate.metrics import MEASURES
+from glassformer.report.wording import headed
+
 INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", HELD: "held"}
 STYLE: dict[Any, Any] = {
@@ -50,18 +53,24 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
         return as_svg(figure, "loss", "Loss over optimiser steps")
 
 
-def accuracy_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> str:
-    """Accuracy on training and validation data at each evaluation, over optimiser steps."""
+def accuracy_curves(
+    steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]], measure: str = "accuracy"
+) -> str:
+    """Accuracy on training and validation data at each evaluation, over optimiser steps.
+
+    Another ``measure`` of the validation data, where there is one, takes the place of their accuracy.
+    """
+    key = measure if any(e.get(measure) is not None for e in evaluations) else "accuracy"
     with rc_context(STYLE):
         figure, axes = _axes(steps)
         _points(axes, evaluations, "train_accuracy", TRAIN)
-        _points(axes, evaluations, "accuracy", HELD)
-        _points(axes, [e for e in evaluations if e.get("best")][-1:], "accuracy", HELD, ring=True)
+        _points(axes, evaluations, key, HELD)
+        _points(axes, [e for e in evaluations if e.get("best")][-1:], key, HELD, ring=True)
         low, high = axes.get_ylim()
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        return as_svg(figure, "accuracy", "Accuracy over optimiser steps")
+        return as_svg(figure, "accuracy", f"{headed(MEASURES[key])} over optimiser steps")
 
 
 def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> str:

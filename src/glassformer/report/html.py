@@ -30,6 +30,7 @@ FILTERS = {
     for f in (
         wording.percent, wording.interval, wording.count, wording.decimal, wording.duration, wording.p_value,
         wording.plain, wording.cut, wording.faint_tags, wording.bounds,
+        wording.headed,
     )
 }  # fmt: skip
 
@@ -65,8 +66,9 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
         css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=shows),
         run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
         title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
-        verdict=wording.verdict(scores, run.judged, run.noun), noun=run.noun,
-        against=wording.against(scores, metrics.get("baselines") or {}),
+        verdict=wording.verdict(scores, run.judged, run.noun, run.measure), noun=run.noun,
+        against=wording.against(scores, metrics.get("baselines") or {}, run.measure),
+        leading=tables.leading(run.measure),
         guess_loss=wording.guess_loss(len(scores["labels"])),
         held=any(e.get("accuracy") is not None for e in run.evaluations),
         splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
@@ -123,7 +125,7 @@ def _figures(run: Run) -> dict[str, Markup]:
     if run.steps or run.evaluations:
         drawn["loss"] = Markup(figures.loss_curves(run.steps, run.evaluations))
     if any(e.get(key) is not None for e in run.evaluations for key in ("train_accuracy", "accuracy")):
-        drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations))
+        drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations, run.measure))
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not
         drawn["certainty"] = Markup(
             figures.certainty_chart(run.certainty.total, run.certainty.right, run.noun)

@@ -11,6 +11,7 @@ from typing import Any
 
 from glassformer.config import read_toml
 from glassformer.errors import DataError
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.predictions import Prediction, read_predictions
 
 MAX_BYTES = 256 * 2**20  # of one JSON file; maps of long texts are the largest
@@ -54,6 +55,13 @@ class Run:
     calibration: dict[str, Any]  # from calibration.json, where the run was calibrated
     noun: str = "texts"  # what the examples are called
     pictures: dict[str, Any] = field(default_factory=dict)  # examples and mistakes, small
+
+    @property
+    def measure(self) -> str:
+        """The share that leads the page: what the best weights were chosen by, else the accuracy."""
+        train = self.config.get("train")
+        chosen = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
+        return chosen if isinstance(chosen, str) and chosen in MEASURES else "accuracy"
 
 
 def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from glassformer.errors import DataError
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.report import comparison, tables
 from glassformer.report.html import render_page, write_page
 from glassformer.report.run import MAX_BYTES, shown
@@ -80,15 +81,17 @@ def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
     """The page's HTML; ``pages``: see ``run_pages``."""
     arms, baseline = results["arms"], results["baseline"]
-    figures = {"bars": Markup(comparison.bars(arms, baseline))}
+    measure = results["measure"] if results.get("measure") in MEASURES else "accuracy"
+    figures = {"bars": Markup(comparison.bars(arms, baseline, measure))}
     if len(arms) > 1:
-        figures["differences"] = Markup(comparison.differences(arms, baseline))
+        figures["differences"] = Markup(comparison.differences(arms, baseline, measure))
     curves = [arm for arm in arms if len(arm["curve"]) > 1][:MAX_CURVES]
-    for key in ("accuracy", "loss"):
+    for key in (measure, "loss"):
         drawable = [a for a in curves if all(point.get(key) is not None for point in a["curve"])]
         if len(drawable) > 1:
             figures[key] = Markup(comparison.curves(drawable, key))
     return render_page(
         "study.html.j2", results=results, figures=figures, digits=digits_for(results["n"]),
-        spread=comparison.spread_in_words(arms), pages=pages or {}, confusions=confusions(results),
+        spread=comparison.spread_in_words(arms, measure), pages=pages or {}, confusions=confusions(results),
+        leading=tables.leading(measure),
     )  # fmt: skip

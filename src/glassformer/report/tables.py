@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.report import wording
 from glassformer.report.run import Run
 
+MAX_COLUMNS = 4  # of a table beside its heading, more do not fit
 MAX_CLASSES = 12  # a larger confusion matrix is told as its most frequent confusions
 
 
+def leading(measure: str) -> list[tuple[str, str]]:
+    """The shares of a table in their order, the chosen one first: key and what it is called."""
+    return sorted(MEASURES.items(), key=lambda item: item[0] != measure)
+
+
 def comparison(run: Run) -> dict[str, Any]:
-    """The accuracy table's rows, ours first, each with places on a common scale of 0 to 100."""
-    scores = run.scores
+    """The rows of the table of models, ours first, each with places on a common scale of 0 to 100."""
+    scores, key = run.scores, run.measure
     supports = [(row["support"], row["label"]) for row in scores["per_class"]]
     most, label = max(supports, key=lambda pair: pair[0])
     seconds = run.metrics.get("seconds") or {}
     took = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
-    ours = {k: scores.get(k) for k in ("accuracy", "accuracy_interval", "macro_f1")}
+    ours = {k: scores.get(k) for measure in MEASURES for k in (measure, f"{measure}_interval")}
     rows = [{"name": "This model", "seconds": sum(took) if took else None, "kind": "ours"} | ours]
     absent = dict.fromkeys(("accuracy", "macro_f1", "seconds"))
-    others = sorted(
-        (run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get("accuracy") or 0)
-    )
+    others = sorted((run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0))
     rows += [absent | figures | {"name": name, "kind": "other"} for name, figures in others]
-    ends = [x for r in rows for x in (r.get("accuracy_interval") or [r["accuracy"]]) if x is not None]
+    ends = [x for r in rows for x in (r.get(f"{key}_interval") or [r[key]]) if x is not None]
     low, high = min(ends), max(ends)
     room = max((high - low) * 0.15, 0.005)
     low, high = max(low - room, 0.0), min(high + room, 1.0)
@@ -34,11 +39,15 @@ def comparison(run: Run) -> dict[str, Any]:
         return round(100 * (x - low) / (high - low), 2)
 
     for row in rows:
-        bounds = row.get("accuracy_interval")
-        row["at"] = None if row["accuracy"] is None else place(row["accuracy"])
+        bounds = row.get(f"{key}_interval")
+        value: Any = row[key]
+        row["at"] = None if value is None else place(value)
         row["from_to"] = [place(x) for x in bounds] if bounds else None
-    guess = {"label": label, "accuracy": most / scores["n"]}
-    return {"rows": rows, "low": low, "high": high, "guess": guess}
+    share = most / scores["n"]
+    seen = max(sum(support > 0 for support, _ in supports), 1)
+    guess = {"label": label, "accuracy": share, "macro_f1": 2 * share / (1 + share) / seen}
+    weighted = any(row.get("class_weight") is not None for row in rows)
+    return {"rows": rows, "low": low, "high": high, "guess": guess, "weighted": weighted}
 
 
 def confusion(scores: dict[str, Any]) -> list[dict[str, Any]]:
@@ -134,12 +143,19 @@ def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
-    """The doctor's nested figures as tables: name, columns, rows. What is nested deeper becomes columns."""
+    """The doctor's nested figures as tables: name, columns, rows.
+
+    What is nested deeper becomes columns; a table that would be wider than its page is turned on its side.
+    """
     tables = []
     for name, value in figures.items():
         rows = value if isinstance(value, dict) else {name: value}
         flat = {row: {k: _shown(f"{row} {k}", v) for k, v in _flatten(cells)} for row, cells in rows.items()}
         columns = list(dict.fromkeys(column for cells in flat.values() for column in cells))
+        if len(columns) > max(MAX_COLUMNS, len(flat)):
+            turned = [(column, [cells.get(column) for cells in flat.values()]) for column in columns]
+            tables.append((name, list(flat), turned))
+            continue
         tables.append((name, columns, [(r, [cells.get(c) for c in columns]) for r, cells in flat.items()]))
     return [table for table in tables if table[2]]
 

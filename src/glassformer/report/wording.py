@@ -9,6 +9,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from glassformer.evaluate.metrics import MEASURES
+
 THIN = "\u202f"  # narrow no-break space, before units
 NONE = "\u2013"
 _TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
@@ -88,6 +90,11 @@ def faint_tags(text: str) -> Markup:
     return Markup("").join(faint.format(part) if i % 2 else escape(part) for i, part in enumerate(parts))
 
 
+def headed(text: str) -> str:
+    """A name as it begins a heading: its first letter is a capital, the others are as they were."""
+    return text[:1].upper() + text[1:]
+
+
 def digits_for(n: int) -> int:
     """Decimals of a percentage that ``n`` examples can carry."""
     return 2 if n >= 1000 else 1
@@ -108,13 +115,19 @@ def _at_least(n: int) -> float:
     return max(1 - 3 / n, 0.0)
 
 
-def verdict(scores: dict[str, Any], split: str, noun: str = "texts") -> str:
-    """The result in one sentence."""
+def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: str = "accuracy") -> str:
+    """The result in one sentence; ``measure``: the figure that it begins with."""
     n, digits = scores["n"], digits_for(scores["n"])
     right = round(scores["accuracy"] * n)
-    texts = (
-        f"{split} {noun}, {'seen' if split == 'train' else 'not seen'} in training, were labelled correctly"
-    )
+    if measure != "accuracy" and right < n:
+        known = scores.get(f"{measure}_interval")
+        tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
+        return (
+            f"{headed(MEASURES[measure])} on {count(n)} {split} {noun}, {_seen(split)} in training: "
+            f"{percent(scores[measure], digits)}{tail}. {count(right)} of them were labelled correctly: "
+            f"{percent(scores['accuracy'], digits)}."
+        )
+    texts = f"{split} {noun}, {_seen(split)} in training, were labelled correctly"
     if right == n:
         least = percent(_at_least(n), digits)
         share = f"at least {least} of such {noun}"
@@ -124,20 +137,27 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts") -> str:
     return f"{count(right)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."
 
 
-def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]]) -> str:
-    """How the accuracy stands to the best simple model, without claiming more than the intervals allow."""
-    rated = {name: b for name, b in baselines.items() if b.get("accuracy") is not None}
+def _seen(split: str) -> str:
+    return "seen" if split == "train" else "not seen"
+
+
+def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measure: str = "accuracy") -> str:
+    """How the measure stands to the best simple model, without claiming more than the intervals allow."""
+    rated = {name: b for name, b in baselines.items() if b.get(measure) is not None}
     if not rated:
         return ""
-    name, best = max(rated.items(), key=lambda item: item[1]["accuracy"])
-    gap = 100 * (scores["accuracy"] - best["accuracy"])
+    name, best = max(rated.items(), key=lambda item: item[1][measure])
+    gap = 100 * (scores[measure] - best[measure])
     points = f"{abs(gap):.{digits_for(scores['n'])}f}"
     if not float(points):
         return (
             f"So does the best simple model, {name}." if scores["accuracy"] == 1 else f"{name} does as well."
         )
-    text = f"That is {points} points {'above' if gap > 0 else 'below'} the best simple model, {name}"
-    ours, theirs = scores.get("accuracy_interval"), best.get("accuracy_interval")
+    what = "That is" if measure == "accuracy" else f"Its {MEASURES[measure]} is"
+    text = f"{what} {points} points {'above' if gap > 0 else 'below'} the best simple model, {name}"
+    if best.get("class_weight") is not None:
+        text += ", trained with the same class weights"
+    ours, theirs = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
     if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
         return f"{text}; their intervals overlap, so this run alone does not settle which is better."
     return f"{text}." if gap > 0 else f"{text}: a simpler and faster model is better here."

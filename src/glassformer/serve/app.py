@@ -160,7 +160,10 @@ class Server:
             raise Problem(429, "too many explanations at once", fix="Try again in a moment", again=1)
         options = {k: v for k in ("layer", "head") if (v := getattr(request, k)) is not None}
         self.explanations += 1
-        begun = self.explaining.submit(served.explain, given, request.method, request.target, options)
+        method: str = request.method
+        if "method" not in request.model_fields_set and method not in served.methods:
+            method = served.methods[0]
+        begun = self.explaining.submit(served.explain, given, method, request.target, options)
         work = asyncio.wrap_future(begun)
         work.add_done_callback(self._explained)
         try:
@@ -206,7 +209,7 @@ def create_app(
     _add_routes(app, server)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
-    app.exception_handler(RequestValidationError)(lambda request, e: of_validation(e.errors()).response())
+    app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
     routes = [*STATIC, BASE, PREDICT, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
@@ -215,6 +218,11 @@ def create_app(
         held=server.held,
     )  # fmt: skip
     return app
+
+
+def _unfit(request: Any, error: RequestValidationError) -> Response:
+    asked = PredictRequest if request.url.path == PREDICT else ExplainRequest
+    return of_validation(error.errors(), list(asked.model_fields)).response()
 
 
 def _add_routes(app: FastAPI, server: Server) -> None:

@@ -20,7 +20,7 @@ from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.evaluate.predict import softmax
-from glassformer.explain.methods import METHODS
+from glassformer.explain.methods import methods_for
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, too_many
@@ -282,6 +282,11 @@ class Served:
             "error": e.error, "settings": e.settings, "notes": e.notes,
         }  # fmt: skip
 
+    @property
+    def methods(self) -> list[str]:
+        """Of explanation, the one to begin with first."""
+        return methods_for(self.clf.model_)
+
     def about(self, calibrated: bool) -> dict[str, Any]:
         """As ``Model`` has it."""
         clf = self.clf
@@ -294,7 +299,8 @@ class Served:
             "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
             "calibrated": calibrated, "temperature": clf.temperature_, "threshold": clf.threshold_,
             "layers": getattr(encoder, "num_layers", None), "heads": getattr(encoder, "num_heads", None),
-            "methods": list(METHODS) if getattr(clf.model_, "has_attention", True) else [],
+            "methods": self.methods,
+            "channels": clf.transform_.channels if self.kind == "image" else None,
         }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from glassformer.config import nearest
 from glassformer.errors import InputError
 
 JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
@@ -47,9 +48,14 @@ def of_input(error: InputError, where: str | None = None) -> Problem:
     return Problem(422, error.what, where=where or error.where, fix=error.fix)
 
 
-def of_validation(errors: Sequence[Any]) -> Problem:
-    """The first thing that does not fit the schema, as 422; what was sent is not repeated."""
-    first = errors[0]
+def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
+    """The first thing that does not fit the schema, as 422; what was sent is not repeated.
+
+    Args:
+        fields: those that the request may have.
+    """
+    # A field that is none explains why another one is missing.
+    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     if first["type"] == "json_invalid":
         at, why = first["loc"][-1], first.get("ctx", {}).get("error", "")
         return Problem(422, f"JSON decode error at character {at}: {why}", where="body", fix=JSON)
@@ -57,7 +63,12 @@ def of_validation(errors: Sequence[Any]) -> Problem:
         return Problem(422, str(first["msg"]), where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
-    return Problem(422, str(first["msg"]), where=where or "body")
+    fix = None
+    if first["type"] == "extra_forbidden" and len(parts) == 1 and fields:
+        fix = nearest(str(parts[0]), fields)
+    elif first["type"] == "list_type" and len(parts) == 1:
+        fix = f'Send a list: {{"{parts[0]}": [...]}}'
+    return Problem(422, str(first["msg"]), where=where or "body", fix=fix)
 
 
 def printable(text: str, limit: int = 300) -> str:

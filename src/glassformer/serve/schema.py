@@ -98,7 +98,8 @@ class Model(Strict):
     threshold: float | None = Field(description="Of the second of two labels; none: the most probable")
     layers: int | None
     heads: int | None
-    methods: list[str]
+    methods: list[str] = Field(description="Of explanation, those that this model has")
+    channels: int | None = Field(description="Of the pictures that it reads: 1 is black and white")
 
 
 class BrokenModel(Strict):

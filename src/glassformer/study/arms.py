@@ -30,7 +30,7 @@ from glassformer.study.grid import Arm, Study, folder_name
 from glassformer.tasks.catalog import build_recipe
 from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import read_run_recipe, what_decides
-from glassformer.train.callbacks import Callback, Interrupted, Progress
+from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
 MARKER = "arm.json"  # written last
 STOPPED = "interrupted; finished arms are kept, give the same command to go on"
@@ -49,6 +49,11 @@ class Job:
     seed: int
     recipe: Any
     folder: Path
+
+    @property
+    def place(self) -> str:
+        """The run's folder as seen from the study's."""
+        return self.folder.relative_to(self.folder.parents[2]).as_posix()
 
     @property
     def title(self) -> str:
@@ -148,6 +153,8 @@ def run_jobs(
     failed: dict[str, str] = {}
     done = len(jobs) - len(todo)
     alone = done == 0  # nothing has shown yet that the data and the settings can be used
+    began = time.perf_counter()
+    ended: list[Job] = []
 
     def settle(job: Job, error: BaseException | None, seconds: float) -> None:
         nonlocal done, alone
@@ -159,7 +166,10 @@ def run_jobs(
         done += error is None
         if error is not None:
             failed[job.title] = str(error) or type(error).__name__
-        say(f"[{done}/{len(jobs)}] {job.title}: {f'failed: {error}' if error else f'{seconds:.0f} s'}")
+        ended.append(job)
+        rest = (time.perf_counter() - began) / len(ended) * (len(todo) - len(ended))
+        when = f" (about {time_left(rest)} left)" if rest else ""
+        say(f"[{done}/{len(jobs)}] {job.title}: {f'failed: {error}' if error else f'{seconds:.0f} s'}{when}")
 
     if engine == "ray":
         apart = [replace(job, folder=job.folder.resolve()) for job in todo]

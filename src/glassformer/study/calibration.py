@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.report.html import write_report
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.run_folder import read_run_recipe, with_columns
 
 Say = Callable[[str], None]
 
@@ -39,6 +39,7 @@ def calibrate_run(
     *,
     bootstrap: int = 1000,
     say: Say = lambda line: None,
+    columns: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Fit the temperature, if asked the threshold, and save model, calibration.json and report anew.
 
@@ -46,6 +47,7 @@ def calibrate_run(
         folder: a run folder.
         data: labelled texts to choose by, instead of the run's validation split.
         threshold: for two classes, what one on the second class should serve; None: the most probable.
+        columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
 
     The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
 
@@ -57,15 +59,22 @@ def calibrate_run(
     recipe = read_run_recipe(folder)
     check_classifies(recipe)
     with writing(folder):
-        return _calibrate(folder, recipe, data, threshold, bootstrap, say)
+        other = _other(data, with_columns(recipe, columns or {})) if data else None
+        return _calibrate(folder, recipe, data, other, threshold, bootstrap, say)
 
 
 def _calibrate(
-    folder: Path, recipe: Any, data: str | None, threshold: Metric | None, bootstrap: int, say: Say
+    folder: Path,
+    recipe: Any,
+    data: str | None,
+    other: Any,
+    threshold: Metric | None,
+    bootstrap: int,
+    say: Say,
 ) -> dict[str, Any]:
     clf = load(folder)
     splits = TASKS[recipe.task].load(recipe)
-    chosen_by, name = (_other(data, recipe), data) if data else (labelled(splits.validation), "validation")
+    chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
     if chosen_by is None:
         raise ConfigError(
             "this run has no validation split, and the test split must not choose", where=str(folder),

@@ -41,10 +41,7 @@ def compare(
         InputError: whatever is wrong with the study, its recipes or the data; another process runs it there.
         Interrupted: on a signal, with everything saved.
     """
-    folder = Path(folder)
-    check_folder_path(folder)
-    if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
-        raise ConfigError("exists and is no study of ours", where=str(folder), fix="Choose another --out")
+    folder = check_study_folder(folder)
     if workers < 0:
         raise ConfigError(
             f"{workers} processes", where="workers", fix="Use 1 or more, or 0 for none of their own"
@@ -53,6 +50,15 @@ def compare(
     arms = expand(study)
     with writing(folder):
         return _compare(study, arms, folder, workers, engine, say, progress)
+
+
+def check_study_folder(folder: str | Path) -> Path:
+    """Raises ConfigError where no study can be begun, or gone on with."""
+    folder = Path(folder)
+    check_folder_path(folder)
+    if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
+        raise ConfigError("exists and is no study of ours", where=str(folder), fix="Choose another --out")
+    return folder
 
 
 def _compare(

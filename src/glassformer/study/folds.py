@@ -24,14 +24,15 @@ from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
 from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
-from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.metrics import MEASURES, ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
+from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import what_decides
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # of a fold, written last
 NAME = "out-of-fold"  # of the split that the figures are of
@@ -94,18 +95,22 @@ def _run_folds(
     classes = np.unique(np.asarray(train.labels))
     targets = np.searchsorted(classes, np.asarray(train.labels))
     out = np.empty((len(train), len(classes)))
-    found = []
+    found, measure = [], measure_of(recipe)
     for k in range(folds):
         fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
         known = (fold.folder / MARKER).is_file()
         figures = run_fold(fold, recipe, train, labelled(splits.validation), callbacks)
         out[fold.held] = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
         found.append(figures)
-        say(f"fold {k + 1} of {folds}: accuracy {figures['accuracy']:.4f}" + (" (kept)" if known else ""))
+        said = f"{MEASURES[measure]} {figures[measure]:.4f}"
+        rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
+        when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
+        say(f"fold {k + 1} of {folds}: {said}{when}")
     meter = ClassificationMeter(classes.tolist())
     meter.update(out, targets)
     metrics = {
         "train": None, "validation": None, "test": meter.result(recipe.evaluate.bootstrap), "judged": NAME,
+        "measure": measure,
         "folds": found, "over_folds": over_folds(found), "baselines": {},
         "weights_source": found[0]["weights_source"], "parameters": found[0]["parameters"],
         "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},

@@ -33,6 +33,7 @@ from glassformer.evaluate.predictions import csv_safe, read_predictions
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.verdict import sentences
+from glassformer.tasks.labelled import measure_of
 
 LEVEL = 0.05  # of significance, after correction
 TINY = 1e-6  # probabilities are written with six digits
@@ -97,33 +98,59 @@ def collect(
         raise DataError(
             f"the baseline {baseline!r} has no finished run", where=study.name, fix="Run it first"
         )
+    about = {
+        "name": study.name, "summary": study.summary, "recipe": study.recipe, "baseline": baseline,
+        "ladder": list(study.ladder), "set": study.set, "seeds": list(study.seeds),
+        "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
+        "failed": dict(failed or {}),
+    }  # fmt: skip
+    results = beside(runs, about, study.bootstrap, "Give all arms the same data and split")
+    for arm in results["arms"]:
+        arm["changes"] = changes[arm["name"]]
+    return {"judged": study.split} | results
+
+
+def beside(
+    runs: Mapping[str, Mapping[int, tuple[Job, Answers]]], about: dict[str, Any], resamples: int, fix: str
+) -> dict[str, Any]:
+    """The results of finished runs, by the name of their arm and their seed, ready for JSON.
+
+    Args:
+        about: what is known beside them; ``baseline`` is the name of an arm that has runs.
+        fix: what to do where they were judged on different examples.
+
+    Raises:
+        DataError: a run folder cannot be read.
+        ConfigError: two runs were judged on different examples.
+    """
+    baseline = about["baseline"]
     first_job, first = next(iter(runs[baseline].values()))
+    jobs = [job for finished in runs.values() for job, _ in finished.values()]
     for finished in runs.values():
         for job, answers in finished.values():
             if (answers.examples, answers.classes) != (first.examples, first.classes):
                 what = f"{job.title!r} and {first_job.title!r} were judged on different examples"
-                raise ConfigError(what, where=study.name, fix="Give all arms the same data and split")
-    arms = [_arm(name, finished) | {"changes": changes[name]} for name, finished in runs.items() if finished]
-    _test(arms, runs, baseline, first, study.bootstrap)
+                raise ConfigError(what, where=about["name"], fix=fix)
+    arms = [_arm(name, finished) for name, finished in runs.items() if finished]
+    chosen = {measure_of(job.recipe) for job in jobs}
+    measure = chosen.pop() if len(chosen) == 1 else "accuracy"
+    _test(arms, runs, baseline, first, resamples, measure)
     metrics = _json(first_job.folder / "metrics.json")
     baselines = next((m for j in jobs if (m := _json(j.folder / "metrics.json").get("baselines"))), {})
     kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "log_loss", "seconds")
-    results = {
-        "kind": "study",
-        "name": study.name, "summary": study.summary, "recipe": study.recipe, "baseline": baseline,
-        "ladder": list(study.ladder),
-        "set": study.set, "seeds": list(study.seeds), "n": len(first.targets), "classes": list(first.classes),
-        "judged": metrics.get("judged") or study.split, "level": LEVEL, "arms": arms,
+    results = {"kind": "study"} | about | {
+        "n": len(first.targets), "classes": list(first.classes), "level": LEVEL,
+        "measure": measure, "arms": arms,
         "baselines": {k: {name: b.get(name) for name in kept} for k, b in baselines.items()},
-        "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
-        "failed": dict(failed or {}),
         "machine": metrics.get("machine", {}), "versions": metrics.get("versions", {}),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
+    if metrics.get("judged"):
+        results["judged"] = metrics["judged"]
     return results | sentences(results)
 
 
-def _arm(name: str, finished: dict[int, tuple[Job, Answers]]) -> dict[str, Any]:
+def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, Any]:
     """An arm's own figures; ``_test`` adds what takes a comparison."""
     folders = [job.folder for job, _ in finished.values()]
     costs = [_cost(folder) for folder in folders]
@@ -133,7 +160,7 @@ def _arm(name: str, finished: dict[int, tuple[Job, Answers]]) -> dict[str, Any]:
     return {
         "name": name,
         "seeds": list(finished),
-        "runs": [folder.relative_to(folder.parents[2]).as_posix() for folder in folders],
+        "runs": [job.place for job, _ in finished.values()],
         "log_loss": _spread(losses),
         "cost": {key: _mean([c[key] for c in costs]) for key in costs[0]},
         "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", "accuracy", "macro_f1", "loss")},
@@ -150,8 +177,10 @@ def _confusion(answers: Answers) -> np.ndarray:
     return np.bincount(cells, minlength=size * size).reshape(size, size)
 
 
-def _test(arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, resamples: int) -> None:
-    """Add accuracy and macro-F1 with intervals, and the tests against the baseline."""
+def _test(
+    arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, resamples: int, measure: str
+) -> None:
+    """Add accuracy and macro-F1 with intervals, and the tests of ``measure`` against the baseline."""
     y, classes = first.targets, len(first.classes)
     guesses = [np.stack([a.predicted for _, a in runs[arm["name"]].values()]) for arm in arms]  # [S, n] each
     place = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
@@ -178,10 +207,11 @@ def _test(arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, 
             {"seed": s} | asdict(mcnemar(ours[s][1].predicted == y, theirs[s][1].predicted == y))
             for s in shared
         ]
-        # One seed each: McNemar's test of the two models. More: the bootstrap, with the seeds' scatter.
-        single = len(ours) == len(theirs) == len(shared) == 1
+        # One seed each: McNemar's test of the two models, which is one of accuracies. More seeds, or another
+        # measure: the bootstrap, with the seeds' scatter.
+        single = len(ours) == len(theirs) == len(shared) == 1 and measure == "accuracy"
         arms[i]["test"] = "mcnemar" if single else "bootstrap"
-        arms[i]["p"] = arms[i]["mcnemar"][0]["p"] if single else arms[i]["accuracy"]["bootstrap_p"]
+        arms[i]["p"] = arms[i]["mcnemar"][0]["p"] if single else arms[i][measure]["bootstrap_p"]
     for i, corrected in zip(others, holm([arms[i]["p"] for i in others]), strict=True):
         arms[i]["p_holm"] = corrected
         arms[i]["significant"] = corrected < LEVEL
@@ -273,24 +303,25 @@ COLUMNS: tuple[str, ...] = (
     "log_loss",
     "difference", "difference_low", "difference_high", "p", "p_holm", "test", "best_epoch",
     "seconds_per_epoch",
-    "parameters", "peak_memory_mb", "robustness",
+    "parameters", "peak_memory_mb", "robustness", "measure",
 )  # fmt: skip
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One row an arm, as in results.csv; shares are in [0, 1]."""
+    """One row an arm, as in results.csv; shares are in [0, 1], differences are those of ``measure``."""
+    measure = results.get("measure", "accuracy")
     for arm in results["arms"]:
-        accuracy, apart = arm["accuracy"], arm["accuracy"].get("difference_interval") or [None, None]
+        accuracy, apart = arm["accuracy"], arm[measure].get("difference_interval") or [None, None]
         yield {
             "arm": arm["name"], "seeds": len(arm["seeds"]), "accuracy": accuracy["mean"],
             "accuracy_sd": accuracy["sd"],
             "accuracy_low": accuracy["interval"][0], "accuracy_high": accuracy["interval"][1],
             "macro_f1": arm["macro_f1"]["mean"], "macro_f1_sd": arm["macro_f1"]["sd"],
-            "log_loss": arm["log_loss"]["mean"], "difference": accuracy.get("difference"),
+            "log_loss": arm["log_loss"]["mean"], "difference": arm[measure].get("difference"),
             "difference_low": apart[0], "difference_high": apart[1], "p": arm.get("p"),
             "p_holm": arm.get("p_holm"),
             "test": arm.get("test"), "best_epoch": arm["best"]["epoch"],
-            "robustness": (arm.get("robustness") or {}).get("accuracy"),
+            "robustness": (arm.get("robustness") or {}).get("accuracy"), "measure": measure,
         } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}  # fmt: skip
 
 
@@ -301,11 +332,12 @@ def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)
 
 
-def write_results(folder: Path, study: Study, results: dict[str, Any]) -> None:
+def write_results(folder: Path, study: Study | None, results: dict[str, Any]) -> None:
     """study.toml, results.json, results.csv, results.md, each in one move; robustness.csv if there is one."""
     from glassformer.study.verdict import markdown
 
-    replace_text(folder / "study.toml", to_toml(study))
+    if study is not None:
+        replace_text(folder / "study.toml", to_toml(study))
     replace_text(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     replace_text(folder / "results.md", markdown(results))
     _write_csv(folder / "results.csv", COLUMNS, table_rows(results))

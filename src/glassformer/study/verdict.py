@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.report.wording import NONE, count, decimal, digits_for, interval, p_value, percent
 
 
@@ -25,16 +26,23 @@ def signed(figures: dict[str, Any], digits: int) -> str:
 def sentences(results: dict[str, Any]) -> dict[str, Any]:
     """``verdict`` for the study and ``sentences``: arm -> what can be said of it beside the baseline."""
     digits, baseline = digits_for(results["n"]), results["baseline"]
+    measure = measured(results)
     others = [arm for arm in results["arms"] if arm["name"] != baseline]
-    told = {arm["name"]: _arm(arm, baseline, digits) for arm in others}
-    better = [a["name"] for a in others if a["significant"] and a["accuracy"]["difference"] > 0]
-    worse = [a["name"] for a in others if a["significant"] and a["accuracy"]["difference"] < 0]
+    told = {arm["name"]: _arm(arm, baseline, digits, measure) for arm in others}
+    better = [a["name"] for a in others if a["significant"] and a[measure]["difference"] > 0]
+    worse = [a["name"] for a in others if a["significant"] and a[measure]["difference"] < 0]
+    unsettled = [a["name"] for a in others if _unsettled(a)]
     parts = []
     if better:
         parts.append(f"Significantly better than {baseline}: {'; '.join(better)}.")
     if worse:
         parts.append(f"Significantly worse than {baseline}: {'; '.join(worse)}.")
-    rest = [a["name"] for a in others if not a["significant"]]
+    if unsettled:
+        parts.append(
+            f"Undecided beside {baseline}: {'; '.join(unsettled)}. These trainings differ, but their seeds "
+            f"scatter so that others could turn it."
+        )
+    rest = [a["name"] for a in others if not a["significant"] and a["name"] not in unsettled]
     if len(rest) == 1:
         parts.append(f"No significant difference between {rest[0]} and {baseline}.")
     elif rest:
@@ -49,11 +57,31 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
         parts.append(f"{missing} {'run is' if missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
         parts.append("One seed an arm: what another seed would change is not known.")
+    if len(results["seeds"]) == 2 and len(rest) + len(unsettled):
+        parts.append(
+            "Two seeds an arm hardly say how far seeds scatter, so only a difference of many times that "
+            "scatter counts: with three or more, smaller ones do."
+        )
     return {"verdict": " ".join(parts), "sentences": told}
 
 
+def measured(results: dict[str, Any]) -> str:
+    """The figure that a study's arms are compared by."""
+    return results.get("measure") or "accuracy"
+
+
+def _unsettled(arm: dict[str, Any]) -> bool:
+    """Whether each pair of trainings differs, one way all of them, and the arms do not for all that."""
+    tests = arm.get("mcnemar") or []
+    ways = {test["wins"] > test["losses"] for test in tests}
+    alike = len(tests) > 1 and len(ways) == 1 and all(test["p"] < 0.05 for test in tests)
+    return not arm["significant"] and alike
+
+
 def _along_ladder(results: dict[str, Any]) -> list[str]:
-    """At which strength accuracy first falls beyond chance, arms in a stated order; else: no fall seen."""
+    """At which strength the measure first falls beyond chance, arms in a stated order; else: no fall seen."""
+    measure = measured(results)
+    called = MEASURES[measure]
     arms = {arm["name"]: arm for arm in results["arms"]}
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
@@ -61,29 +89,37 @@ def _along_ladder(results: dict[str, Any]) -> list[str]:
     over = f" over {', '.join(ladder[1:-1])}" if ladder[2:] else ""
     way = f"From {ladder[0]}{over} to {ladder[-1]}"
     for name in ladder:
-        if arms[name].get("significant") and arms[name]["accuracy"]["difference"] < 0:
-            return [f"{way}, accuracy first falls beyond chance at {name}."]
-    return [f"{way}, no fall of accuracy beyond chance was seen."]
+        if arms[name].get("significant") and arms[name][measure]["difference"] < 0:
+            return [f"{way}, {called} first falls beyond chance at {name}."]
+    return [f"{way}, no fall of {called} beyond chance was seen."]
 
 
-def _arm(arm: dict[str, Any], baseline: str, digits: int) -> str:
-    accuracy = arm["accuracy"]
-    apart, between = accuracy["difference"], accuracy["difference_interval"]
+def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
+    apart, between = arm[measure]["difference"], arm[measure]["difference_interval"]
     side = "above" if apart > 0 else "below"
-    size = f"{points(apart, digits)} {side} {baseline}" if apart else f"as accurate as {baseline}"
+    same = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
+    of = "" if measure == "accuracy" else f" of {MEASURES[measure]}"
+    size = f"{points(apart, digits)}{of} {side} {baseline}" if apart else same
     low, high = (f"{100 * x:+.{digits}f}" for x in between)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
-    return (
-        f"{size} ({evidence})." if arm["significant"] else f"No significant difference: {size} ({evidence})."
-    )
+    if arm["significant"]:
+        return f"{size} ({evidence})."
+    if _unsettled(arm):
+        most = p_value(max(test["p"] for test in arm["mcnemar"]))
+        return (
+            f"Undecided: {size} ({evidence}). Each pair of trainings differs on these examples (McNemar, p "
+            f"{most if most.startswith('<') else f'at most {most}'}), yet seeds that scatter so far could "
+            "turn it."
+        )
+    return f"No significant difference: {size} ({evidence})."
 
 
 def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: the verdict, one row an arm, and how to read it."""
-    digits = digits_for(results["n"])
+    digits, by = digits_for(results["n"]), measured(results)
     header = (
         "Arm", "Seeds", "Accuracy", "SD over seeds", "95 % interval", "Macro-F1", "Log loss",
-        "Difference (points)",
+        "Difference (points)" if by == "accuracy" else f"Difference ({MEASURES[by]}, points)",
         "p (Holm)", "Best epoch", "s/epoch", "Parameters", "Peak memory",
     )  # fmt: skip
     changed = any(arm.get("robustness") for arm in results["arms"])
@@ -99,6 +135,7 @@ def markdown(results: dict[str, Any]) -> str:
     lines += [_row(header), "|" + "---|" * len(header)]
     for arm in results["arms"]:
         accuracy, cost = arm["accuracy"], arm["cost"]
+        of_measure = arm[by]
         lines.append(
             _row([
                 arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
@@ -106,7 +143,7 @@ def markdown(results: dict[str, Any]) -> str:
                 NONE if accuracy["sd"] is None else f"{100 * accuracy['sd']:.2f}",
                 interval(accuracy["interval"], digits),
                 percent(arm["macro_f1"]["mean"], digits), decimal(arm["log_loss"]["mean"], 4),
-                signed(accuracy, digits),
+                signed(of_measure, digits),
                 p_value(arm.get("p_holm")), decimal(arm["best"]["epoch"], 1),
                 decimal(cost["seconds_per_epoch"], 1),
                 count(cost["parameters"]),
@@ -134,6 +171,8 @@ def notes(results: dict[str, Any]) -> str:
         "p: paired bootstrap over examples with the scatter of the seeds as Student's t"
         if several
         else "p: McNemar's test on the same examples"
+        if measured(results) == "accuracy"
+        else "p: paired bootstrap over examples"
     )
     return (
         f"{results['n']:,} {results['judged']} examples, for every arm the same; seeds {seeds}. "

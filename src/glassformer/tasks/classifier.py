@@ -156,7 +156,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks
     ) -> Callable[[], dict[str, float]]:
         def judge() -> dict[str, float]:
-            meter = ClassificationMeter(self.classes_.tolist())
+            meter = ClassificationMeter(self.classes_.tolist(), curves=False)
             meter.update(softmax(ranks.gather(logits())[: len(targets)]), targets)
             out = meter.result(bootstrap=0)
             return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}

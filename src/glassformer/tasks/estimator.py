@@ -27,7 +27,7 @@ from glassformer.errors import ConfigError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.nn.lora import adapter, merge
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
-from glassformer.sklearn_base import BaseEstimator, check_is_fitted
+from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.config import FitConfig
@@ -96,6 +96,11 @@ class Estimator(BaseEstimator):
     threads: int
     device: str
     precision: str
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = answering(cls.__init__)  # type: ignore[method-assign]
 
     # --- settings --------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.objectives import class_weights
 
 JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
 
@@ -57,6 +58,7 @@ def judge_splits(work: Work) -> dict[str, Any]:
         "validation": None,
         "test": None,
         "judged": splits.judged_name,
+        "measure": measure_of(recipe),
         "baselines": {},
         "label_names": [str(c) for c in clf.classes_.tolist()],
         "seconds": {},
@@ -101,17 +103,30 @@ def class_numbers(clf: Any, probabilities: np.ndarray) -> np.ndarray:
     return np.searchsorted(clf.classes_, clf.decide(probabilities))
 
 
+def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
+    """What a run's lines, tables and verdict begin with: what its best weights are chosen by, if a share."""
+    monitor = getattr(getattr(recipe, "train", None), "monitor", None)
+    return "macro_f1" if monitor == "macro_f1" else "accuracy"
+
+
+def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
+    """The weight ``[n]`` that the classifier's own training gave each example by its class; None: all 1."""
+    return class_weights(targets, clf.classes_.tolist(), clf.class_weight)
+
+
 def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> dict[str, Any]:
     """The figures of simple models, trained and judged on the same splits."""
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
-    out = {}
+    out: dict[str, Any] = {}
     for baseline in baselines:
         started = time.perf_counter()
         name, probabilities = baseline(clf, recipe, splits, targets)
         found = measured(clf, judged, probabilities, recipe)
         out[name] = found | {"seconds": time.perf_counter() - started}
+        if clf.class_weight is not None:
+            out[name]["class_weight"] = clf.class_weight
     return out
 
 

@@ -29,7 +29,9 @@ def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
     if str(name_or_path) in known:
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
-        raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known)))
+        near = nearest(str(name_or_path), list(known))
+        fix = near if near.startswith("Did") else "'glassformer train --help' lists them"
+        raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=fix)
     return {"name": path.stem, "task": DEFAULT_TASK} | read_toml(path), path.name
 
 

@@ -10,7 +10,7 @@ from the newest whole checkpoint to the same bits.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +22,7 @@ from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import Run, alone, begin, one_writer, read_run_recipe
+from glassformer.tasks.run_folder import Run, alone, begin, one_writer, read_run_recipe, with_columns
 from glassformer.tasks.task import Look, Say, Work, write_json
 from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
 from glassformer.train.distributed import refuse_several, world
@@ -84,15 +84,23 @@ def _run(
 
 
 def evaluate_task(
-    folder: str | Path, data: str | None = None, say: Say = lambda line: None, count: Count = uncounted
+    folder: str | Path,
+    data: str | None = None,
+    say: Say = lambda line: None,
+    count: Count = uncounted,
+    *,
+    columns: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other data.
+
+    Args:
+        columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
 
     Raises:
         ConfigError: the folder's model is none of its recipe's task.
         InputError: a damaged model, or data that cannot be judged.
     """
-    recipe = read_run_recipe(Path(folder))
+    recipe = with_columns(read_run_recipe(Path(folder)), columns or {})
     task = TASKS[recipe.task]
     work = Work(task, recipe, Path(folder), say, count, estimator=load(folder))
     if not isinstance(work.estimator, task.estimator):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,23 @@ def trained_column(folder: str | Path) -> str | None:
         return None
     data = read_run_recipe(Path(folder)).data
     return getattr(data, "text_column", None) or getattr(data, "source_column", None)
+
+
+def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
+    """A recipe that reads other columns: of data that are not its own.
+
+    Args:
+        columns: key of the recipe's data -> the column's name.
+
+    Raises:
+        ConfigError: a recipe of this task has no such column.
+    """
+    for key in columns:
+        if not hasattr(recipe.data, key):
+            known = [k for k in vars(recipe.data) if k.endswith("_column")]
+            what = f"a recipe of {recipe.task} has no {key}"
+            raise ConfigError(what, where=key, fix=f"It has {' and '.join(known) or 'no columns'}")
+    return replace(recipe, data=replace(recipe.data, **columns))
 
 
 UNBEGUN = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", "checkpoints", LOCK}

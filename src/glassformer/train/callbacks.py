@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from glassformer.checkpoints.files import disk_errors, sweep
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
 
@@ -200,8 +202,11 @@ def uncounted(what: str, total: int) -> Iterator[Told]:
     yield None
 
 
+QUIET = 300.0  # seconds after which a log gets a line, due or not
+
+
 class Progress(Callback):
-    """A bar with loss, speed and time left on a terminal; one line per tenth elsewhere."""
+    """A bar with loss, speed and time left on a terminal; elsewhere a line per tenth that says the same."""
 
     def __init__(self, stream=None):
         from rich.console import Console
@@ -211,6 +216,7 @@ class Progress(Callback):
         self.bar: Any = None
 
     def start(self, training: Training) -> None:
+        self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
         if training.chosen:
             said = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
             self._line(f"chosen: {said} ({training.total_steps:,} steps)")
@@ -238,20 +244,22 @@ class Progress(Callback):
         if self.bar is not None:
             loss, speed = _recent(training)
             self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)
-        elif training.step % max(1, training.total_steps // 10) == 0:
+        elif training.step % max(1, training.total_steps // 10) == 0 or self._quiet():
             loss, speed = _recent(training)
-            self._line(f"step {training.step}/{training.total_steps}  loss {loss:.4f}  {speed:,.0f} tokens/s")
+            done, total = training.step, training.total_steps
+            left = (time.monotonic() - self.began) / max(done - self.first, 1) * (total - done)
+            when = f"  ({time_left(left)} left)" if done < total else ""
+            self._line(f"step {done}/{total}{when}  loss {loss:.4f}  {speed:,.0f} tokens/s")
         if (e := info.evaluation) is not None:
-            line = f"epoch {info.epoch + 1}  train loss {e['train_loss']:.4f}  "
-            if "accuracy" in e:
-                line += f"validation loss {e['loss']:.4f}  accuracy {e['accuracy']:.4f}"
-            else:
-                line += f"train accuracy {e['train_accuracy']:.4f}"
-            self._line(line + ("  (best)" if info.is_best else ""))
+            self._line(_judged(info.epoch + 1, e, training.config.monitor, info.is_best))
+
+    def _quiet(self) -> bool:
+        return time.monotonic() - self.last_line > QUIET
 
     def _line(self, text: str) -> None:
+        self.last_line = time.monotonic()
         with suppress(OSError):  # a terminal that has hung up is no reason to lose a step
-            self.console.print(text, highlight=False, markup=False)
+            self.console.print(text, highlight=False, markup=False, soft_wrap=not self.live)
 
     def end(self, training: Training) -> None:
         if self.bar is not None:
@@ -270,6 +278,28 @@ class Progress(Callback):
         with rp.Progress(*columns, rp.TimeRemainingColumn(), console=self.console, transient=True) as bar:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.advance(task, done)
+
+
+def time_left(seconds: float) -> str:
+    """About how long, as a log says it: "38 s", "19 min", "2 h 5 min"."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
+    """The line of an evaluation: what decides which weights are best comes first, and "(best)" names it."""
+    line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
+    if "accuracy" not in e:
+        return line + f"train accuracy {e['train_accuracy']:.4f}" + "  (best)" * best
+    loss = f"validation loss {e['loss']:.4f}"
+    if monitor == "loss":
+        return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"
+    shares = {key: f"{called} {e[key]:.4f}" for key, called in MEASURES.items() if key in e}
+    first = shares.pop(monitor, shares["accuracy"])
+    others = "" if monitor == "accuracy" else "".join(f"  {said}" for said in shares.values())
+    return f"{line}{loss}  {first}" + "  (best)" * best + others
 
 
 def _recent(training: Training) -> tuple[float, float]:

@@ -10,6 +10,7 @@ export class Pad {
     this.changed = changed;
     this.size = [DRAWN, DRAWN];
     this.picture = false; // whether a picture lies there, not a drawing
+    this.paper = "#000"; // of a drawing; photos are shown on white
     const drop = root.querySelector(".drop");
     root.querySelector("input[type=file]").addEventListener("change", (event) => {
       this.take(event.target.files[0]);
@@ -57,7 +58,7 @@ export class Pad {
   }
 
   line([x1, y1], [x2, y2]) {
-    Object.assign(this.ink, { strokeStyle: "#fff", lineWidth: DRAWN / 9, lineCap: "round" });
+    Object.assign(this.ink, { strokeStyle: this.pen, lineWidth: DRAWN / 9, lineCap: "round" });
     this.ink.beginPath();
     this.ink.moveTo(x1, y1);
     this.ink.lineTo(x2, y2);
@@ -67,14 +68,27 @@ export class Pad {
   empty() {
     this.picture = false;
     Object.assign(this.canvas, { width: DRAWN, height: DRAWN });
-    this.ink.fillStyle = "#000";
+    this.ink.fillStyle = this.paper;
     this.ink.fillRect(0, 0, DRAWN, DRAWN);
+  }
+
+  get pen() {
+    return this.paper === "#000" ? "#fff" : "#000";
+  }
+
+  // Models of one channel read white ink on black, as scanned digits are; those of color read photos.
+  suit(channels) {
+    const paper = channels === 1 ? "#000" : "#fff";
+    this.canvas.classList.toggle("photo", paper === "#fff");
+    if (paper === this.paper) return;
+    this.paper = paper;
+    if (!this.picture) this.empty();
   }
 
   // A drawn character, as handwriting would stand there.
   letter(character) {
     this.empty();
-    const style = (size) => Object.assign(this.ink, { fillStyle: "#fff", font: `${size}px sans-serif`, textAlign: "center", textBaseline: "alphabetic" });
+    const style = (size) => Object.assign(this.ink, { fillStyle: this.pen, font: `${size}px sans-serif`, textAlign: "center", textBaseline: "alphabetic" });
     style(DRAWN);
     const tall = this.ink.measureText(character);
     style((0.96 * DRAWN * DRAWN) / Math.max(tall.actualBoundingBoxAscent + tall.actualBoundingBoxDescent, tall.width));

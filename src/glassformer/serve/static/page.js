@@ -65,12 +65,14 @@ class Panel {
   }
 
   dress() {
-    const { kind, labels, examples } = modelNow();
+    const { kind, labels, examples, channels } = modelNow();
     const text = kind === "text";
+    if (!text) this.pad.suit(channels);
+    this.root.querySelector(".sources .small").textContent = channels === 1 ? "Or drop one here, paste one, or draw." : "Or drop one here, or paste one.";
     this.root.querySelector(".as-text").hidden = !text;
     this.root.querySelector(".as-image").hidden = text;
     this.root.querySelector(".name").textContent = state.compare ? `Input ${"AB"[this.number]}` : "";
-    const letters = labels.filter((label) => [...label].length === 1).slice(0, 10);
+    const letters = channels === 1 ? labels.filter((label) => [...label].length === 1).slice(0, 10) : [];
     this.root.querySelector(".examples").replaceChildren(...(text ? examples : letters).map((example) => {
       const button = element("button", "", example);
       button.type = "button";
@@ -146,7 +148,11 @@ function dress() {
   state.layer = fill("layer", [["-1", "last"], ...numbers(m.layers, "")], state.layer);
   state.head = fill("head", [["", "mean of all"], ...numbers(m.heads, "")], state.head);
   state.target = fill("target", [["", "predicted"], ...m.labels.map((label) => [label, label])], state.target);
-  for (const id of ["layer", "head"]) byId(id).disabled = state.method !== "attention";
+  for (const id of ["layer", "head"]) {
+    byId(id).disabled = state.method !== "attention";
+    byId(id).parentElement.hidden = !m.layers; // a model without attention has none to choose
+  }
+  byId("method").parentElement.hidden = !m.methods.length;
   byId("target").disabled = !TARGETED.includes(state.method);
   byId("compare").setAttribute("aria-pressed", String(state.compare));
   byId("about").textContent = ABOUT[state.method] || "";

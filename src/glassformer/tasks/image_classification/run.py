@@ -25,6 +25,7 @@ from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.labelled import (
     answers,
+    baseline_weights,
     check_unseen,
     class_numbers,
     export,
@@ -93,7 +94,10 @@ def judge(work: Work) -> dict[str, Any]:
 def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
     """Logistic regression on small pixels."""
     classes = len(clf.classes_)
-    found, name = pixel_logistic(splits.train.images, targets, splits.judged.images, num_classes=classes)
+    found, name = pixel_logistic(
+        splits.train.images, targets, splits.judged.images, num_classes=classes,
+        sample_weight=baseline_weights(clf, targets),
+    )  # fmt: skip
     return name, found
 
 

@@ -24,12 +24,14 @@ from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
 from glassformer.tasks.labelled import (
     answers,
+    baseline_weights,
     check_unseen,
     export,
     fit,
     judge_again,
     judge_sentences,
     judge_splits,
+    measure_of,
     page,
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
@@ -134,7 +136,10 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig) -> dict[str, float]
 def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
     """Counted words."""
     train, judged = splits.train.texts, splits.judged.texts
-    found = tfidf_logistic(train, targets, judged, num_classes=len(clf.classes_))
+    found = tfidf_logistic(
+        train, targets, judged, num_classes=len(clf.classes_), sample_weight=baseline_weights(clf, targets),
+        measure=measure_of(recipe),
+    )  # fmt: skip
     return "TF-IDF + logistic regression", found
 
 
@@ -143,6 +148,7 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
     found = bag_of_embeddings(
         clf.encode(splits.train.texts), targets, clf.encode(splits.judged.texts),
         vocab_size=id_count(clf.tokenizer_), num_classes=len(clf.classes_), seed=recipe.train.seed,
+        sample_weight=baseline_weights(clf, targets),
     )  # fmt: skip
     return "mean bag of embeddings", found
 

@@ -1,0 +1,73 @@
+"""A finished run on the terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from glassformer.cli.output import excerpt, say, show_scores, show_table, show_translation_scores
+from glassformer.cli.vectors import show_vectors_run
+
+if TYPE_CHECKING:
+    from glassformer.tasks.run_folder import Run
+
+
+def show_run(run: Run, recipe: Any) -> None:
+    """A finished run on the terminal: its figures, by what they are of, and where it lies."""
+    show = {"baselines": show_labels_run, "tests": show_vectors_run}
+    next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
+    say(f"model: {run.folder / 'model'}")
+    say(f"report: {run.report}")
+
+
+def show_labels_run(run: Run, recipe: Any) -> None:
+    """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
+    from glassformer.evaluate.metrics import MEASURES
+    from glassformer.tasks.catalog import TASKS
+
+    metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
+    measure = metrics.get("measure", "accuracy")
+    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
+    judged = metrics["judged"] if metrics["test"] else "validation"
+    if scores is not None:
+        rows = [(recipe.model.model, scores, seconds["train"])]
+        rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
+        say()
+        title = f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all"
+        show_scores(title, rows, measure)
+        if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
+            say("the simple models were trained with the same class weights")
+    if metrics["test"] and judged != "validation" and metrics["validation"]:
+        say(f"validation {MEASURES[measure]}: {metrics['validation'][measure]:.2%}")
+    for split, (cut, total) in metrics.get("truncated", {}).items():
+        if cut:
+            length = recipe.text.max_length
+            say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
+    for kind, rows in metrics.get("robustness", {}).items():
+        say(
+            f"{kind}: accuracy {', '.join(format(row['accuracy'], '.1%') for row in rows)} at severity 1 to 5"
+            + (f" ({rows[0]['n']:,} pictures)" if rows and "n" in rows[0] else "")
+        )
+    if metrics.get("sentences"):
+        rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
+        show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+
+
+def show_sequence_run(run: Run, recipe: Any) -> None:
+    """A finished translator or masked language model on the terminal."""
+    metrics = run.metrics
+    seconds = metrics["seconds"]["total"]
+    if metrics.get("scores"):
+        show_translation_scores(f"{recipe.name}: {seconds:.0f} s in all", metrics["scores"])
+    if metrics.get("masked"):
+        rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in metrics["masked"].items()]
+        show_table(
+            f"{recipe.name}: {seconds:.0f} s in all", ("masked words", "value"), rows, right=("value",)
+        )
+    for sentence in metrics.get("sentences") or []:
+        say(
+            f"{sentence['text']} → {sentence['translation']}"
+            if "translation" in sentence
+            else sentence["text"]
+        )
+        for words in sentence.get("fills") or []:
+            say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))

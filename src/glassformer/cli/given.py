@@ -1,0 +1,136 @@
+"""What stands where something else is wanted: data for a recipe, another tool's option, a dash for a text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.errors import ConfigError, DataError
+from glassformer.synonyms import as_key, ours
+
+STDIN = "-"  # as an argument: the texts come from standard input
+MOST_STDIN = 256 * 2**20  # bytes
+COLUMNS = ("text_column", "label_column", "image_column", "source_column", "target_column")
+
+
+def _column(of: str) -> Any:
+    return typer.Option(metavar="NAME", help=f"The column of {of}, where it is not found by itself.")
+
+
+TextColumn = Annotated[str | None, _column("texts")]
+LabelColumn = Annotated[str | None, _column("labels")]
+ImageColumn = Annotated[str | None, _column("pictures, or of their files")]
+SourceColumn = Annotated[str | None, _column("what is to be translated")]
+TargetColumn = Annotated[str | None, _column("translations")]
+
+
+def column_settings(**columns: str | None) -> list[str]:
+    """The columns that are named, as ``--set`` has them."""
+    return [
+        f"{key}={json.dumps(name, ensure_ascii=False)}" for key, name in columns.items() if name is not None
+    ]
+
+
+def flag_settings(**flags: Any) -> list[str]:
+    """The flags that are given, as ``--set`` has them."""
+    return [f"{key}={value}" for key, value in flags.items() if value is not None]
+
+
+def data_option(given: str) -> str | None:
+    """``--text`` or ``--images`` where a word is the path of labelled data rather than a name or a TOML file.
+
+    A folder is one of pictures where most of the first files below it are, and no run folder.
+    """
+    from glassformer.data.image import SUFFIXES
+    from glassformer.data.tables import READERS
+
+    if given.lower().endswith(tuple(READERS)):
+        return "--text"
+    path = Path(given).expanduser()
+    try:
+        if not path.is_dir() or (path / "config.toml").is_file():
+            return None
+        files = (file for file in path.rglob("*") if file.is_file())
+        first = [file.suffix.lower() for _, file in zip(range(100), files, strict=False)]
+    except OSError:
+        return None
+    if not first:
+        return None
+    pictures = sum(suffix in SUFFIXES for suffix in first)
+    return "--images" if 2 * pictures > len(first) else "--text"
+
+
+def read_stdin() -> tuple[list[str], list[int]]:
+    """The lines of standard input that are not blank, and their numbers from 1.
+
+    Raises:
+        DataError: too much, not UTF-8, or nothing at all.
+    """
+    where = "standard input"
+    content = sys.stdin.buffer.read(MOST_STDIN + 1)
+    if len(content) > MOST_STDIN:
+        raise DataError(
+            f"more than {MOST_STDIN >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
+        )
+    try:
+        lines = content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
+    kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
+    if not kept:
+        raise DataError("no text", where=where, fix="Give one text a line")
+    return [line for line, _ in kept], [row for _, row in kept]
+
+
+def with_stdin(given: Iterable[str]) -> list[str]:
+    """The texts of the arguments; a dash stands for the lines of standard input."""
+    return [text for word in given for text in (read_stdin()[0] if word == STDIN else [word])]
+
+
+def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]) -> str | None:
+    """What to write in the place of an option that a verb does not have; None: nothing is known.
+
+    Args:
+        options: those that the verb has.
+        keys: of recipes, where the verb has ``--set``.
+    """
+    name, _, value = word.partition("=")
+    key = as_key(name)
+    known = key if key in keys else ours(key, [*keys, *map(as_key, options)])
+    if known is None:
+        return None
+    flag = "--" + known.replace("_", "-")
+    if flag in options:
+        return f"Write {flag} {value or 'VALUE'}"
+    return f"Write --set {known}={value or 'VALUE'}" if keys else None
+
+
+def named_as_options(message: str, options: Iterable[str]) -> str:
+    """A message of the library in the words of a command line: ``text_column`` is its ``--text-column``."""
+    have = set(options)
+    for key in COLUMNS:
+        option = "--" + key.replace("_", "-")
+        if option in have:
+            message = message.replace(f"ame it with {key}", f"ame it with {option}")
+            message = message.replace(f"and {key}", f"and {option}").replace(f"with {key}", f"with {option}")
+    return message
+
+
+def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
+    """The columns that are named; those of other data only.
+
+    Raises:
+        ConfigError: some are named, and no data.
+    """
+    named = {key: name for key, name in columns.items() if name is not None}
+    if named and data is None:
+        option = "--" + next(iter(named)).replace("_", "-")
+        raise ConfigError(
+            "belongs to --data", where=option, fix="The run knows its own columns: leave it out"
+        )
+    return named

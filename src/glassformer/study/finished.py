@@ -1,0 +1,83 @@
+"""Finished runs side by side: figures, intervals and tests as in a study, from their folders alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import ConfigError
+from glassformer.study.arms import Job
+from glassformer.study.results import Answers, beside, read_answers
+from glassformer.tasks.run_folder import read_run_recipe, what_decides
+
+Runs = dict[str, dict[int, tuple[Job, Answers]]]
+
+
+@dataclass(frozen=True)
+class Finished(Job):
+    """A run that no study has made."""
+
+    @property
+    def place(self) -> str:
+        return self.folder.as_posix()
+
+    @property
+    def title(self) -> str:
+        return self.folder.as_posix()
+
+
+def compare_runs(folders: Sequence[str | Path], *, bootstrap: int = 2000) -> dict[str, Any]:
+    """What finished runs say about each other. Runs of one recipe that differ in their seed are one arm.
+
+    Args:
+        folders: two or more run folders; the others are compared with the first one's arm.
+        bootstrap: resamples for intervals and tests.
+
+    Returns:
+        The results, as ``results.json`` of a study has them; an arm is called as its first folder is.
+
+    Raises:
+        ConfigError: fewer than two runs, the same one twice, one recipe only, or different examples.
+        DataError: a folder without labelled predictions.
+    """
+    paths = [Path(folder) for folder in folders]
+    where = "compare"
+    if len({path.resolve() for path in paths}) < len(paths) or len(paths) < 2:
+        what = "one run twice" if len(paths) > 1 else "one run alone"
+        raise ConfigError(what, where=where, fix="Name two finished runs or more")
+    runs = _arms(paths)
+    if len(runs) < 2:
+        what = "these runs are one recipe with several seeds: there is nothing to compare them with"
+        raise ConfigError(what, where=where, fix="Name a run of another recipe too")
+    names = list(runs)
+    seeds = {seed for finished in runs.values() for seed in finished}
+    most = max(len(finished) for finished in runs.values())
+    about = {
+        "name": " and ".join(names) if len(names) == 2 else f"{names[0]} and {len(names) - 1} others",
+        "summary": "", "recipe": "", "baseline": names[0], "ladder": [], "set": {},
+        "seeds": sorted(seeds) if most > 1 else [0], "unfinished": [], "failed": {},
+    }  # fmt: skip
+    fix = "Train them on the same data with the same split, or judge both on the same file"
+    results = beside(runs, about, bootstrap, fix)
+    for arm in results["arms"]:
+        arm["changes"] = {}
+    return {"judged": "judged"} | results
+
+
+def _arms(paths: Sequence[Path]) -> Runs:
+    runs: Runs = {}
+    names: dict[str, str] = {}  # what decides a run but for its seed -> its arm
+    for path in paths:
+        recipe = read_run_recipe(path)
+        values = what_decides(recipe)
+        train = {k: v for k, v in values.get("train", {}).items() if k != "seed"}
+        evaluate = {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}
+        key = repr(values | {"name": "", "train": train, "evaluate": evaluate})
+        seed = recipe.train.seed
+        name = names.setdefault(key, path.as_posix())
+        if seed in runs.get(name, {}):  # the same recipe and seed once more
+            name = path.as_posix()
+        runs.setdefault(name, {})[seed] = Finished(name, seed, recipe, path), read_answers(path)
+    return runs

@@ -1,0 +1,116 @@
+"""A name that is not known: the nearest one that is, or ours for what other tools call a key of a recipe."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Sequence
+
+MOST_LISTED = 100
+
+# Names of transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT and scikit-learn,
+# each with our key for the same thing.
+KEYS = {
+    "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr"),
+    "epochs": ("num_train_epochs", "num_epochs", "n_epochs", "max_epochs", "nb_epoch", "max_iter"),
+    "batch_size": (
+        "per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size", "bs", "batch",
+        "per_device_eval_batch_size", "mini_batch_size",
+    ),
+    "accumulate": ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum"),
+    "warmup": ("warmup_ratio", "warmup_steps", "num_warmup_steps", "warmup_proportion"),
+    "schedule": ("lr_scheduler_type", "lr_scheduler", "scheduler"),
+    "weight_decay": ("wd", "l2", "alpha", "adam_weight_decay"),
+    "clip": ("max_grad_norm", "gradient_clip_val", "clipnorm", "grad_clip"),
+    "optimizer": ("optim", "solver"),
+    "label_smoothing": ("label_smoothing_factor", "smoothing"),
+    "class_weight": ("weights", "balanced"),
+    "monitor": ("metric_for_best_model", "metric", "best_metric", "scoring"),
+    "keep_best": ("load_best_model_at_end", "save_best_only", "restore_best_weights"),
+    "early_stopping": ("early_stopping_patience", "patience", "n_iter_no_change"),
+    "validation_fraction": ("validation_split",),
+    "validation_size": ("val_size", "eval_size", "dev_size", "valid_size"),
+    "test_size": ("test_split", "test_fraction"),
+    "evaluate_every": ("eval_steps", "evaluation_strategy", "eval_strategy", "val_check_interval"),
+    "checkpoint_every": ("save_steps", "save_strategy", "save_every"),
+    "seed": ("random_state", "random_seed", "data_seed", "manual_seed"),
+    "threads": ("n_jobs", "num_workers", "num_threads", "dataloader_num_workers"),
+    "precision": ("fp16", "bf16", "amp", "mixed_precision", "torch_dtype", "dtype"),
+    "device": ("use_cpu", "no_cuda", "cuda", "gpu", "gpus", "accelerator"),
+    "model": (
+        "model_name_or_path", "model_name", "pretrained_model_name_or_path", "checkpoint", "architecture",
+        "arch", "backbone",
+    ),
+    "max_length": (
+        "max_seq_length", "max_seq_len", "maxlen", "max_len", "model_max_length", "sequence_length",
+        "max_tokens",
+    ),
+    "min_count": ("min_df", "min_frequency", "min_freq"),
+    "d_model": ("hidden_size", "hidden_dim", "embed_dim", "n_embd", "width"),
+    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "depth", "layers"),
+    "num_heads": ("num_attention_heads", "n_head", "n_heads", "heads"),
+    "d_ff": ("intermediate_size", "ffn_dim", "dim_feedforward", "mlp_dim"),
+    "dropout": ("hidden_dropout_prob", "resid_pdrop", "drop_rate", "dropout_rate"),
+    "attention_dropout": ("attention_probs_dropout_prob", "attn_dropout", "attn_pdrop"),
+    "lora_rank": ("lora_r", "r", "rank"),
+    "lora_targets": ("target_modules",),
+    "train_layers": ("freeze", "freeze_layers", "frozen_layers"),
+    "average": ("ema", "ema_decay"),
+    "image_size": ("img_size", "input_size", "resolution", "crop_size"),
+    "augment": ("augmentation", "data_augmentation", "aug"),
+    "text_column": ("text_column_name", "text_field", "text_col", "sentence1_key", "text_key"),
+    "label_column": ("label_column_name", "label_field", "label_col", "target_column", "label_key", "y_col"),
+    "source": ("train_file", "dataset_name", "data_dir", "dataset", "data_path"),
+}  # fmt: skip
+OPTIONS = {
+    "output_dir": "--out", "out_dir": "--out", "save_dir": "--out", "logging_dir": "--out",
+    "resume_from_checkpoint": "--resume", "overwrite_output_dir": "--out",
+}  # fmt: skip
+SAID = {theirs: ours for ours, names in KEYS.items() for theirs in names}
+# What must be said beside the name, because the value means something else.
+NOTES = {
+    "warmup_steps": "a share of all steps, such as 0.06",
+    "num_warmup_steps": "a share of all steps, such as 0.06",
+    "fp16": "precision=bf16 or fp32",
+    "bf16": "precision=bf16 or fp32",
+    "no_cuda": "device=cpu",
+    "use_cpu": "device=cpu",
+    "freeze": "train_layers=0 trains the head alone",
+    "balanced": "class_weight=balanced",
+}
+
+
+def as_key(name: str) -> str:
+    """A name as keys are written: ``--Learning-Rate`` is ``learning_rate``."""
+    return name.strip().lstrip("-").replace("-", "_").lower()
+
+
+def ours(name: str, keys: Collection[str]) -> str | None:
+    """Our key for what another tool calls ``name``, where it is among ``keys``.
+
+    ``train.learning_rate`` is read as ``learning_rate``.
+    """
+    key = SAID.get(as_key(name.rpartition(".")[2]))
+    return key if key is not None and key in keys else None
+
+
+def suggestion(name: str, keys: Collection[str]) -> str | None:
+    """What to write instead of another tool's name, as a message ends; None for a name that is not known."""
+    plain = as_key(name.rpartition(".")[2])
+    key = ours(name, keys)
+    if key is not None:
+        return f"Here it is called {key!r}" + (f": {NOTES[plain]}" if plain in NOTES else "")
+    return f"Here it is the option {OPTIONS[plain]}" if plain in OPTIONS else None
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
+    tried = list(names)[:1_000]  # of a stranger's table there may be any number
+    close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)  # half the letters are no likeness
+    return f"Did you mean {close[0]!r}?" if close else f"Known: {listed(sorted(names))}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a message has them: all where they are few, else the first and how many more there are."""
+    if len(names) <= MOST_LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[: MOST_LISTED // 2])} and {len(names) - MOST_LISTED // 2:,} more"

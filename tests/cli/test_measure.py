@@ -1,0 +1,106 @@
+"""Balance and macro-F1 asked for: lines, tables, figures and simple models all go by them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glassformer.tasks.image_classification import run as of_pictures
+from glassformer.tasks.text_classification import run as of_texts
+
+from .tiny import sentences, settings, write_csv
+
+ASKED = ("--set", "class_weight=balanced", "--set", "monitor=macro_f1", "--set", "baselines=true")
+
+
+@pytest.fixture
+def weights(monkeypatch):
+    """What the simple models are given: name -> the weight of each training example, by its class."""
+    seen = {}
+
+    def watch(module, name):
+        real = getattr(module, name)
+
+        def called(*args, **options):
+            seen[name] = (np.asarray(args[1]), options)
+            return real(*args, **options)
+
+        monkeypatch.setattr(module, name, called)
+
+    for module, names in (
+        (of_texts, ("tfidf_logistic", "bag_of_embeddings")),
+        (of_pictures, ("pixel_logistic",)),
+    ):
+        for name in names:
+            watch(module, name)
+    return seen
+
+
+def balanced(targets: np.ndarray) -> np.ndarray:
+    counts = np.bincount(targets)
+    return len(targets) / (len(counts) * counts[targets])
+
+
+def test_texts(gf, tmp_path, weights):
+    rows = [row for i, row in enumerate(sentences(90)) if row[1] == "pos" or i % 6 == 0]
+    write_csv(tmp_path / "rare.csv", rows)
+    result = gf("train", "--text", "rare.csv", "--out", "run", *settings(), *ASKED)
+    assert result.code == 0, result.err
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["measure"] == "macro_f1"
+    assert {b["class_weight"] for b in metrics["baselines"].values()} == {"balanced"}
+    for name in ("tfidf_logistic", "bag_of_embeddings"):
+        targets, options = weights[name]
+        np.testing.assert_allclose(options["sample_weight"], balanced(targets), rtol=1e-5)
+    assert weights["tfidf_logistic"][1]["measure"] == "macro_f1"
+    head = next(line for line in result.out.splitlines() if "accuracy" in line and "┃" in line)
+    assert head.index("macro-F1") < head.index("accuracy")
+    assert "the simple models were trained with the same class weights" in result.out
+    assert "validation macro-F1: " in result.out
+    epoch = next(line for line in result.out.splitlines() if line.startswith("epoch "))
+    assert epoch.index("macro-F1") < epoch.index("(best)") < epoch.index("accuracy")
+    shown = gf("evaluate", "run").out
+    assert shown.index("macro-F1") < shown.index("accuracy") < shown.index("weighted F1")
+    assert "average precision" in shown
+
+
+def test_pictures(gf, tmp_path, weights):
+    rng = np.random.default_rng(0)
+    for name, count in (("many", 31), ("rare", 7)):
+        (tmp_path / "folder" / name).mkdir(parents=True)
+        for i in range(count):
+            picture = rng.integers(0, 256, (9, 11, 3), np.uint8)
+            Image.fromarray(picture).save(tmp_path / "folder" / name / f"{i}.png")
+    small = (
+        "image_size=8",
+        "patch_size=4",
+        "d_model=16",
+        "num_heads=2",
+        "num_layers=1",
+        "d_ff=16",
+        "epochs=1",
+    )
+    words = [word for pair in (*small, "threads=1", "bootstrap=20") for word in ("--set", pair)]
+    result = gf("train", "--images", "folder", "--out", "run", *words, *ASKED)
+    assert result.code == 0, result.err
+    targets, options = weights["pixel_logistic"]
+    np.testing.assert_allclose(options["sample_weight"], balanced(targets), rtol=1e-5)
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text())["measure"] == "macro_f1"
+    assert "the simple models were trained with the same class weights" in result.out
+
+
+def test_folds(gf, tmp_path):
+    write_csv(tmp_path / "reviews.csv", sentences(60))
+    result = gf(
+        "cross-validate", "--text", "reviews.csv", "--folds", 2, "--out", "folds", *settings(), *ASKED[:4]
+    )
+    assert result.code == 0, result.err
+    assert "fold 1 of 2: macro-F1 0." in result.out
+    head = next(line for line in result.out.splitlines() if "accuracy" in line and "┃" in line)
+    assert head.index("macro-F1") < head.index("accuracy")
+    assert "answers: macro-F1" in result.out
+    page = (tmp_path / "folds" / "report.html").read_text(encoding="utf-8")
+    assert "Macro-F1 on" in page
