@@ -187,6 +187,7 @@ def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
         gf.TextClassifier("lstm", epochs=1, min_count=1).fit(TEXTS, LABELS).load_adapter(tmp_path / "updates")
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def test_a_classifier_of_the_hub_and_peft_exchange_adapters_with_heads(tmp_path):
     settings = {
         "min_count": 1,

@@ -105,8 +105,8 @@ def export_command(
             say(f"transformers opens it as {found['opens_as']}")
         else:
             note(
-                f"transformers opens the encoder ({found['opens_as']}); run.py there adds pooling and head. A "
-                f"classifier fitted with {found['whole_with']} opens whole"
+                f"transformers opens the encoder ({found['opens_as']}); run.py there adds pooling and head. "
+                f"A classifier fitted with {found['whole_with']} opens whole"
             )
         if found["clean"] != "none":
             note(f"texts were cleaned (clean = {found['clean']}) in training; transformers does not do that")
