@@ -50,7 +50,9 @@ def test_what_embed_will_do(gf, tmp_path):
     steps = [{"path": path, "type": f"sentence_transformers.{kind}"} for path, kind in kinds]
     (folder / "modules.json").write_text(json.dumps(steps))
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
-    assert "modules.json: cls, Normalize; 12 numbers" in lines(gf("doctor", folder, "--json"))["embed"]["found"]
+    assert (
+        "modules.json: cls, Normalize; 12 numbers" in lines(gf("doctor", folder, "--json"))["embed"]["found"]
+    )
     steps[2]["type"] = "sentence_transformers.models.Strange"
     (folder / "modules.json").write_text(json.dumps(steps))
     assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("refused: ")
