@@ -87,8 +87,8 @@ def _decoder(said: Any, where: str) -> list[dict[str, Any]]:
     found = []
     for number, token in said.items():
         content = token.get("content") if isinstance(token, dict) else None
-        known = isinstance(content, str) and 0 < len(content) <= MAX_TEXT
-        if not known or not (number.isascii() and number.isdecimal() and len(number) < 10):
+        is_id = number.isascii() and number.isdecimal() and len(number) < 10
+        if not is_id or not isinstance(content, str) or not 0 < len(content) <= MAX_TEXT:
             what = f"{DECODER}: {number[:60]!r} is no id with its token"
             raise CheckpointError(what, where=where, fix=FIX)
         found.append({"id": int(number), "content": content, **_flags(token, content, where)})
