@@ -11,7 +11,7 @@ from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.errors import CheckpointError
 
 
-def token(content: str, **flags: bool) -> dict:
+def token(content: str, **flags: object) -> dict:
     return dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized", "special"), False) | {
         "content": content, **flags,
     }  # fmt: skip
