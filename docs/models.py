@@ -142,7 +142,9 @@ The first that there is in the folder:
 | `vocab.txt` and `bpe.codes` | fastBPE, as PhoBERT's: texts are segmented into words beforehand (`nhà_hàng`) |
 | `vocab.txt` | WordPiece, as BERT's |
 
-Beside two lists `added_tokens.json` is read: tokens that the lists lack, with ids that go on where those end.
+Beside a list `added_tokens_decoder` of `tokenizer_config.json` is read, or, where there is none, `added_tokens.json`:
+tokens that the list lacks, with ids that go on where it ends. `<mask>` takes in the blank before it where
+`tokenizer_config.json` says so (`lstrip`), as in `transformers` 5; version 4 did that for RoBERTa's lists without being told.
 
 PhoBERT's merges pass through pieces that its table of embeddings has no rows for. Its published tokenizer calls such a
 piece unknown where nothing more can be merged to it. Here the table grows by these rows, which begin as the unknown

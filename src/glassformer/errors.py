@@ -59,3 +59,7 @@ class ShapeError(InputError):
 
 class FewStepsWarning(UserWarning):
     """The settings that were given leave a fit too few optimizer steps to learn from."""
+
+
+class IdleSettingWarning(UserWarning):
+    """A setting that was given does nothing as the others stand."""

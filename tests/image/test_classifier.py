@@ -143,6 +143,7 @@ def test_resume_gives_the_same_bits(options, tmp_path):
     assert losses[0] == losses[1]
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def changed(options, **more):
     """Names of the weights that a short fit changes."""
     torch.manual_seed(0)
@@ -196,6 +197,7 @@ def test_settings_that_exclude_each_other():
             ImageClassifier(**{**SETTINGS, **options}).fit(*quarters(8, 3))
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def test_low_rank_updates_learn_and_are_merged(tmp_path):
     names = changed({"lora_rank": 3, "lr": 0.02})
     assert names == {"head.out.weight", "head.out.bias"} | {

@@ -151,6 +151,7 @@ TEXTS = ["a warm film", "dull film", "funny and warm", "endless and dull", "warm
 LABELS = ["good", "bad", "good", "bad", "good", "bad"] * 3
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
     options = {
         "model": "encoder-mini", "max_length": 11, "min_count": 1, "epochs": 3, "lr": 0.02, "precision": "fp32",
@@ -187,6 +188,7 @@ def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
         gf.TextClassifier("lstm", epochs=1, min_count=1).fit(TEXTS, LABELS).load_adapter(tmp_path / "updates")
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def test_a_classifier_of_the_hub_and_peft_exchange_adapters_with_heads(tmp_path):
     settings = {
         "min_count": 1,

@@ -240,6 +240,25 @@ def test_an_adapter_s_head_finds_its_classes(texts, tmp_path):
     wanted = logits.softmax(-1).numpy()[:, columns]
     np.testing.assert_allclose(clf.predict_proba(TEXTS), wanted, atol=1e-5)
     assert np.ptp(wanted, axis=1).min() > 0.01
+    copy = gf.load(texts).save(tmp_path / "copy")
+    again = gf.load(copy).set_params(precision="fp32")
+    assert again.classes_.tolist() == clf.classes_.tolist()
+    np.testing.assert_array_equal(
+        again.load_adapter(tmp_path / "adapter").predict_proba(TEXTS), clf.predict_proba(TEXTS)
+    )
+
+
+def test_a_saved_copy_has_the_rows_of_the_head_where_the_original_has_them(texts, tmp_path):
+    clf = gf.load(texts).set_params(precision="fp32")
+    copy = clf.save(tmp_path / "copy")
+    theirs = [BertForSequenceClassification.from_pretrained(folder).eval() for folder in (texts, copy)]
+    assert theirs[0].config.id2label == theirs[1].config.id2label == {0: "good", 1: "bad", 2: "so-so"}
+    torch.testing.assert_close(theirs[0].classifier.weight, theirs[1].classifier.weight)
+    again = gf.load(copy)
+    assert again.class_order_ == [1, 0, 2]
+    np.testing.assert_array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
+    clf.threshold_ = 0.5  # goes with the order of its classes
+    assert gf.load(clf.save(tmp_path / "cut")).classes_.tolist() == clf.classes_.tolist()
 
 
 def test_a_new_fit_has_classes_of_its_own(texts):

@@ -75,6 +75,7 @@ def test_it_goes_on_from_a_checkpoint(learner, tmp_path):
         gf.MaskedLM(str(folder), tokenizer="word").fit(TEXTS)
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 @pytest.mark.parametrize(
     "options", [{}, {"whole_words": True, "tokenizer": "wordpiece"}, {"next_sentence": True}]
 )

@@ -135,6 +135,7 @@ def test_validation_is_taken_out_of_the_data_where_asked(kind):
     assert weights(clone(estimator).fit(*data)) == weights(estimator)
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 @pytest.mark.parametrize("kind", [k for k in KINDS if "train" in k.SECTIONS])
 @pytest.mark.parametrize("settings", [{"train_layers": 0}, {"lora_rank": 3}], ids=str)
 def test_an_encoder_that_shall_not_learn_stays_as_it_is(kind, settings):

@@ -76,6 +76,7 @@ def classifier(name: str, folder: Path, **settings):
     return gf.TextClassifier(str(folder), **({"max_length": 13} | SHARED | settings))
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 @pytest.mark.parametrize("name", OF_TEXTS + OF_PICTURES)
 def test_a_fit_goes_on_from_a_saved_model_and_from_its_run(saved, tmp_path, name):
     folder, (X, y) = saved(name), data_of(name)
@@ -107,6 +108,7 @@ def test_a_fit_goes_on_from_a_saved_model_and_from_its_run(saved, tmp_path, name
     np.testing.assert_array_equal(same.predict_proba(X), found)
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def test_what_stands_on_a_body_may_change(saved):
     gru = classifier("gru", saved("gru")).fit(TEXTS, THREE)
     assert gru.model_.config.pooling == "attention"  # as it was

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 import glassformer as gf
-from glassformer.errors import FewStepsWarning
+from glassformer.errors import FewStepsWarning, IdleSettingWarning
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.defaults import BATCHES, CHOSEN, FEW, GIVEN_STEPS, KINDS, chosen
@@ -190,3 +190,27 @@ def test_what_is_set_after_a_fit_stands_in_the_recipe(tmp_path):
     (tmp_path / "r.toml").write_text(clf.to_recipe("r"))
     told = gf.TextClassifier.from_recipe(tmp_path / "r.toml")
     assert (told.lr, told.epochs, told.batch_size) == (0.125, 7, clf.chosen_["batch_size"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"lr": 0.0}, "lr = 0 changes no weight; raise it"),
+        (
+            {"early_stopping": 3},
+            "early_stopping = 3 stops nothing without validation data; give validation, or",
+        ),
+        ({"early_stopping": 3, "validation_fraction": 0.2}, None),
+        ({"lr": 1e-3}, None),
+    ],
+)
+def test_settings_that_do_nothing_are_warned_of(given, said):
+    clf = gf.TextClassifier("encoder-mini", epochs=3, **SMALL, **given)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", IdleSettingWarning)
+        clf.fit(TEXTS[:61], LABELS[:61])
+    told = [w for w in found if w.category is IdleSettingWarning]
+    assert len(told) == (said is not None)
+    if said:
+        assert str(told[0].message).startswith(said)
+        assert told[0].filename == __file__

@@ -80,6 +80,7 @@ def test_held_out_texts_in_windows_are_judged_as_without_the_cache(monkeypatch):
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_encoder_keeps_its_bits_and_the_head_learns(precision):
     before = weights(make(precision=precision, lr=0.0).fit(TEXTS, LABELS))
@@ -133,6 +134,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(counted, cache):
     assert len(clf.predict(TEXTS)) == 41
 
 
+@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 @pytest.mark.parametrize(
     "settings",
     [dict(dropout=0.1), dict(word_dropout=0.1), dict(stochastic_depth=0.1), dict(pooling="attention")],

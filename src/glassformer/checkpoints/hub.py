@@ -70,6 +70,12 @@ CATALOG = {
     ),
     "bert-base-uncased": Known("google-bert/bert-base-uncased", "86b5e0934494bd15c9632b12f734a8a67f723594"),
     "bert-large-uncased": Known("google-bert/bert-large-uncased", "6da4b6a26a1877e173fca3225479512db81a5e5b"),
+    "roberta-base": Known("FacebookAI/roberta-base", "e2da8e2f811d1448a5b465c236feacd80ffbac7b"),
+    "xlm-roberta-base": Known("FacebookAI/xlm-roberta-base", "e73636d4f797dec63c3081bb6ed5c7b0bb3f2089"),
+    "distilroberta-base": Known("distilbert/distilroberta-base", "fb53ab8802853c8e4fbdbcd0529f21fc6f459b2b"),
+    "distilbert-base-uncased": Known(
+        "distilbert/distilbert-base-uncased", "12040accade4e8a0f71eabdb258fecc2e7e948be"
+    ),
     "vit-base-patch16-224": Known("google/vit-base-patch16-224", "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3"),
     "vit-base-patch16-224-in21k": Known(
         "google/vit-base-patch16-224-in21k", "b4569560a39a0f1af58e3ddaf17facf20ab919b0"

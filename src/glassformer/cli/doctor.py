@@ -1,4 +1,4 @@
-"""``glassformer doctor``: is this machine ready, and what will be used on it?"""
+"""``glassformer doctor``: is this machine ready, or a model, and what will be used on it?"""
 
 from __future__ import annotations
 
@@ -112,16 +112,17 @@ def _weights() -> list[Line]:
 
     lines = []
     for name, known in CATALOG.items():
+        pinned = f" at commit {known.revision[:12]}" + ("" if known.sha256 else ", no checksum of ours")
         if known.package and importlib.util.find_spec(known.package):
             try:
                 lines.append(Line("ok", name, resolve_checkpoint(name).source))
             except CheckpointError as error:
                 lines.append(Line("note", name, str(error)))
         elif _in_hub_cache(known.repo, known.revision):
-            lines.append(Line("ok", name, f"in the Hub's cache: {known.repo}"))
+            lines.append(Line("ok", name, f"in the Hub's cache: {known.repo}{pinned}"))
         else:
             lines.append(
-                Line("note", name, f"not here; fetched from {known.repo} on the Hub when first used")
+                Line("note", name, f"not here; fetched from {known.repo} on the Hub when first used{pinned}")
             )
     return lines
 
@@ -135,18 +136,33 @@ def _in_hub_cache(repo: str, revision: str) -> bool:
 
 
 def doctor_command(
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODEL]", help="A checkpoint to look at instead: folder, name or Hub id."),
+    ] = None,
+    revision: Annotated[str | None, typer.Option("--revision", help="Of the model, on the Hub.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
 ) -> None:
-    """Look at this machine and installation: packages, number formats, data sets, weights."""
+    """Look at this machine: packages, number formats, data sets, weights. Or at a model: what opens it."""
     from glassformer import __version__
 
-    found = examine_machine()
+    if model is None:
+        if revision is not None:
+            raise typer.BadParameter("--revision belongs to a MODEL")
+        found = examine_machine()
+    else:
+        from glassformer.cli.model_check import examine_model
+
+        found = {
+            key: [Line(*line) for line in lines] for key, lines in examine_model(model, revision).items()
+        }
     missing = [line.what for lines in found.values() for line in lines if line.state == "missing"]
     if json:
         say_json({subject: [line._asdict() for line in lines] for subject, lines in found.items()})
     else:
         for subject, lines in found.items():
             show_table(subject, ("", "what", "found"), lines)
-        say(f"glassformer {__version__}: " + (f"missing: {', '.join(missing)}" if missing else "ready"))
+        wrong = "missing" if model is None else "cannot be used"
+        say(f"glassformer {__version__}: " + (f"{wrong}: {', '.join(missing)}" if missing else "ready"))
     if missing:
         raise typer.Exit(1)

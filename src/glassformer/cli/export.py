@@ -104,7 +104,10 @@ def export_command(
         if found["whole"]:
             say(f"transformers opens it as {found['opens_as']}")
         else:
-            note(f"transformers opens the encoder ({found['opens_as']}); run.py there adds pooling and head")
+            note(
+                f"transformers opens the encoder ({found['opens_as']}); run.py there adds pooling and head. "
+                f"A classifier fitted with {found['whole_with']} opens whole"
+            )
         if found["clean"] != "none":
             note(f"texts were cleaned (clean = {found['clean']}) in training; transformers does not do that")
         return

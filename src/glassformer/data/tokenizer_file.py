@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from glassformer.data.added_tokens import ADDED, FLAGS, SETTINGS, added_tokens
 from glassformer.data.compiled import failure
 from glassformer.data.text import frame_texts
-from glassformer.data.tokenizer_lists import ADDED, BYTE_LEVEL, FAST, byte_level, fast
+from glassformer.data.tokenizer_lists import BYTE_LEVEL, FAST, byte_level, fast
 from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
 from glassformer.data.vocabulary import NAMES, PREFIX, UNK, id_count
 from glassformer.errors import CheckpointError, InputError
@@ -41,7 +42,6 @@ TRIED = (
     "x" * 50, "\ufdfa\u0130", "\ufffd",
 )  # fmt: skip
 TRIED_IDS = 200
-SETTINGS = "tokenizer_config.json"
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -55,9 +55,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
             kind, or one that could take a text without end, in time or in length; it has no token for what is
             unknown, or ids beyond any table.
     """
-    file = _found(Path(path))
-    text, lists = _read_bounded(file), {names[0]: names for names in (BYTE_LEVEL, FAST)}
-    if file.name in lists and file.with_name(lists[file.name][1]).exists():
+    file, *merges = files_of(path)
+    text = _read_bounded(file)
+    if merges:
         tokenizer = _from_lists(file, text)
     else:
         tokenizer = _from_vocabulary(file, text) if file.suffix == ".txt" else _from_json(file, text)
@@ -65,6 +65,17 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     tokenizer.no_truncation()
     _try(tokenizer, str(file))
     return tokenizer
+
+
+def files_of(path: str | Path) -> list[Path]:
+    """The files that ``load_tokenizer`` makes a tokenizer of: one, or a list of pieces and one of merges.
+
+    Raises:
+        CheckpointError: there is none that is read.
+    """
+    file, lists = _found(Path(path)), {names[0]: names for names in (BYTE_LEVEL, FAST)}
+    merges = file.with_name(lists[file.name][1]) if file.name in lists else None
+    return [file, merges] if merges is not None and merges.exists() else [file]
 
 
 def _found(path: Path) -> Path:
@@ -95,11 +106,7 @@ def _from_lists(file: Path, text: str) -> Tokenizer:
     read, (_, beside) = (byte_level, BYTE_LEVEL) if file.name == BYTE_LEVEL[0] else (fast, FAST)
     if sum(map(text.count, "[{,")) > MAX_VALUES:
         raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix="Fetch it anew")
-    extra = file.with_name(ADDED)
-    more = _read_bounded(extra) if extra.exists() else None
-    if more is not None and more.count(",") > MAX_VALUES:
-        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(extra), fix="Fetch it anew")
-    definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file), more)
+    definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file), _more(file))
     made = json.dumps(checked(definition, f"{file} with {beside}"))
     return _built(lambda: Tokenizer.from_str(made), str(file), "Fetch it anew")
 
@@ -152,6 +159,15 @@ def _try(tokenizer: Tokenizer, where: str) -> None:
         raise CheckpointError(what, where=where, fix="Fetch it anew, or do not use it") from None
 
 
+def _more(file: Path) -> str | None:
+    """The text of ``added_tokens.json`` beside a file; None where there is none."""
+    extra = file.with_name(ADDED)
+    more = _read_bounded(extra) if extra.exists() else None
+    if more is not None and more.count(",") > MAX_VALUES:
+        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(extra), fix="Fetch it anew")
+    return more
+
+
 def _settings(file: Path) -> dict[str, Any]:
     """``tokenizer_config.json`` beside a file; empty where there is none."""
     config_file = file.with_name(SETTINGS)
@@ -194,7 +210,9 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         return default if value is None else bool(value)
 
     unk, cls, sep = (special(f"{kind}_token", NAMES[kind][0]) for kind in ("unk", "cls", "sep"))
-    others = [t for t in (named(f"{kind}_token", NAMES[kind][0]) for kind in ("pad", "mask")) if t in vocab]
+    others = {kind: named(f"{kind}_token", NAMES[kind][0]) for kind in ("pad", "mask")}
+    kinds = {"unk": unk, "cls": cls, "sep": sep} | others
+    added = added_tokens(kinds, vocab, file, config, _more(file))
 
     def build() -> Tokenizer:
         tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))
@@ -205,7 +223,9 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         )
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
-        tokenizer.add_special_tokens([unk, cls, sep, *others])
+        for token in added:
+            flags = {key: token[key] for key in FLAGS}
+            tokenizer.add_tokens([AddedToken(token["content"], **flags)])
         return frame_texts(tokenizer, cls, sep)
 
     return _built(build, str(file), WANTED)

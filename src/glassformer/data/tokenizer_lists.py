@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.tokenizer_parts import MAX_ADDED, MAX_TEXT
+from glassformer.data.added_tokens import added_tokens
 from glassformer.data.vocabulary import NAMES, WORD_END
 from glassformer.errors import CheckpointError
 from glassformer.reading import unique_keys
 
 BYTE_LEVEL, FAST = ("vocab.json", "merges.txt"), ("vocab.txt", "bpe.codes")
-ADDED = "added_tokens.json"  # beside them: tokens that the lists lack, with their ids
 GOES_ON = "@@"  # behind a piece that a list of fastBPE's has inside words
 WORDS = r"\S+\n?"  # the published tokenizer leaves a line's end with its word
 MAX_LINES = 2_000_000
@@ -52,7 +51,7 @@ def byte_level(
         "pre_tokenizer": step,
         "post_processor": _frame(special, pieces) | {"trim_offsets": True, "add_prefix_space": spaced},
         "decoder": step,
-        "added_tokens": _added(special, pieces, file, lstrip=True) + _more(more, pieces, file),
+        "added_tokens": added_tokens(special, pieces, file, config, more),
     }
 
 
@@ -79,7 +78,7 @@ def fast(
         if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
             raise CheckpointError(f"line {n} repeats {word[:60]!r}", where=str(file), fix=FIX)
     pieces.setdefault(special["mask"], len(pieces))
-    added = _more(more, pieces, file)
+    added = added_tokens(special, pieces, file, config, more)
     pieces |= {token["content"]: token["id"] for token in added}
     where = file.with_name(FAST[1])
     pairs = [_pair(line.split()[:-1], n, where) for n, line in _lines(codes[: codes.rfind("\n") + 1], where)]
@@ -94,7 +93,7 @@ def fast(
         },
         "post_processor": _frame(special, pieces) | {"trim_offsets": False, "add_prefix_space": False},
         "decoder": {"type": "BPEDecoder", "suffix": WORD_END},
-        "added_tokens": _added(special, pieces, file, lstrip=False) + added,
+        "added_tokens": added,
     }  # fmt: skip
 
 
@@ -136,57 +135,3 @@ def _bpe(
 def _frame(special: Mapping[str, str], pieces: Mapping[str, Any]) -> dict[str, Any]:
     around = {kind: [special[kind], pieces[special[kind]]] for kind in ("sep", "cls")}
     return {"type": "RobertaProcessing", **around}
-
-
-def _added(
-    special: Mapping[str, str], pieces: Mapping[str, Any], file: Path, *, lstrip: bool
-) -> list[dict[str, Any]]:
-    """The special tokens that there are; a mask may take the blank before it in."""
-    there = [(pieces[token], token) for token in dict.fromkeys(special.values()) if token in pieces]
-    if not all(isinstance(number, int) for number, _ in there):
-        raise CheckpointError("the id of a special token is no number", where=str(file), fix=FIX)
-    return [
-        {
-            "id": number, "content": token, "single_word": False, "lstrip": lstrip and token ==
-            special["mask"], "rstrip": False, "normalized": False, "special": True,
-        }
-        for number, token in sorted(there)
-    ]  # fmt: skip
-
-
-def _more(text: str | None, pieces: Mapping[str, Any], beside: Path) -> list[dict[str, Any]]:
-    """The tokens of ``added_tokens.json`` that the list of pieces lacks, by their ids.
-
-    Raises:
-        CheckpointError: no object of tokens with their ids, or ids that do not go on where the list ends.
-    """
-    if text is None:
-        return []
-    where = str(beside.with_name(ADDED))
-    try:
-        given = json.loads(text, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON ({error})", where=where, fix=FIX) from None
-    if not isinstance(given, dict) or len(given) > MAX_ADDED:
-        what = f"no object of tokens with their ids, {MAX_ADDED:,} at most"
-        raise CheckpointError(what, where=where, fix=FIX)
-    for token, number in given.items():
-        if not 0 < len(token) <= MAX_TEXT or isinstance(number, bool) or not isinstance(number, int):
-            raise CheckpointError(f"{token[:60]!r} is no token with its id", where=where, fix=FIX)
-    new = sorted((number, token) for token, number in given.items() if pieces.get(token) != number)
-    taken = {number for number in pieces.values() if isinstance(number, int)}
-    for place, (number, token) in enumerate(new, len(pieces)):
-        if token in pieces or number != place or number in taken:
-            what = f"the id of {token[:60]!r} is {str(number)[:40]}"
-            what += (
-                f", {beside.name} says {str(pieces[token])[:40]}" if token in pieces else f" and not {place}"
-            )
-            fix = f"Number new tokens from {len(pieces)} on, as many as {beside.name} has"
-            raise CheckpointError(what, where=where, fix=fix)
-    return [
-        {
-            "id": number, "content": token, "single_word": False, "lstrip": False, "rstrip": False,
-            "normalized": True, "special": False,
-        }
-        for number, token in new
-    ]  # fmt: skip

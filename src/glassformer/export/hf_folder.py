@@ -99,7 +99,8 @@ def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, A
     Returns:
         ``opens_as`` (the class), ``whole`` (whether that class gives labels), ``inputs``,
         ``largest_difference``, and
-        ``clean``: what was done to texts before the tokenizer.
+        ``clean``: what was done to texts before the tokenizer; where it is not whole, ``whole_with``: the
+        settings of a fit whose classifier is.
 
     Raises:
         ConfigError: the Hub's layout has no class for this kind of model.
@@ -133,6 +134,9 @@ def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, A
             largest_difference=moved,
             clean=getattr(clf, "clean", "none"),
         )
+        hub = family_of(clf.model_.config).hub
+        if not whole and hub is not None:
+            found["whole_with"] = hub.opens_whole()
 
     write_folder(path, write)
     return found

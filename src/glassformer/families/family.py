@@ -37,6 +37,11 @@ class HubLayout:
     pooling: str = "pooler"
     head_type: str = "linear"
 
+    def opens_whole(self) -> str:
+        """The settings of a classifier that the Hub's class has too."""
+        head = f", head={self.head_type!r}" if self.head_type != "linear" else ""
+        return f"pooling={self.pooling!r}{head}"
+
     def is_own_head(self, config: Any) -> bool:
         """Whether what stands on the states is what one of ``classes`` has."""
         if config.head == "classification":

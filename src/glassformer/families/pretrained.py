@@ -9,7 +9,7 @@ and head go to ``head.safetensors``. Anything else is written under our own ``mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -287,12 +287,14 @@ def save_pretrained(
     *,
     label_names: tuple[str, ...] = (),
     max_shard_bytes: int | None = None,
+    order: Sequence[int] | None = None,
 ) -> None:
     """Write ``config.json`` and the weights into a folder, which is made where it is missing.
 
     Args:
         label_names: of a classification head, in the order of the logits (``id2label``); without them they
             are ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
+        order: ``[C]``, the row of the file that each row of the head becomes; None: as they stand.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -301,6 +303,10 @@ def save_pretrained(
     head = getattr(config, "head", None)
     if not label_names and head == "classification":
         label_names = tuple(f"LABEL_{i}" for i in range(config.num_labels))
+    if order is not None:
+        rows = sorted(range(len(order)), key=lambda i: order[i])
+        tensors |= {k: t[rows] for k, t in tensors.items() if k.startswith("head.out.")}
+        label_names = tuple(label_names[i] for i in rows)
     if family.hub is None:
         settings: dict[str, Any] = {"model_type": family.model_type, "architecture": to_dict(config)}
         label_maps(settings, label_names)

@@ -130,7 +130,7 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
             fix=f"Use {limit} or less",
         )
     has_pooler = base.pooling == "pooler"
-    pooling = model.pooling if model.pooling != "auto" else ("pooler" if has_pooler else "mean")
+    pooling = model.pooling if model.pooling != "auto" else usual_pooling(base)
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(base, model.dropout or 0.0, model.attention_dropout or 0.0)  # none unless asked for
     built = checkpoint.build(
@@ -150,6 +150,11 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
         f"{checkpoint.weights_source}; new (random): {', '.join([*new, 'classification head'])}"
     )
     return built
+
+
+def usual_pooling(base: Any) -> Any:
+    """What a new head on a checkpoint of that config reads where nothing is said: its pooler, or the mean."""
+    return "pooler" if base.pooling == "pooler" else "mean"
 
 
 def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int) -> Any:

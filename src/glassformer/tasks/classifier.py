@@ -229,11 +229,22 @@ class Classifier(Explains, ClassifierMixin, Estimator):
 
     # --- files -----------------------------------------------------------------------------------
 
+    def _order(self) -> list[int] | None:
+        """The rows that the head's have in a file: of another's model its own, so that adapters of it fit.
+
+        A threshold stands on the second class, and goes with the order that it was chosen in.
+        """
+        return self.class_order_ if self.threshold_ is None else None
+
     def _write_model(self, folder: Path) -> None:
-        save_pretrained(self.model_, folder, label_names=tuple(map(str, self.classes_.tolist())))
+        names = tuple(map(str, self.classes_.tolist()))
+        save_pretrained(self.model_, folder, label_names=names, order=self._order())
 
     def _about(self) -> dict[str, Any]:
-        return super()._about() | {"classes": self.classes_.tolist()}
+        classes, order = self.classes_.tolist(), self._order()
+        if order is not None:
+            classes = [classes[order.index(row)] for row in range(len(order))]
+        return super()._about() | {"classes": classes}
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -256,10 +267,23 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         if out.model_.config.num_labels != len(classes):
             what = f"{len(classes)} classes, but the model has {out.model_.config.num_labels} outputs"
             raise CheckpointError(what, where=where)
+        if threshold is None:
+            out._sort_classes()
         if isinstance(out.class_weight, dict):  # JSON's keys are text
             by_text = {str(label): label for label in classes}
             out.class_weight = {by_text.get(key, key): weight for key, weight in out.class_weight.items()}
         return out
+
+    @torch.no_grad()
+    def _sort_classes(self) -> None:
+        """The classes of a file in their order, the rows of the head with them."""
+        names = self.classes_.tolist()
+        order = sorted(range(len(names)), key=lambda i: names[i])
+        if order == list(range(len(names))):
+            return
+        for part in self.model_.head.out.parameters():
+            part.copy_(part[order])
+        self.classes_, self.class_order_ = np.asarray([names[i] for i in order]), order
 
     def check_parts(self, folder: Path) -> None:
         if hasattr(self.model_.config.embedding, "vocab_size") != (self.NOUN == "texts"):

@@ -31,7 +31,7 @@ from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.config import FitConfig
-from glassformer.train.defaults import CHOSEN, settled, warn_of_few
+from glassformer.train.defaults import CHOSEN, settled, warn_of_few, warn_of_idle
 from glassformer.train.distributed import Ranks, join, refuse_several
 from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, count_steps
@@ -100,7 +100,7 @@ class Estimator(BaseEstimator):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = answering(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = answering(cls.__init__)  # type: ignore[method-assign]  # names of other tools are answered
 
     # --- settings --------------------------------------------------------------------------------
 
@@ -185,6 +185,7 @@ class Estimator(BaseEstimator):
             training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)))
             training.before, training.chosen = self._before(), self.chosen_
             warn_of_few(training.total_steps, self._given())
+            warn_of_idle(train, fit.held is not None)
             calls = self._callbacks(training, callbacks, checkpoints, resume)
             run_with(calls, training, stream, objective, judge)
             self._keep(fit, training)

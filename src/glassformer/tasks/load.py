@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from glassformer.checkpoints.exchange import steadily
 from glassformer.checkpoints.files import MANIFEST, read_json, restore_folder, verify_folder
@@ -133,12 +132,8 @@ def _of_transformers(folder: Path) -> Any:
         if max(clf.transform_.size) > LARGER * max(model.config.embedding.image_size):
             what = "the preprocessor gives far larger pictures than the model was made for"
             raise CheckpointError(what, where=str(folder))
-    order = sorted(range(count), key=lambda i: names[i])
-    with torch.no_grad():
-        for part in model.head.out.parameters():
-            part.copy_(part[order])
-    clf.class_order_ = order
-    clf.classes_, clf.model_ = np.asarray([names[i] for i in order]), model
+    clf.classes_, clf.model_, clf.class_order_ = np.asarray(names), model, None
+    clf._sort_classes()
     clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
     clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0
     return clf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,11 @@ from glassformer.tasks.text_classification.recipe import ModelConfig
 from glassformer.tasks.word2vec.estimator import Word2Vec
 
 TRAINED_HERE = "word2vec"
-EPOCHS = 10  # of vectors for a classifier, whose texts are few
+EPOCHS = 10  # of vectors for a classifier, at least
+WORDS = (
+    500_000  # read in all: of fewer, all vectors are still one direction, and words are told apart by nothing
+)
+MOST = 200  # epochs
 PASSES = 3  # of vectors that a masked-word model begins with, whose texts are many
 
 
@@ -43,7 +48,8 @@ def read_word_table(
     if model.vectors == TRAINED_HERE:
         if table is None:
             raise ConfigError("word2vec trains on the training texts", where="vectors", fix="Call fit")
-        return train_vectors(table, tokenizer, model.embedding_dim or 100, EPOCHS, seed)
+        epochs = max(EPOCHS, min(MOST, math.ceil(WORDS / max(len(table.ids), 1))))
+        return train_vectors(table, tokenizer, model.embedding_dim or 100, epochs, seed)
     vectors = Word2Vec.load(Path(model.vectors))
     if model.embedding_dim not in (None, vectors.vectors_.shape[1]):
         what = f"embedding_dim is {model.embedding_dim}, the vectors have {vectors.vectors_.shape[1]} numbers"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from glassformer.errors import FewStepsWarning
+from glassformer.errors import FewStepsWarning, IdleSettingWarning
 from glassformer.train.config import ClassifierFitConfig
 
 CHOSEN = ("lr", "epochs", "batch_size", "warmup")
@@ -108,3 +108,18 @@ def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
     what = f"{steps} optimizer {'step is' if steps == 1 else 'steps are'} too few to learn from ({said})"
     fix = " or ".join(named.values())
     warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=4)
+
+
+def warn_of_idle(train: Any, judged: bool) -> None:
+    """Warn of a rate at which nothing is learned, and of stopping early with nothing to judge by.
+
+    Args:
+        judged: whether examples are held out.
+    """
+    if train.lr == 0:
+        what = "lr = 0 changes no weight; raise it, or leave it unset where it may be"
+        warnings.warn(what, IdleSettingWarning, stacklevel=4)
+    if train.early_stopping and not judged:
+        what = f"early_stopping = {train.early_stopping} stops nothing without validation data"
+        fix = "give validation, or set validation_fraction = 0.1"
+        warnings.warn(f"{what}; {fix}", IdleSettingWarning, stacklevel=4)

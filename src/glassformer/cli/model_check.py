@@ -1,0 +1,182 @@
+"""What ``glassformer doctor MODEL`` looks at: what is in a checkpoint, what opens it, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Found = tuple[str, str, str]  # ok, note or missing; what was looked at; what was found
+
+
+def examine_model(name: str, revision: str | None = None) -> dict[str, list[Found]]:
+    """Every check, by subject. What is ``missing`` keeps the model from being used.
+
+    Raises:
+        CheckpointError: nothing of that name, or it cannot be fetched.
+    """
+    from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.errors import InputError
+    from glassformer.families.pretrained import read_checkpoint
+
+    resolved = resolve_checkpoint(name, revision)
+    folder, known = resolved.path, CATALOG.get(name.lower())
+    lines: list[Found] = [("ok", "folder", str(folder)), ("ok", "comes from", resolved.source)]
+    if known is not None and resolved.from_hub:
+        lines.append(("note", "checksum", "none of ours: the commit is pinned, its files are not"))
+    out = {"checkpoint": lines}
+    if (folder / ABOUT).is_file():
+        kind, fault = _own(folder)
+        lines.append(("missing" if fault else "ok", "saved by glassformer", fault or kind))
+        if fault or kind in ("Translator", "Word2Vec"):
+            return out
+    try:
+        checkpoint = read_checkpoint(name, revision)
+        lines += _contents(checkpoint)
+    except InputError as error:
+        lines.append(("missing", "model", str(error)))
+        return out
+    if checkpoint.family.model.reads == "texts":
+        out["tokenizer"] = list(_tokenizer(checkpoint))
+    else:
+        out["preprocessor"] = list(_preprocessor(folder))
+    out["use"] = list(_uses(checkpoint, name))
+    return out
+
+
+def _own(folder: Path) -> tuple[str, str]:
+    """What a folder of ours says it holds, and what is wrong with it."""
+    from glassformer.errors import InputError
+    from glassformer.tasks.load import load
+
+    try:
+        return type(load(folder)).__name__, ""
+    except InputError as error:
+        return "", str(error)
+
+
+def _contents(checkpoint: Any) -> Iterator[Found]:
+    """Family, head, sizes."""
+    settings, config, family = checkpoint.settings, checkpoint.config, checkpoint.family
+    made_as = settings.get("architectures")
+    written = ", ".join(map(str, made_as)) if isinstance(made_as, list) else "no class named"
+    yield "ok", "family", f"{family.model_type}, reads {family.model.reads} ({written})"
+    yield "ok", "head", _head(checkpoint)
+    weights = sum(tensor.numel() for tensor in checkpoint.tensors.values())
+    size = sum(file.stat().st_size for file in checkpoint.folder.glob("*.safetensors"))
+    kinds = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in checkpoint.tensors.values()})
+    yield "ok", "weights", f"{weights:,} in {', '.join(kinds)}, {size / 2**20:,.1f} MiB"
+    encoder, embedding = getattr(config, "encoder", None), config.embedding
+    if encoder is not None:
+        shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
+        yield "ok", "encoder", f"{shape}, {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
+    if family.model.reads == "texts":
+        longest = getattr(embedding, "longest", None) if encoder is not None else None
+        yield "ok", "longest text", f"{longest:,} tokens" if longest else "any length"
+
+
+def _head(checkpoint: Any) -> str:
+    if checkpoint.other:
+        return f"for {checkpoint.other}"
+    if checkpoint.head != "classification":
+        return {"mlm": "masked words", "pretraining": "masked words and next sentence"}.get(
+            checkpoint.head, "none"
+        )
+    named = checkpoint.settings.get("id2label")
+    names = [str(name) for name in named.values()] if isinstance(named, dict) else []
+    shown = f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
+    return f"{checkpoint.config.num_labels} classes{shown}"
+
+
+def _tokenizer(checkpoint: Any) -> Iterator[Found]:
+    from glassformer.data.tokenizer_file import files_of, load_tokenizer
+    from glassformer.data.vocabulary import Vocabulary, id_count
+    from glassformer.errors import InputError
+    from glassformer.tasks.build import fitting
+
+    try:
+        files, tokenizer = files_of(checkpoint.folder), load_tokenizer(checkpoint.folder)
+    except InputError as error:
+        yield "missing", "tokenizer", str(error)
+        return
+    known = Vocabulary.of(tokenizer)
+    yield "ok", "read from", " with ".join(file.name for file in files)
+    yield "ok", "kind", f"{type(tokenizer.model).__name__}, {id_count(tokenizer):,} tokens"
+    yield "ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in known.tokens.items())
+    rows = checkpoint.config.embedding.vocab_size
+    try:
+        grown = fitting(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
+    except InputError as error:
+        yield "missing", "table", str(error)
+        return
+    beside = "; rows for pieces that lead to others are added" if grown else ""
+    yield "ok", "table", f"{rows:,} rows{beside}"
+
+
+def _preprocessor(folder: Path) -> Iterator[Found]:
+    from glassformer.errors import InputError
+    from glassformer.tasks.image_classification.build import load_transform
+
+    try:
+        transform = load_transform(folder)
+    except InputError as error:
+        yield "missing", "preprocessor", str(error)
+        return
+    width, height = transform.size[::-1]
+    yield "ok", "pictures", f"{width} x {height}, {transform.channels} channels, {transform.fit}"
+
+
+def _uses(checkpoint: Any, name: str) -> Iterator[Found]:
+    """What each way of using it does, or why it is refused."""
+    from glassformer.errors import InputError
+    from glassformer.tasks.load import load
+
+    texts = checkpoint.family.model.reads == "texts"
+    estimator = "TextClassifier" if texts else "ImageClassifier"
+    try:
+        classes = getattr(load(checkpoint.folder), "classes_", None)
+    except InputError as error:
+        yield "note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip()
+    else:
+        answers = "no: it is no classifier" if classes is None else f"as it is, {len(classes)} classes"
+        yield "note" if classes is None else "ok", "predict, serve, export", answers
+    yield "ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}"
+    hub = checkpoint.family.hub
+    if hub is not None and "mlm" in hub.classes:
+        own = "with its own head" if checkpoint.head in ("mlm", "pretraining") else "with a new head"
+        yield "ok", "train further", f"MaskedLM({name!r}), {own}"
+    if texts:
+        yield _embed(checkpoint)
+
+
+def _tuned(checkpoint: Any) -> str:
+    from glassformer.tasks.build import usual_pooling
+
+    if checkpoint.family.configure is not None:
+        return "all of it under a new head"
+    hub, pooling = checkpoint.family.hub, usual_pooling(checkpoint.config)
+    said = f"{pooling} pooling under a new linear head"
+    if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
+        return said
+    return f"{said} (transformers opens the encoder; {hub.opens_whole()} opens whole)"
+
+
+def _embed(checkpoint: Any) -> Found:
+    """What ``embed`` gives of each text."""
+    from glassformer.checkpoints.sentences import sentences_of
+    from glassformer.errors import InputError
+    from glassformer.tasks.build import usual_pooling
+
+    encoder = getattr(checkpoint.config, "encoder", None)
+    found = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
+    if isinstance(found, InputError):
+        return "note", "embed", f"refused: {found}"
+    if encoder is None or found is None:
+        pooling = "what its head reads" if encoder is None else f"{usual_pooling(checkpoint.config)} pooling"
+        return "note", "embed", f"no modules.json: of a fitted classifier alone ({pooling})"
+    steps = ["+".join(found.pool.modes), *(type(step).__name__ for step in found.after)]
+    prompts = f", prompts {', '.join(found.prompts)}" if found.prompts else ""
+    limit = f", {found.max_length} tokens at most" if found.max_length else ""
+    width = found.width(encoder.d_model)
+    return "ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers a text{limit}{prompts}"

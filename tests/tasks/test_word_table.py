@@ -1,0 +1,36 @@
+"""Word vectors that a classifier trains on its own texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from glassformer.data.text import encode, word_tokenizer
+from glassformer.tasks import word_table
+from glassformer.tasks.text_classification.recipe import ModelConfig
+
+
+@pytest.mark.parametrize(("copies", "epochs"), [(1, 200), (5, 136), (100, 10)])
+def test_few_words_are_read_oftener(copies, epochs, monkeypatch):
+    texts = ["a warm film", "dull film !", "what a joy"] * copies
+    tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
+    table = encode(tokenizer, texts, max_length=17)
+    monkeypatch.setattr(word_table, "WORDS", 136 * 5 * len(table.ids) // copies)
+    asked = []
+    monkeypatch.setattr(word_table, "train_vectors", lambda *args: asked.append(args[3]))
+    word_table.read_word_table(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)
+    assert asked == [epochs]
+
+
+def test_the_vectors_of_few_texts_tell_words_apart():
+    rng = np.random.default_rng(3)
+    words = [f"w{i}" for i in range(61)]
+    texts = [" ".join(rng.choice(words, 43)) for _ in range(31)]
+    tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
+    table = encode(tokenizer, texts, max_length=47)
+    config = ModelConfig(model="textcnn", vectors="word2vec", embedding_dim=11)
+    found = word_table.read_word_table(config, tokenizer, table, 0)
+    assert found is not None
+    vectors = found.vectors_
+    apart = vectors - vectors.mean(0)
+    assert apart.std() > 0.3 * vectors.std()  # all but one direction, after ten epochs
