@@ -18,6 +18,10 @@ import pytest
 from glassformer.checkpoints import tensors as tensors_module
 from glassformer.errors import GlassformerError
 
+from .fake_hub import fake_hub
+
+__all__ = ["fake_hub"]  # a fixture
+
 
 class Died(BaseException):
     """Stands for a kill: nothing catches it, and the process does nothing more to the disk."""

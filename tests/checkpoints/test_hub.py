@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import huggingface_hub
@@ -23,99 +19,7 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
 from glassformer.network import unreachable
 
-OLD, NEW = "1" * 40, "2" * 40
-
-
-class FakeHub:
-    """The part of the Hub's HTTP interface that a snapshot needs."""
-
-    def __init__(self) -> None:
-        self.repos: dict[str, dict[str, dict[str, bytes]]] = {}  # repo -> commit -> file -> bytes
-        self.gated: set[str] = set()
-        self.requests: list[str] = []
-        self.sent: dict[str, bytes] = {}  # file -> what is sent in its place, whatever was announced
-        self.sizes: dict[str, int] = {}  # file -> the size that is announced
-        self.commit: str | None = None  # that is told instead of the real one
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                status, headers, body = fake.answer(self.path)
-                self.send_response(status)
-                for key, value in {**headers, "Content-Length": str(len(body))}.items():
-                    self.send_header(key, value)
-                self.end_headers()
-                if self.command == "GET":
-                    self.wfile.write(body)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
-        path = path.partition("?")[0]
-        self.requests.append(path)
-        api = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/([^/]+))?", path)
-        file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
-        match = api or file
-        repo = match[1] if match else ""
-        if repo not in self.repos:
-            return 401, {"X-Error-Code": "RepoNotFound"}, b""
-        if repo in self.gated:
-            return 403, {"X-Error-Code": "GatedRepo"}, b""
-        commits = self.repos[repo]
-        revision = (api[3] if api else match[2]) or "main"
-        commit = max(commits) if revision == "main" else revision
-        if commit not in commits:
-            return 404, {"X-Error-Code": "RevisionNotFound"}, b""
-        files = commits[commit]
-        if api and api[2] == "tree":
-            tree = [
-                {"type": "file", "path": n, "size": self.sizes.get(n, len(b)), "oid": _sum(b)}
-                for n, b in files.items()
-            ]
-            return 200, {"Content-Type": "application/json"}, json.dumps(tree).encode()
-        if api:
-            siblings = [{"rfilename": n, "size": self.sizes.get(n, len(b))} for n, b in files.items()]
-            info = {"id": repo, "sha": self.commit or commit, "siblings": siblings}
-            return 200, {"Content-Type": "application/json"}, json.dumps(info).encode()
-        announced = files[file[3]]
-        body = self.sent.get(file[3], announced)
-        return 200, {"ETag": f'"{_sum(announced)}"', "X-Repo-Commit": self.commit or commit}, body
-
-
-def _sum(body: bytes) -> str:
-    """As the Hub: SHA-256 of weights, git's SHA-1 of other files."""
-    if b'"dtype"' in body:
-        return hashlib.sha256(body).hexdigest()
-    return hashlib.sha1(b"blob %d\0" % len(body) + body).hexdigest()
-
-
-@pytest.fixture
-def fake_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    fake = FakeHub()
-    real = huggingface_hub.snapshot_download
-    redirected = partial(real, endpoint=fake.url, cache_dir=tmp_path / "cache", max_workers=2)
-    monkeypatch.setattr(huggingface_hub, "snapshot_download", redirected)
-    monkeypatch.setattr(huggingface_hub, "HfApi", partial(huggingface_hub.HfApi, endpoint=fake.url))
-    yield fake
-    fake.server.shutdown()
-    fake.server.server_close()
-
-
-def checkpoint(folder: Path, value: float) -> dict[str, bytes]:
-    """The files of a tiny checkpoint, and some that must not be fetched."""
-    folder.mkdir()
-    write_tensors(folder, {"weight": torch.tensor([value])})
-    weights = (folder / "model.safetensors").read_bytes()
-    safe = {"config.json": b'{"model_type": "bert"}', "model.safetensors": weights, "vocab.txt": b"[PAD]\n"}
-    unsafe = dict.fromkeys(["pytorch_model.bin", "modeling.py", "onnx/model.onnx", "training_args.bin"], b"!")
-    return safe | unsafe
+from .fake_hub import NEW, OLD, checkpoint
 
 
 def test_a_hub_id_is_fetched_without_what_could_run(tmp_path, fake_hub):
@@ -346,60 +250,3 @@ def test_the_packaged_minilm_weights_are_the_published_ones():
     found = resolve_checkpoint("all-minilm-l6-v2")
     assert "SHA-256 checked" in found.source
     assert sum(t.numel() for t in read_tensors(found.path).values()) > 22_000_000
-
-
-# --- a Hub that lies ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "vocab.txt"])
-@pytest.mark.parametrize("kind", ["changed", "page", "longer"])
-def test_a_file_that_is_not_the_announced_one_is_refused_and_leaves_the_cache(tmp_path, fake_hub, name, kind):
-    files = checkpoint(tmp_path / "src", 2.0)
-    good = files[name]
-    flipped = good[:-1] + bytes([good[-1] ^ 1])
-    fake_hub.repos["org/tiny"] = {NEW: files}
-    fake_hub.sent[name] = {"changed": flipped, "page": b"<html>404</html>", "longer": good + b"x"}[kind]
-    with pytest.raises(CheckpointError, match="org/tiny") as caught:
-        resolve_checkpoint("org/tiny")
-    assert "\n" not in str(caught.value)
-    fake_hub.sent.clear()
-    assert read_tensors(resolve_checkpoint("org/tiny").path)["weight"].item() == 2.0
-
-
-def test_sums_are_said_to_differ(tmp_path, fake_hub):
-    files = checkpoint(tmp_path / "src", 2.0)
-    fake_hub.repos["org/tiny"] = {NEW: files}
-    fake_hub.sent["model.safetensors"] = files["model.safetensors"][:-1] + b"\7"
-    with pytest.raises(CheckpointError, match="not the file that the Hub announced: its sum is another"):
-        resolve_checkpoint("org/tiny")
-
-
-@pytest.mark.parametrize(
-    "name", ["model-../../../../escaped.safetensors", "model-/etc/x.safetensors", "model-..\\x.safetensors"]
-)
-def test_names_that_lead_out_are_refused_before_anything_is_fetched(tmp_path, fake_hub, name):
-    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0) | {name: b"!"}}
-    with pytest.raises(CheckpointError, match=r"names a file 'model-.*, which is none of a model"):
-        resolve_checkpoint("org/tiny")
-    assert not any("/resolve/" in path for path in fake_hub.requests)
-    assert not list(tmp_path.rglob("*escaped*"))
-
-
-@pytest.mark.parametrize(("name", "size"), [("model.safetensors", 2**40), ("config.json", 2**30)])
-def test_too_much_is_refused_before_anything_is_fetched(tmp_path, fake_hub, name, size):
-    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
-    fake_hub.sizes[name] = size
-    with pytest.raises(CheckpointError, match=f"its {name} has .* bytes, .* at most are fetched"):
-        resolve_checkpoint("org/tiny")
-    assert not any("/resolve/" in path for path in fake_hub.requests)
-
-
-def test_a_pinned_commit_is_the_one_that_comes(tmp_path, fake_hub):
-    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
-    fake_hub.commit = OLD
-    with pytest.raises(CheckpointError, match="is pinned to a commit, but the Hub sent '1111"):
-        resolve_checkpoint("org/tiny", NEW)
-    fake_hub.commit = "../../../../escaped"
-    with pytest.raises(CheckpointError, match=r"gives '[./]*escaped' for a commit"):
-        resolve_checkpoint("org/tiny", NEW)
-    assert not list(tmp_path.rglob("*escaped*"))
