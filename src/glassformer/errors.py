@@ -57,6 +57,10 @@ class ShapeError(InputError):
     """Tensors or sizes that do not fit together; the message names both sizes."""
 
 
+class ShortModelWarning(UserWarning):
+    """The model has positions for fewer tokens than texts were going to have; they are cut to these."""
+
+
 class FewStepsWarning(UserWarning):
     """The settings that were given leave a fit too few optimizer steps to learn from."""
 

@@ -48,7 +48,10 @@ TABLES = {
     "no rows": (b"text,label\n", ["no rows"]),
     "no file content": (b"", ["no"]),
     "one class only": (b"text,label\n" + b"a film,pos\nanother film,pos\n" * 9, ["one class only ('pos')"]),
-    "column": (b"text,labl\n" + b"a film,pos\nno film,neg\n" * 9, ["no column 'label'", "'labl'"]),
+    "column": (
+        b"text,labl\n" + b"".join(b"film %d,mood %d\n" % (i, i) for i in range(18)),
+        ["no column 'label'", "'labl' holds 18 different values", "label_column"],
+    ),
 }
 
 

@@ -107,7 +107,11 @@ def test_one_class_written_in_two_ways():
         examine(dataset(train=(texts, ["good", "Good", "bad", "caf\u00e9", "cafe\u0301", "bad"]))),
         "twin-classes",
     )
-    assert found == {"classes that differ in case, white space or accents' encoding only: 2": ("warning", 2)}
+    ((message, outcome),) = found.items()
+    assert outcome == ("warning", 2)
+    assert message.startswith(
+        "classes that differ in case, white space or accents' encoding only: 2 ('Good' and 'good'"
+    )
     report = examine(dataset(train=(texts, ["C", "C++", "D", "C", "C++", "D"])))
     assert findings(report, "twin-classes") == {"no class is written in two ways": ("ok", 0)}
     assert not findings(examine(dataset(train=(texts, [0, 1] * 3))), "twin-classes")
@@ -171,7 +175,7 @@ def test_report_is_json():
     again = json.loads(json.dumps(report.to_dict()))
     assert again["name"] == "europe"
     assert again["figures"] == report.figures
-    assert {"severity", "code", "message", "count", "examples"} == set(again["findings"][0])
+    assert {"severity", "code", "message", "count", "examples", "fix"} == set(again["findings"][0])
 
 
 def test_the_real_imdb_has_123_leaks(data_root):
@@ -186,3 +190,64 @@ def test_the_real_imdb_has_123_leaks(data_root):
     }
     assert [f.count for f in report.findings if f.code == "duplicates"] == [96, 199, 493]
     assert any("123" in f.message and f.severity == "warning" for f in report.findings if f.code == "leaks")
+
+
+def test_copies_in_two_spellings_are_shown_with_the_way_out():
+    splits = healthy()
+    splits["test"][0][3] = "FILM number 9, was fine!"
+    (leak,) = (f for f in examine(dataset(**splits)).findings if f.code == "leaks")
+    assert (leak.severity, leak.count) == ("warning", 1)
+    assert leak.message == "texts in both train and test when case, punctuation and markup do not count: 1"
+    assert leak.examples == ("film number 9 was fine ~ FILM number 9, was fine!",)
+    assert "drop_duplicates=true" in leak.sentence
+
+
+def test_only_texts_that_repeat_are_listed_as_repeats():
+    texts = ["one two three", "four five six", "seven eight nine", "one two three"]
+    (found,) = (f for f in examine(dataset(train=(texts, [0, 1, 0, 0]))).findings if f.code == "duplicates")
+    assert found.examples == ("2 times: one two three",)
+
+
+def test_the_way_out_stands_in_every_warning():
+    texts = ["món này tệ quá", "món này tệ quá", "món ngon lắm", "x"] * 3
+    data = dataset(train=(texts, ["Bad", "bad", "good", "a|b"] * 3))
+    lossy = word_tokenizer(texts, min_count=1, strip_accents=True)
+    found = {f.code: f for f in examine(data, tokenizer=lossy).findings if f.severity == "warning"}
+    ways = {
+        "duplicates": "drop_duplicates=true", "contradictions": "review-labels", "accents": "strip_accents=false",
+        "twin-classes": "merge_labels=spelling",
+    }  # fmt: skip
+    assert {code: way for code, way in ways.items() if way in found[code].fix} == ways
+    assert "'Bad' and 'bad'" in found["twin-classes"].message
+
+
+def test_rows_that_cannot_be_used_are_counted_by_kind(tmp_path):
+    rows = [
+        "text,label",
+        "a fine film,pos",
+        ",pos",
+        "a dull film,",
+        "so,what,neg",
+        "  ,neg",
+        "a film,nan",
+        "good,pos",
+    ]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join([*rows, "a dull story,neg"]) + "\n")
+    report = examine(load_text_dataset(path, on_bad_row="skip"))
+    (found,) = (f for f in report.findings if f.code == "bad-rows")
+    assert (found.severity, found.count) == ("warning", 5)
+    assert "2 the text is empty (rows 3, 6)" in found.message
+    assert "2 the label is missing (rows 4, 7)" in found.message
+    assert "n fields where the header has n (row 5)" in found.message
+    assert f"{path}, row 5: 3 fields where the header has 2" in found.examples
+    assert "--on-bad-row skip" in found.fix
+
+
+def test_labels_that_are_no_classes_are_said():
+    texts = [f"this is text {i}" for i in range(20)]
+    found = {f.code: f for f in examine(dataset(train=(texts, [f"{i / 7:.2f}" for i in range(20)]))).findings}
+    assert found["label-kind"].severity == "warning"
+    assert "these look like numbers" in found["label-kind"].message
+    assert "Cut them into a few classes" in found["label-kind"].fix
+    assert "label-kind" not in {f.code for f in examine(dataset(train=(texts, ["a", "b"] * 10))).findings}

@@ -149,6 +149,16 @@ def load_state(folder: str | Path) -> LoadedState:
     raise CheckpointError("holds no checkpoint to resume from", where=str(folder), fix="Start the run anew")
 
 
+def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
+    """What the newest checkpoint says of its data and settings; None where there is none that can be read."""
+    if not newest_state(folder):
+        return None
+    try:
+        return load_state(folder).state.get("fingerprint", {})
+    except CheckpointError:  # said where the training is gone on with
+        return None
+
+
 def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Raises CheckpointError, naming the first difference, where a checkpoint is of other data or settings.
 

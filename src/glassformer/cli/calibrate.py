@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.evaluate import check_run
+from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
 from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, refuse_columns
 from glassformer.cli.output import note, say, say_json, show_table
 from glassformer.config import nearest
@@ -67,6 +67,7 @@ def calibrate_command(
             metavar="METRIC", help=f"With two classes: also a threshold, for the best {', '.join(METRICS)}."
         ),
     ] = None,
+    on_bad_row: BadRow = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
     ] = False,
@@ -78,9 +79,9 @@ def calibrate_command(
 
     folder = check_run(run)
     named = {"text_column": text_column, "label_column": label_column, "image_column": image_column}
-    columns = refuse_columns(named, data)
+    columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
     quiet = (lambda line: None) if json else say
-    found = calibrate_run(folder, data, threshold, say=quiet, columns=columns)
+    found = calibrate_run(folder, data, threshold, say=quiet, columns=columns, on_bad_row=bad)
     if json:
         say_json(found)
     else:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
@@ -17,12 +18,20 @@ from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.run_folder import with_bad_rows
 
 
 def recipe_for_folds(
-    recipe: str | None, text: str | None, model: str | None, data: str | None, settings: Sequence[str]
+    recipe: str | None,
+    text: str | None,
+    model: str | None,
+    data: str | None,
+    settings: Sequence[str],
+    on_bad_row: str | None = None,
 ) -> Any:
     """The recipe that the arguments mean; of texts of one's own, all go into the folds."""
+    if check_bad_row(on_bad_row) and text:
+        settings = [*settings, f"on_bad_row={on_bad_row}"]
     chosen = choose_recipe(
         recipe,
         text,
@@ -32,6 +41,7 @@ def recipe_for_folds(
         command="cross-validate",
         others="--text FILE",
     )
+    chosen = with_bad_rows(chosen, on_bad_row, other=True)
     if text or (recipe is not None and recipe not in recipe_names() and data_option(recipe)):
         chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))
     return chosen
@@ -115,9 +125,10 @@ def cross_validate_command(
     label_column: LabelColumn = None,
     out: Out = None,
     folds: Folds = 5,
+    on_bad_row: BadRow = None,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
     columns = column_settings(text_column=text_column, label_column=label_column)
-    chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())])
+    chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
     folder = out or default_folder(chosen.name, "-folds")
     show_folds(cross_validate(chosen, folder, folds), folder)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from glassformer.data.doctor import DoctorReport
 
 SHOWN = 3  # examples of each class
+LISTED = ("near-repeats", "repeats")  # notes whose examples are shown, as those of warnings are
 app = typer.Typer(help="Look at data sets: the named ones, or files of your own.", no_args_is_help=True)
 
 Source = Annotated[
@@ -66,7 +67,7 @@ def describe(dataset: TextDataset) -> dict[str, Any]:
         }
     return {
         "name": dataset.name, "description": dataset.description, "licence": dataset.licence,
-        "notes": list(dataset.notes), "splits": splits,
+        "notes": [*dataset.said, *dataset.notes], "splits": splits,
     }  # fmt: skip
 
 
@@ -82,6 +83,14 @@ def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | N
 
     tokenizer = load_tokenizer(resolve_checkpoint(model).path) if model else None
     return examine(dataset, tokenizer=tokenizer, max_length=max_length)
+
+
+def _transform(model: str | None) -> Any:
+    """How a model reads pictures; None: the one that ``train --images`` takes where none is named."""
+    from glassformer.tasks.image_classification.build import build_transform
+    from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+
+    return build_transform(ImageConfig(), ImageModelConfig(model=model) if model else ImageModelConfig())
 
 
 @app.command("list")
@@ -127,7 +136,9 @@ def show_command(
     if kind == "pairs":
         _show_pairs(name, json)
         return
-    about = describe(load_text_dataset(name, text_column=text_column, label_column=label_column))
+    about = describe(
+        load_text_dataset(name, text_column=text_column, label_column=label_column, find_labels=True)
+    )
     if json:
         say_json(about)
         return
@@ -209,6 +220,7 @@ def doctor_command(
     json: AsJson = False,
 ) -> None:
     """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
+    from glassformer.data.doctor_rows import bad_rows
     from glassformer.data.image_doctor import examine_pictures
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.data.kinds import kind_of
@@ -218,22 +230,27 @@ def doctor_command(
 
     kind = "texts" if text_column else kind_of(name)
     if kind == "pictures":
-        pictures = load_image_dataset(name, label_column=label_column)
-        report = examine_pictures(pictures.name, pictures.splits, pictures.notes)
+        pictures = load_image_dataset(name, label_column=label_column, on_bad_row="skip")
+        report = examine_pictures(
+            pictures.name, pictures.splits, pictures.notes, transform=_transform(model), decode=True
+        )
+        report.findings[:0] = bad_rows(pictures.rejected)
     elif kind == "pairs":
         report = examine_pairs(load_pairs(name, keep_empty=True))
     else:
-        dataset = load_text_dataset(name, text_column=text_column, label_column=label_column)
+        dataset = load_text_dataset(
+            name, text_column=text_column, label_column=label_column, on_bad_row="skip", find_labels=True
+        )
         report = diagnose(dataset, model, max_length)
     if json:
         say_json(report.to_dict())
         return
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
-    rows = [[f.severity, f.code, f.message] for f in findings]
+    rows = [[f.severity, f.code, f.sentence] for f in findings]
     show_table(report.name, ("", "check", "finding"), rows)
     for f in findings:
-        for example in f.examples if f.severity == "warning" else ():
+        for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
             say(f"{f.code}: {excerpt(example)}")
     if model is None and kind == "texts":
         say("cut and unknown tokens are looked at with --model NAME")

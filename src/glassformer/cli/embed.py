@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import say
-from glassformer.cli.predict import gather, pictures, refuse_other
+from glassformer.cli.output import note, say
+from glassformer.cli.predict import gather_rows, pictures, refuse_other
+from glassformer.cli.rows import usable, without_answer
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, written_whole
 
@@ -45,14 +46,22 @@ def embed(
             raise ConfigError(
                 "gives no vectors of texts", where=model, fix="Name an encoder of texts, or a run"
             )
-        return found.embed(gather(given, text_column).texts, **options)
+        return found.embed(_texts(given, text_column), **options)
     refuse_other(folder)
     clf = load(folder)
     if clf.NOUN == "pictures":
         if options:
             raise ConfigError("pictures have no prompts", where="--prompt-name", fix="Leave it out")
         return clf.embed(pictures(given).texts)
-    return clf.embed(gather(given, text_column, [trained_column(folder)]).texts, **options)
+    return clf.embed(_texts(given, text_column, [trained_column(folder)]), **options)
+
+
+def _texts(given: Sequence[str], text_column: str | None, usual: Sequence[str | None] = ()) -> list[str]:
+    """The texts of the arguments; that empty lines of a file have no vector is said."""
+    rows = gather_rows(given, text_column, usual)
+    if missing := without_answer(rows):
+        note(f"{missing}; vector n is that of the n-th text, not of line n")
+    return usable(rows)
 
 
 def embed_command(

@@ -18,8 +18,16 @@ from glassformer.cli.given import (
 )
 from glassformer.cli.output import say, say_json, show_figures, show_table, show_translation_scores
 from glassformer.cli.vectors import show_tests
+from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
+BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
+BadRow = Annotated[
+    str | None,
+    typer.Option(
+        metavar="refuse|skip", help="skip: leave out rows and pictures that cannot be used, and say which."
+    ),
+]
 KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogies
 
 
@@ -27,6 +35,7 @@ def evaluate(
     folder: str | Path,
     data: str | None = None,
     tell: Callable[[str], None] = say,
+    on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -41,7 +50,17 @@ def evaluate(
     from glassformer.tasks.run import evaluate_task
     from glassformer.train.callbacks import Progress
 
-    return evaluate_task(check_run(folder), data, tell, count=Progress().count, columns=columns)
+    check_bad_row(on_bad_row)
+    return evaluate_task(
+        check_run(folder), data, tell, count=Progress().count, columns=columns, on_bad_row=on_bad_row
+    )
+
+
+def check_bad_row(choice: str | None) -> str | None:
+    """The same choice; ConfigError for one of ``--on-bad-row`` that is none."""
+    if choice not in (None, *BAD_ROWS):
+        raise ConfigError(f"{choice!r} is not a choice", where="--on-bad-row", fix=nearest(choice, BAD_ROWS))
+    return choice
 
 
 def check_run(folder: str | Path) -> Path:
@@ -74,6 +93,7 @@ def evaluate_command(
             metavar="PATH", help="Other labelled texts or pictures: a named data set, a table or a folder."
         ),
     ] = None,
+    on_bad_row: BadRow = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
@@ -90,9 +110,9 @@ def evaluate_command(
     }  # fmt: skip
     columns = refuse_columns(named, data)
     if json:
-        say_json(evaluate(run, data, tell=lambda line: None, columns=columns))
+        say_json(evaluate(run, data, tell=lambda line: None, columns=columns, on_bad_row=on_bad_row))
         return
-    figures = evaluate(run, data, columns=columns)
+    figures = evaluate(run, data, columns=columns, on_bad_row=on_bad_row)
     if "greedy" in figures:
         show_translation_scores(str(run), {"": figures})
     elif "masked" in figures:

@@ -40,7 +40,7 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         say(f"validation {MEASURES[measure]}: {metrics['validation'][measure]:.2%}")
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
-            length = recipe.text.max_length
+            length = metrics.get("max_length", recipe.text.max_length)
             say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
     for kind, rows in metrics.get("robustness", {}).items():
         say(

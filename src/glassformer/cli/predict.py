@@ -11,8 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import STDIN, read_stdin
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
+from glassformer.cli.rows import WAY_OUT, Row, others_of, picture_rows, read_rows, usable, without_answer
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
 
@@ -26,17 +28,18 @@ class Texts:
 
 
 def predict(
-    folder: str | Path, given: Sequence[str], text_column: str | None = None
-) -> tuple[Any, Texts, Any]:
-    """Label texts and the texts in files.
+    folder: str | Path, given: Sequence[str], text_column: str | None = None, on_bad_row: str | None = None
+) -> tuple[Any, list[Row], Any]:
+    """Label texts and the texts in files, row for row.
 
     Args:
         folder: of a run or of a saved model.
         given: texts, and names of files; what is a file, or is named as one is, is taken for a file.
-        text_column: of tables; None takes the one of the training, or finds it by its usual names.
+        text_column: of tables; None takes the one of the training, or finds it.
+        on_bad_row: ``skip`` marks rows and pictures that cannot be used; else they end the reading.
 
     Returns:
-        The classifier, the texts [n], and their probabilities ``[n, K]``.
+        The classifier, the rows [n], and the probabilities ``[m, K]`` of those without an ``error``.
 
     Raises:
         InputError: no such model, a damaged one, or a file that cannot be read.
@@ -50,13 +53,19 @@ def predict(
             "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
         )
     refuse_other(Path(folder))
-    clf = load(folder)
+    clf, skip = load(folder), on_bad_row == "skip"
     if clf.NOUN == "pictures":
-        found = pictures(given)
+        rows = picture_rows(pictures(given).texts, skip)
     else:
-        found = gather(given, text_column, [trained_column(folder)])
-    with Progress().count(clf.NOUN, len(found.texts)) as told:
-        return clf, found, clf.predict_proba(found.texts, progress=told)
+        rows = gather_rows(given, text_column, [trained_column(folder)], skip)
+    texts = usable(rows)
+    try:
+        with Progress().count(clf.NOUN, len(texts)) as told:
+            return clf, rows, clf.predict_proba(texts, progress=told)
+    except DataError as error:
+        if skip or not error.where:
+            raise
+        raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
 
 
 def answered(clf: Any, probabilities: Any) -> tuple[list[Any], list[float]]:
@@ -101,7 +110,6 @@ def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence
         DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
     """
     from glassformer.data.checks import check_texts
-    from glassformer.data.image import SUFFIXES
 
     found = Texts()
     for argument in given:
@@ -114,13 +122,42 @@ def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence
         if not names_a_file(argument):
             found.texts += check_texts([argument], "TEXT")
             continue
-        if argument.lower().endswith(tuple(SUFFIXES)):
+        if is_picture(argument):
             raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
         texts, rows = read_texts(Path(argument), text_column, usual)
         found.texts += texts
         if len(given) == 1:
             found.rows = rows
     return found
+
+
+def gather_rows(
+    given: Sequence[str],
+    text_column: str | None = None,
+    usual: Sequence[str | None] = (),
+    skip: bool = False,
+) -> list[Row]:
+    """As ``gather``, row for row: those of a file keep their places and their other columns."""
+    found: list[Row] = []
+    for argument in given:
+        if names_a_file(argument) and not is_picture(argument):
+            found += read_rows(Path(argument), text_column, usual, skip)
+        elif argument == STDIN:
+            lines = dict(zip(*reversed(read_stdin()), strict=True))
+            found += [
+                Row(lines.get(i, ""), i, "standard input", error=None if i in lines else "the line is empty")
+                for i in range(1, max(lines) + 1)
+            ]
+        else:
+            found += [Row(text) for text in gather([argument]).texts]
+    return found
+
+
+def is_picture(argument: str) -> bool:
+    """Whether an argument is named as pictures are."""
+    from glassformer.data.image import SUFFIXES
+
+    return argument.lower().endswith(tuple(SUFFIXES))
 
 
 def pictures(given: Sequence[str]) -> Texts:
@@ -163,34 +200,15 @@ def read_texts(
 ) -> tuple[list[str], list[int]]:
     """The texts of a table or a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
+    from glassformer.data.columns import find_text
     from glassformer.data.tables import PLAIN, read_lines, read_table
 
     if path.suffix.lower() == PLAIN:
         lines, rows = read_lines(path)
         return check_texts(lines, str(path), rows), rows
     table = read_table(path)
-    if text_column is None:
-        text_column = next((name for name in usual if name in table.names), None)
-    column = _text_column(table, text_column)
+    column = find_text(table, text_column, usual)
     return check_texts(table.read(column), table.origin, table.rows), list(table.rows)
-
-
-def _text_column(table: Any, wanted: str | None) -> str:
-    from glassformer.config import listed, nearest
-    from glassformer.data.sources import TEXT_COLUMNS
-
-    if wanted is not None:
-        if wanted not in table.names:
-            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
-        return wanted
-    if len(table.names) == 1:
-        return table.names[0]
-    usual = [name for name in table.names if name.lower() in TEXT_COLUMNS]
-    exact = [name for name in usual if name.lower() == TEXT_COLUMNS[0]]
-    if len(usual) == 1 or len(exact) == 1:
-        return (exact or usual)[0]
-    what = f"several columns could be the text: {', '.join(usual)}" if usual else "no column of texts"
-    raise DataError(what, where=table.origin, fix=f"Name it with --text-column: {listed(table.names)}")
 
 
 def check_output(path: Path) -> None:
@@ -256,8 +274,16 @@ def predict_command(
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="With --data: serial, or ray for a cluster.")
     ] = "serial",
+    on_bad_row: Annotated[
+        str | None,
+        typer.Option(
+            metavar="refuse|skip",
+            help="skip: a row or picture that cannot be used gets no label, and says why.",
+        ),
+    ] = None,
 ) -> None:
     """Label texts or pictures: one line each with label, probability, and the text or the file."""
+    check_bad_row(on_bad_row)
     if data is not None:
         if given:
             raise ConfigError("texts and --data at once", where="predict", fix="Give one of them")
@@ -267,17 +293,42 @@ def predict_command(
         raise ConfigError("nothing to label", where="predict", fix="Give a TEXT, a FILE or --data")
     if out is not None:
         check_output(out)
-    clf, found, probabilities = predict(run, given, text_column)
+    clf, rows, probabilities = predict(run, given, text_column, on_bad_row)
     labels, shares = answered(clf, probabilities)
     if out is not None:
-        from glassformer.evaluate.predictions import write_predictions
-
-        classes = clf.classes_.tolist()
-        write_predictions(out, found.texts, probabilities, classes, predicted=labels, rows=found.rows)
-        say(f"{len(labels):,} {clf.NOUN}: {out}")
+        write_table(out, rows, clf.classes_.tolist(), labels, probabilities)
+        say(f"{len(rows):,} {clf.NOUN}: {out}")
     else:
-        for text, label, share in zip(found.texts, labels, shares, strict=True):
-            shown = excerpt(text) if sys.stdout.isatty() else one_line(text)
-            typer.echo(f"{one_line(label)}\t{share:.4f}\t{shown}")
-    if clf.NOUN == "texts" and (cut := int(clf.truncated(found.texts).sum())):
-        note(f"{cut:,} of {len(labels):,} texts are longer than {clf.max_length} tokens and were cut there")
+        answers = iter(zip(labels, shares, strict=True))
+        for row in rows:
+            shown = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
+            label, share = next(answers) if row.error is None else (None, None)
+            typer.echo("\t\t" + shown if label is None else f"{one_line(label)}\t{share:.4f}\t{shown}")
+    if missing := without_answer(rows):
+        note(missing)
+    texts = usable(rows)
+    if clf.NOUN == "texts" and (cut := int(clf.truncated(texts).sum())):
+        note(f"{cut:,} of {len(texts):,} texts are longer than {clf.max_length} tokens and were cut there")
+
+
+def write_table(
+    out: Path, rows: Sequence[Row], classes: Sequence[Any], labels: Sequence[Any], probabilities: Any
+) -> None:
+    """``predictions.csv`` row for row, the user's own columns behind ours, and why a row has no answer."""
+    import numpy as np
+
+    from glassformer.evaluate.predictions import HEADER, write_predictions
+
+    good = [i for i, row in enumerate(rows) if row.error is None]
+    whole = np.full((len(rows), len(classes)), np.nan)
+    whole[good] = probabilities
+    predicted: list[Any] = [None] * len(rows)
+    for i, label in zip(good, labels, strict=True):
+        predicted[i] = label
+    others = others_of(rows, (*HEADER, "error", "file"))
+    if len(good) < len(rows):
+        others["error"] = [row.error or "" for row in rows]
+    write_predictions(
+        out, [row.text for row in rows], whole, classes, predicted=predicted,
+        rows=[row.row for row in rows], others=others,
+    )  # fmt: skip

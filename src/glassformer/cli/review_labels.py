@@ -17,6 +17,7 @@ from glassformer.cli.cross_validate import (
     cross_validate,
     recipe_for_folds,
 )
+from glassformer.cli.evaluate import BadRow
 from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import excerpt, say, show_table
 from glassformer.cli.places import default_folder
@@ -47,6 +48,11 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     show_table("the most doubtful labels", columns, rows, right=("rank", "P(label)"))
     say(f"{found['listed']:,} suggestions: {folder / 'review.csv'}")
+    table = folder / found["to_correct"]["file"]
+    if found["to_correct"]["edited"]:
+        say(f"{table} has been edited and stays as it is")
+    option = "--images" if found["pictures"] else "--text"
+    say(f"correct the labels in {table} and give it back: glassformer train {option} {table}")
     say(f"page: {folder / 'review.html'}")
 
 
@@ -66,6 +72,7 @@ def review_labels_command(
     out: Out = None,
     folds: Folds = 5,
     top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
+    on_bad_row: BadRow = None,
 ) -> None:
     """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
     from glassformer.study.review import review
@@ -75,12 +82,12 @@ def review_labels_command(
     columns = column_settings(text_column=text_column, label_column=label_column)
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):
-        if text or model or data or settings or columns or out:
+        if text or model or data or settings or columns or out or on_bad_row:
             raise ConfigError(
                 "a finished cross-validation takes no other setting", where=recipe, fix="Give --top alone"
             )
     else:
-        chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())])
+        chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
     show_review(review(folder, top), folder)

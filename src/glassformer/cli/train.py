@@ -25,10 +25,11 @@ from glassformer.cli.given import (
     flag_settings,
 )
 from glassformer.cli.keys import recipe_keys
+from glassformer.cli.other_data import tell_siblings, without_pairs
 from glassformer.cli.output import note, say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
-from glassformer.errors import ConfigError, FewStepsWarning
+from glassformer.errors import ConfigError, FewStepsWarning, ShortModelWarning
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -66,7 +67,7 @@ def said_plainly() -> Iterator[None]:
     """Warnings about settings are one line of their own, without a place in the source."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, FewStepsWarning):
+        if issubclass(category, FewStepsWarning | ShortModelWarning):
             note(str(message))
         else:
             before(message, category, *place)
@@ -123,6 +124,7 @@ def choose_recipe(
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if data and _whole_path(data) != _whole_path(recipe.data.source):
         recipe = on_other_data(recipe, _whole_path(data), name in recipe_names(), settings)
+        recipe = without_pairs(recipe, settings, begun)
     return recipe
 
 
@@ -217,6 +219,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         need_labels=True,
         on_bad_row=d.on_bad_row,
     )
+    tell_siblings(where)
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     texts = len(labels or ())
     smallest = len(set(labels or ()))  # every class needs a place

@@ -11,6 +11,7 @@ import typer
 
 from glassformer.cli.output import note, one_line, say
 from glassformer.cli.predict import Texts, check_output, gather
+from glassformer.cli.rows import others_of, read_rows
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
 
@@ -74,6 +75,18 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
 
     found = gather(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
     return load_kind(folder, "translate"), found
+
+
+def own_columns(folder: str | Path, given: list[str], text_column: str | None) -> dict[str, list[str]]:
+    """The other columns of a single table whose texts are translated; none of anything else."""
+    from glassformer.data.pairs import SOURCE_COLUMNS
+    from glassformer.data.tables import READERS
+    from glassformer.tasks.run_folder import trained_column
+
+    if len(given) != 1 or Path(given[0]).suffix.lower() not in READERS:
+        return {}
+    rows = read_rows(Path(given[0]), text_column, (trained_column(folder), *SOURCE_COLUMNS))
+    return others_of(rows, ("text", "translation"))
 
 
 def spread(texts: Sequence[str], rows: Sequence[int], count: int) -> list[str]:
@@ -149,8 +162,10 @@ def translate_command(
     from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
 
+    others = own_columns(run, given, text_column)
     with replacing(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["text", "translation"])
-        writer.writerows([csv_safe(t), csv_safe(s)] for t, s in zip(found.texts, translations, strict=True))
+        writer.writerow(["text", "translation", *map(csv_safe, others)])
+        columns = zip(found.texts, translations, *others.values(), strict=True)
+        writer.writerows([csv_safe(cell) for cell in row] for row in columns)
     say(f"{len(translations):,} texts: {out}")

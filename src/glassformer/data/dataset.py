@@ -67,6 +67,8 @@ class TextDataset:
     licence: str = ""
     notes: tuple[str, ...] = ()
     rejected: tuple[Any, ...] = ()  # rows left out (``RejectedRow``), where that was asked for
+    columns: tuple[str | None, str | None] = (None, None)  # of a table: of texts, of labels
+    said: tuple[str, ...] = ()  # what was found or mended that the user should know of
 
     @property
     def license(self) -> str:

@@ -7,51 +7,30 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.data.dataset import TextDataset, TextSplit
+from glassformer.data.doctor_labels import (
+    balance,
+    contradictions,
+    lone_classes,
+    missing_classes,
+    odd_labels,
+    twin_classes,
+)
+from glassformer.data.doctor_rows import bad_rows, leaks, repeats
+from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
 from glassformer.data.neighbors import kinship
 from glassformer.data.text import Clean, clean_text, encode, unknown_id
 
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
 KIN = 3.0  # times as many rare words shared with a neighbour: the order of the rows means something
 SHORT = 3  # words; fewer make a text very short
-Severity = Literal["ok", "note", "warning"]
 HeldOut = Literal["rows", "blocks"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One check's outcome; ``code`` is the check's name and stays the same."""
-
-    severity: Severity
-    code: str
-    message: str
-    count: int = 0
-    examples: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class DoctorReport:
-    """All findings, and the figures behind them.
-
-    ``figures`` holds ``splits`` (split -> rows, distinct, classes, words), ``leaks`` (pairs of splits
-    -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares cut and unknown)
-    and ``accents``. Shares run from 0 to 1.
-    """
-
-    name: str
-    findings: list[Finding]
-    figures: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold."""
-        findings = [asdict(f) | {"examples": list(f.examples)} for f in self.findings]
-        return {"name": self.name, "findings": findings, "figures": self.figures}
 
 
 def examine(
@@ -73,12 +52,16 @@ def examine(
     counts = {name: Counter(split.texts) for name, split in splits.items()}
     figures: dict[str, Any] = {"splits": {n: _split_figures(s, len(counts[n])) for n, s in splits.items()}}
     findings = [
-        *_repeats(counts),
-        *_leaks(splits, counts, figures),
-        *_contradictions(splits),
-        *_balance(splits),
-        *_missing_classes(splits),
-        *_twin_classes(splits),
+        *(Finding("note", "columns", sentence) for sentence in dataset.said),
+        *bad_rows(dataset.rejected),
+        *repeats(counts),
+        *leaks(splits, counts, figures),
+        *contradictions(splits),
+        *odd_labels(splits),
+        *balance(splits),
+        *lone_classes(splits),
+        *missing_classes(splits),
+        *twin_classes(splits),
         *_neighbors(splits, figures, held_out),
         *_short_texts(splits),
         *_markup(splits, clean),
@@ -111,41 +94,6 @@ def _spread(values: np.ndarray) -> dict[str, int]:
     return {"p5": int(low), "median": int(median), "p95": int(high), "max": int(values.max())}
 
 
-def _repeats(counts: dict[str, Counter[str]]) -> Iterable[Finding]:
-    for name, count in counts.items():
-        again = count.total() - len(count)
-        if not again:
-            yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
-            continue
-        often = [f"{n} times: {_excerpt(text)}" for text, n in count.most_common(3)]
-        severity: Severity = "warning" if again > 0.01 * count.total() else "note"
-        share = _percent(again, count.total())
-        message = f"{name}: {again:,} of {count.total():,} texts ({share}) repeat an earlier one"
-        yield Finding(severity, "duplicates", message, again, tuple(often))
-
-
-def _leaks(
-    splits: dict[str, TextSplit], counts: dict[str, Counter[str]], figures: dict[str, Any]
-) -> Iterable[Finding]:
-    """Texts in two splits: equal ones, and equal but for case, punctuation, markup and white space."""
-    loose = {n: {clean_text(t, "words").casefold() for t in c} - {""} for n, c in counts.items()}
-    figures["leaks"] = {}
-    for a, b in itertools.combinations(splits, 2):
-        shared = [text for text in counts[a] if text in counts[b]]
-        alike = len(loose[a] & loose[b])
-        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": alike}
-        also = f"; {alike:,} when case, punctuation and markup do not count" if alike > len(shared) else ""
-        if not shared and not alike:
-            yield Finding("ok", "leaks", f"no text stands in both {a} and {b}")
-            continue
-        rows = sum(counts[b][text] for text in shared)
-        message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b}){also}"
-        severity: Severity = "note" if "unsupervised" in (a, b) else "warning"
-        if severity == "note":
-            message += "; leave them out when pre-training on unsupervised"
-        yield Finding(severity, "leaks", message, len(shared), tuple(map(_excerpt, shared[:3])))
-
-
 def _neighbors(
     splits: dict[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
 ) -> Iterable[Finding]:
@@ -172,68 +120,6 @@ def _neighbors(
     yield Finding(severity, "neighbours", message + advice, found.pairs)
 
 
-def _contradictions(splits: dict[str, TextSplit]) -> Iterable[Finding]:
-    seen: dict[str, set] = {}
-    for split in splits.values():
-        for text, label in zip(split.texts, split.labels or ()):
-            seen.setdefault(text, set()).add(label)
-    if not seen:
-        return
-    both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
-    if both:
-        examples = tuple(f"{' and '.join(sorted(map(str, lab)))}: {_excerpt(text)}" for text, lab in both[:3])
-        message = f"distinct texts with more than one label: {len(both):,}"
-        yield Finding("warning", "contradictions", message, len(both), examples)
-    else:
-        yield Finding("ok", "contradictions", "equal texts have equal labels")
-
-
-def _balance(splits: dict[str, TextSplit]) -> Iterable[Finding]:
-    for name, split in splits.items():
-        ranked = Counter(split.labels or ()).most_common()
-        if not ranked:
-            continue
-        (most, n_most), (least, n_least) = ranked[0], ranked[-1]
-        if len(ranked) == 1:
-            yield Finding("warning", "balance", f"{name}: one class only ({most!r})", n_most)
-            continue
-        ratio = n_most / n_least
-        severity: Severity = "warning" if ratio >= 10 else "note" if ratio >= 1.5 else "ok"
-        message = f"{name}: {len(ranked)} classes, {n_most:,} of {most!r} to {n_least:,} of {least!r}"
-        if severity != "ok":
-            message += f"; always answering {most!r} scores {_percent(n_most, len(split))}"
-        yield Finding(severity, "balance", message, n_most - n_least)
-
-
-def _missing_classes(splits: dict[str, TextSplit]) -> Iterable[Finding]:
-    classes = {name: set(split.labels) for name, split in splits.items() if split.labels is not None}
-    if len(classes) < 2:
-        return
-    everything = set().union(*classes.values())
-    lacking = {name: sorted(map(str, everything - found)) for name, found in classes.items()}
-    for name, missing in lacking.items():
-        if missing:
-            severity: Severity = "warning" if name == "train" else "note"
-            message = f"{name} lacks {len(missing)} of {len(everything)} classes"
-            yield Finding(severity, "missing-classes", message, len(missing), tuple(missing[:10]))
-    if not any(lacking.values()):
-        yield Finding("ok", "missing-classes", "every split has every class")
-
-
-def _twin_classes(splits: dict[str, TextSplit]) -> Iterable[Finding]:
-    """Classes whose names are one name, written in two ways."""
-    spellings: dict[str, set[str]] = {}
-    for label in {x for split in splits.values() for x in split.labels or () if isinstance(x, str)}:
-        alike = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-        spellings.setdefault(alike, set()).add(label)
-    twins = [" and ".join(map(repr, sorted(names))) for names in spellings.values() if len(names) > 1]
-    if twins:
-        message = f"classes that differ in case, white space or accents' encoding only: {len(twins):,}"
-        yield Finding("warning", "twin-classes", message, len(twins), tuple(sorted(twins)[:10]))
-    elif spellings:
-        yield Finding("ok", "twin-classes", "no class is written in two ways")
-
-
 def _short_texts(splits: dict[str, TextSplit]) -> Iterable[Finding]:
     letter = re.compile(r"[^\W_]").search
     for name, split in splits.items():
@@ -241,10 +127,10 @@ def _short_texts(splits: dict[str, TextSplit]) -> Iterable[Finding]:
         short = [text for text in split.texts if len(text.split(None, SHORT)) < SHORT and letter(text)]
         if blank:
             message = f"{name}: texts without a letter or digit: {len(blank):,}"
-            yield Finding("warning", "blank-texts", message, len(blank), tuple(map(_excerpt, blank[:3])))
+            yield Finding("warning", "blank-texts", message, len(blank), tuple(map(excerpt, blank[:3])))
         if short:
             message = f"{name}: texts of fewer than {SHORT} words: {len(short):,}"
-            yield Finding("note", "short-texts", message, len(short), tuple(map(_excerpt, short[:3])))
+            yield Finding("note", "short-texts", message, len(short), tuple(map(excerpt, short[:3])))
         if not blank and not short:
             yield Finding("ok", "short-texts", f"{name}: every text has {SHORT} words or more")
 
@@ -254,7 +140,7 @@ def _markup(splits: dict[str, TextSplit], clean: Clean) -> Iterable[Finding]:
     tag = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*\s*/?>").search
     tagged = [text for split in splits.values() for text in split.texts if "<" in text and tag(text)]
     if tagged and clean == "none":
-        message = f"{_percent(len(tagged), total)} of the texts hold HTML tags; clean = 'html' takes them out"
+        message = f"{percent(len(tagged), total)} of the texts hold HTML tags; clean = 'html' takes them out"
         yield Finding("note", "markup", message, len(tagged))
     elif not tagged:
         yield Finding("ok", "markup", "no text holds HTML tags")
@@ -365,20 +251,10 @@ def _accents(
     message = f"the tokenizer takes the accents from {share:.2%} of the words"
     if share > 0.01:
         message += "; words that differ in accents only become one"
-    yield Finding("warning" if share > 0.01 else "note", "accents", message, sum(lost.values()), examples)
+    fix = "set strip_accents=false where the tokenizer is trained here, or choose a model that keeps accents"
+    severity: Severity = "warning" if share > 0.01 else "note"
+    yield Finding(severity, "accents", message, sum(lost.values()), examples, fix)
 
 
 def _marks(word: str) -> int:
     return sum(unicodedata.combining(c) > 0 for c in unicodedata.normalize("NFD", word))
-
-
-# --- wording ----------------------------------------------------------------------------------
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}"
-
-
-def _excerpt(text: str, width: int = 120) -> str:
-    text = " ".join(text[: 4 * width].split())
-    return text if len(text) <= width else text[: width - 1] + "…"

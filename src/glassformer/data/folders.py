@@ -7,6 +7,7 @@ from pathlib import Path
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, TextSplit
 from glassformer.data.files import MAX_TEXT, read_utf8
+from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
 
 
@@ -15,6 +16,9 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
 
     Hidden files and folders are passed over. A folder ``unsup`` among the classes, as in the original
     IMDb archive, becomes the split ``unsupervised``.
+
+    Args:
+        rejected: files that cannot be used are left out and listed here; None: the first ends the reading.
 
     Raises:
         DataError: no such folders, or a class without texts.
@@ -39,8 +43,13 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     return layout
 
 
-def read_texts(split: str, classes: dict[str, list[Path]], folder: Path) -> TextSplit:
+def read_texts(
+    split: str, classes: dict[str, list[Path]], folder: Path, rejected: list[RejectedRow] | None = None
+) -> TextSplit:
     """The texts of a split of ``text_files``, in order of class and name.
+
+    Args:
+        rejected: files that cannot be used are left out and listed here; None: the first ends the reading.
 
     Raises:
         DataError: no file, or a text that cannot be used.
@@ -48,17 +57,25 @@ def read_texts(split: str, classes: dict[str, list[Path]], folder: Path) -> Text
     files = [(label, path) for label, paths in classes.items() for path in paths]
     if not files:
         raise DataError(f"no .txt files for {split}", where=str(folder), fix="Put some in, or remove it")
-    texts = [_read_text(path) for _, path in files]
-    labels = None if split == "unsupervised" or "" in classes else [label for label, _ in files]
-    return TextSplit(texts, labels, str(folder))
+    texts = [_read_text(path, rejected) for _, path in files]
+    good = [i for i, text in enumerate(texts) if text is not None]
+    if not good:
+        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
+    labels = None if split == "unsupervised" or "" in classes else [files[i][0] for i in good]
+    return TextSplit([texts[i] for i in good], labels, str(folder))  # type: ignore[misc]  # no None
 
 
-def _read_text(path: Path) -> str:
-    text = read_utf8(path, MAX_TEXT)
+def _read_text(path: Path, rejected: list[RejectedRow] | None) -> str | None:
+    """The text of a file; None of one that is listed as unusable."""
     try:
-        return check_texts([text])[0]
+        return check_texts([read_utf8(path, MAX_TEXT)])[0]
     except DataError as error:
-        raise DataError(error.what, where=str(path), fix=error.fix) from None
+        if rejected is not None:
+            rejected.append(RejectedRow(str(path), 1, error.what))
+            return None
+        fix = f"{error.fix or 'Correct it'}, or leave such files out with on_bad_row=skip"
+        where = error.where if error.where and str(path) in error.where else str(path)
+        raise DataError(error.what, where=where, fix=fix) from None
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,17 +131,36 @@ def _read_file(path: Path) -> bytes:
 
 
 def _from_bytes(content: bytes, where: str) -> Image:
-    from PIL import Image, UnidentifiedImageError
+    with decoding(where):
+        return _decoded(opened(content, where), where)
+
+
+def opened(content: bytes, where: str) -> Image:
+    """A picture's file, its header read and its size within bounds; nothing is decoded.
+
+    Raises:
+        DataError: no bytes, no picture, or one that asks for too much work.
+    """
+    from PIL import Image
 
     if not content:
         raise DataError("the picture has no bytes", where=where, fix="Remove it or fetch it again")
     check_file(content, where)
+    with decoding(where):
+        image = Image.open(io.BytesIO(content), formats=FORMATS)
+        _check_size(image.size, where, MAX_WEBP if image.format == "WEBP" else MAX_PIXELS)
+        return image
+
+
+@contextmanager
+def decoding(where: str) -> Iterator[None]:
+    """Whatever a decoder raises becomes a ``DataError``; its warnings are not said."""
+    from PIL import Image, UnidentifiedImageError
+
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's on size, which is checked below, and on odd metadata
+        warnings.simplefilter("ignore")  # Pillow's on size, which is checked here, and on odd metadata
         try:
-            image = Image.open(io.BytesIO(content), formats=FORMATS)
-            _check_size(image.size, where, MAX_WEBP if image.format == "WEBP" else MAX_PIXELS)
-            return _decoded(image, where)
+            yield
         except UnidentifiedImageError:
             raise DataError("is no picture that can be read", where=where, fix=_known()) from None
         except Image.DecompressionBombError:
@@ -151,6 +171,19 @@ def _from_bytes(content: bytes, where: str) -> Image:
             Exception
         ) as error:  # every decoder has its own: OSError, SyntaxError, struct.error, ValueError ...
             raise _damaged(error, where) from None
+
+
+def content_of(source: Any) -> bytes | None:
+    """The bytes of a picture that lies in a file, in memory or on disk; None: it is none of a file's.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    if isinstance(source, Mapping):
+        source = source.get("bytes") or source.get("path")
+    if isinstance(source, str | os.PathLike):
+        return _read_file(Path(source).expanduser())
+    return bytes(source) if isinstance(source, bytes | bytearray | memoryview) else None
 
 
 def _decoded(image: Image, where: str) -> Image:

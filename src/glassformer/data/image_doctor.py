@@ -1,46 +1,109 @@
-"""What is wrong with a set of pictures, before a model learns it: repeats, leaks, balance, absent classes."""
+"""What is wrong with a set of pictures before a model learns it: unreadable ones, repeats, leaks, balance."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from glassformer.data.doctor import DoctorReport, Finding
+from glassformer.data.copies import digest
+from glassformer.data.findings import DoctorReport, Finding
+from glassformer.data.image_checks import SKIP, Header, look_at
 from glassformer.data.image_sources import ImageSplit, absent_classes
+from glassformer.data.near_pictures import Thumbs, near_repeats
+from glassformer.errors import DataError
 
 UNBALANCED = 3.0  # the largest class is this many times the smallest: said
+DOMINANT = 0.9  # of the pictures in one class: a warning
+UNUSUAL = ("CMYK", "P", "PA", "LA", "La", "RGBA", "RGBa", "I;16", "I", "F", "1", "L", "YCbCr", "LAB", "HSV")
+TURNED = {"CMYK": "turned into RGB", "RGBA": "transparency shows white", "LA": "transparency shows white",
+          "P": "palette turned into RGB", "L": "grey, as three equal channels"}  # fmt: skip
+CUT = 0.25  # of a picture's pixels: with more cut away, it is said
+STRETCHED = 1.5  # times wider or higher than it was: said
+UPSCALED = 2.0  # times larger than it was: said
 
 
-def examine_pictures(name: str, splits: Mapping[str, ImageSplit], notes: Sequence[str] = ()) -> DoctorReport:
-    """Every check that needs no decoding; equal pictures are those of equal bytes."""
+def examine_pictures(
+    name: str,
+    splits: Mapping[str, ImageSplit],
+    notes: Sequence[str] = (),
+    *,
+    transform: Any = None,
+    decode: bool = False,
+) -> DoctorReport:
+    """Every check on pictures; equal pictures are those of equal bytes.
+
+    Args:
+        transform: how a model reads them (``ImageTransform``): what it cuts away is said.
+        decode: decode each of them, which finds all that cannot be read, and those that nearly repeat
+            another; else headers and ends are looked at.
+
+    ``figures`` of the report has ``splits``: split -> pictures, distinct, unreadable, classes, modes,
+    formats, width and height (least, median, most).
+    """
     said = dict.fromkeys([*notes, *absent_classes(splits)])
     findings = [Finding("note", "source", note) for note in said]
     figures: dict[str, Any] = {}
     seen: dict[str, dict[str, list[int]]] = {}
+    thumbs: dict[str, Thumbs] = {}
     for split, pictures in splits.items():
         places: dict[str, list[int]] = {}
         for i, picture in enumerate(pictures.images):
-            places.setdefault(_digest(picture), []).append(i)
+            places.setdefault(digest(picture), []).append(i)
         seen[split] = places
+        headers, refused = _headers(pictures, decode)
         counts = Counter(map(str, pictures.labels or ()))
-        figures[split] = {"pictures": len(pictures), "distinct": len(places), **counts}
+        figures[split] = {"pictures": len(pictures), "distinct": len(places), "unreadable": len(refused)}
+        figures[split] |= _figures(headers) | counts
+        findings += _unreadable(split, pictures, refused)
         findings += _repeats(split, pictures, places)
-        if counts and max(counts.values()) > UNBALANCED * min(counts.values()):
-            (most, n), (least, m) = counts.most_common()[0], counts.most_common()[-1]
-            message = (
-                f"{split} is unbalanced: {n:,} of {most}, {m:,} of {least}; class_weight = balanced may help"
-            )
-            findings.append(Finding("note", "balance", message))
+        findings += _balance(split, counts)
+        findings += _shapes(split, pictures, headers, transform)
+        if decode:
+            thumbs[split] = Thumbs.of(pictures.images, [index[0] for index in places.values()])
     findings += _leaks(splits, seen)
-    if all(finding.severity == "note" for finding in findings):
-        findings.append(Finding("ok", "repeats", "no picture stands in two splits"))
+    findings += _near(splits, thumbs)
+    if not any(finding.code in ("leak", "near-leak") for finding in findings):
+        findings.append(Finding("ok", "leak", "no picture stands in two splits"))
     return DoctorReport(name, findings, {"splits": figures})
+
+
+def _headers(split: ImageSplit, decode: bool) -> tuple[dict[int, Header], dict[int, DataError]]:
+    """What each picture's file says, and why those that cannot be read cannot."""
+    headers, refused, names = {}, {}, split.names()
+    for i, picture in enumerate(split.images):
+        try:
+            headers[i] = look_at(picture, names[i], decode)
+        except DataError as error:
+            refused[i] = error
+    return headers, refused
+
+
+def _figures(headers: Mapping[int, Header]) -> dict[str, Any]:
+    if not headers:
+        return {}
+    sizes = np.array([header.size for header in headers.values()])
+    spread = [[int(x) for x in (side.min(), np.median(side), side.max())] for side in sizes.T]
+    return {
+        "modes": dict(Counter(header.mode for header in headers.values()).most_common()),
+        "formats": dict(Counter(header.kind for header in headers.values()).most_common()),
+        "width": spread[0],
+        "height": spread[1],
+    }
+
+
+def _unreadable(split: str, pictures: ImageSplit, refused: Mapping[int, DataError]) -> Iterable[Finding]:
+    if not refused:
+        return
+    kinds = Counter(error.what for error in refused.values())
+    listed = "; ".join(f"{n:,}: {what}" for what, n in kinds.most_common(5))
+    more = f"; {len(kinds) - 5} more kinds" if len(kinds) > 5 else ""
+    message = f"{len(refused):,} of {len(pictures):,} pictures of {split} cannot be read ({listed}{more})"
+    examples = tuple(f"{error.where}: {error.what}" for error in list(refused.values())[:10])
+    fix = f"fetch them again or remove them, or {SKIP}"
+    yield Finding("warning", "unreadable", message, len(refused), examples, fix)
 
 
 def _repeats(split: str, pictures: ImageSplit, places: dict[str, list[int]]) -> list[Finding]:
@@ -49,13 +112,36 @@ def _repeats(split: str, pictures: ImageSplit, places: dict[str, list[int]]) -> 
     torn = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
     names, out = pictures.names(), []
     if torn:
-        examples = tuple(names[index[0]] for index in torn[:3])
+        examples = tuple(_both(names, labels, index) for index in torn[:3])
         message = f"{len(torn):,} pictures of {split} stand there with several labels"
-        out.append(Finding("warning", "contradictions", message, len(torn), examples))
+        fix = "keep each in the folder of one class"
+        out.append(Finding("warning", "contradictions", message, len(torn), examples, fix))
     if repeated:
         message = f"{sum(len(index) - 1 for index in repeated):,} pictures of {split} are repeats"
-        out.append(Finding("note", "repeats", message, len(repeated)))
+        examples = tuple(_both(names, labels, index) for index in repeated[:3])
+        fix = "leave repeats out with --set drop_duplicates=true"
+        out.append(Finding("note", "repeats", message, len(repeated), examples, fix))
+    else:
+        out.append(Finding("ok", "repeats", f"{split}: no picture stands there twice"))
     return out
+
+
+def _both(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
+    """The first two of some equal pictures, with their labels."""
+    return " = ".join(f"{names[i]} ({labels[i]})" if labels else names[i] for i in index[:2])
+
+
+def _balance(split: str, counts: Counter[str]) -> Iterable[Finding]:
+    if len(counts) == 1:
+        (only,) = counts
+        yield Finding("warning", "balance", f"{split}: one class only ({only})", counts[only])
+    if not counts or max(counts.values()) <= UNBALANCED * min(counts.values()):
+        return
+    (most, n), (least, m) = counts.most_common()[0], counts.most_common()[-1]
+    message = f"{split} is unbalanced: {n:,} of {most}, {m:,} of {least}; class_weight = balanced may help"
+    severe = n > DOMINANT * counts.total()
+    message += f"; always answering {most} scores {n / counts.total():.1%}" if severe else ""
+    yield Finding("warning" if severe else "note", "balance", message, n - m)
 
 
 def _leaks(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[int]]]) -> list[Finding]:
@@ -69,20 +155,82 @@ def _leaks(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[i
                 message = (
                     f"{len(both):,} pictures stand in {first} and in {second}: the score would be too good"
                 )
-                out.append(Finding("warning", "leak", message, len(both), shown))
+                fix = f"leave them out of {first} with --set drop_duplicates=true"
+                out.append(Finding("warning", "leak", message, len(both), shown, fix))
     return out
 
 
-def _digest(picture: Any) -> str:
-    """Of the bytes that a picture lies in, or of its pixels."""
-    if isinstance(picture, Mapping):
-        picture = picture.get("bytes") or picture.get("path")
-    if isinstance(picture, str | os.PathLike):
-        try:
-            picture = Path(picture).read_bytes()
-        except OSError:
-            picture = str(picture).encode()
-    if not isinstance(picture, bytes):
-        array = np.ascontiguousarray(np.asarray(picture))
-        picture = str(array.shape).encode() + array.tobytes()
-    return hashlib.sha256(picture).hexdigest()
+# --- what the pictures look like --------------------------------------------------------------
+
+
+def _shapes(
+    split: str, pictures: ImageSplit, headers: Mapping[int, Header], transform: Any
+) -> Iterable[Finding]:
+    """Sizes, modes, animations, and what becomes of them on the way to the model."""
+    if not headers:
+        return
+    names, sizes = pictures.names(), np.array([header.size for header in headers.values()])
+    low, high = sizes.min(0), sizes.max(0)
+    if (low != high).any():
+        usual = np.median(sizes, 0).astype(int)
+        message = (
+            f"{split}: pictures of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, usually "
+            f"about {usual[0]:,} x {usual[1]:,}"
+        )
+        yield Finding("ok", "sizes", message, len(np.unique(sizes, axis=0)))
+    modes = Counter(header.mode for header in headers.values() if header.kind != "array")
+    if odd := {mode: n for mode, n in modes.items() if mode in UNUSUAL}:
+        told = [f"{n:,} {m}" + (f" ({TURNED[m]})" if m in TURNED else "") for m, n in sorted(odd.items())]
+        one = [names[i] for i, header in headers.items() if header.mode in odd]
+        message = f"{split}: not all are RGB: {', '.join(told)}"
+        yield Finding("note", "modes", message, sum(odd.values()), tuple(one[:3]))
+    if moving := [names[i] for i, header in headers.items() if header.frames > 1]:
+        message = f"{split}: {len(moving):,} have several frames or pages; the first is read"
+        yield Finding("note", "animations", message, len(moving), tuple(moving[:3]))
+    if transform is not None:
+        yield from _through(split, sizes, transform)
+
+
+def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:
+    """What a transform cuts away, stretches or blows up."""
+    height, width = transform.size
+    ratio = np.maximum(sizes[:, 0] / sizes[:, 1] * height / width, sizes[:, 1] / sizes[:, 0] * width / height)
+    if transform.fit == "crop":
+        inside = (max(height, width) / (transform.shorter or max(height, width))) ** 2
+        lost = 1 - inside / ratio
+        n = int((lost > CUT).sum())
+        message = (
+            f"{split}: the cut to {width} x {height} pixels takes away {np.median(lost):.0%} of a picture as "
+            f"a rule, {lost.max():.0%} at most; more than {CUT:.0%} of {n:,} of {len(sizes):,}"
+        )
+        if n:
+            fix = "framing=squash keeps all of a picture, and changes its shape"
+            yield Finding("note", "cut-away", message, n, fix=fix)
+    elif (n := int((ratio > STRETCHED).sum())) > 0:
+        message = (
+            f"{split}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to be {width} x "
+            f"{height} pixels, {ratio.max():.1f} times at most"
+        )
+        yield Finding("note", "stretched", message, n, fix="framing=crop cuts out the middle instead")
+    scale = np.minimum(width / sizes[:, 0], height / sizes[:, 1])
+    if (n := int((scale > UPSCALED).sum())) > 0:
+        size = f"{width} x {height} pixels"
+        message = f"{split}: {n:,} of {len(sizes):,} are smaller than {size} by half or more"
+        yield Finding("note", "blown-up", message, n, fix="a smaller image_size costs less and loses nothing")
+
+
+def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> list[Finding]:
+    """Pictures that look alike and differ in their bytes: saved anew, scaled, a little brighter."""
+    if not thumbs:
+        return []
+    out, names = [], {name: split.names() for name, split in splits.items()}
+    for (first, second), pairs in near_repeats(thumbs).items():
+        shown = tuple(f"{names[first][i]} ~ {names[second][j]}" for i, j in pairs[:3])
+        if first == second:
+            message = f"{len(pairs):,} pairs of pictures of {first} look nearly the same"
+            out.append(Finding("note", "near-repeats", message, len(pairs), shown))
+        else:
+            message = f"{len(pairs):,} pictures of {first} look nearly the same as one of {second}"
+            fix = f"remove them from {first}: the score would be too good"
+            out.append(Finding("warning", "near-leak", message, len(pairs), shown, fix))
+    return out

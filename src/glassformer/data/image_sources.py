@@ -13,19 +13,14 @@ from typing import Any
 
 from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
+from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.image import picture_files, picture_name
-from glassformer.data.sources import (
-    LABEL_COLUMNS,
-    data_folders,
-    find_column,
-    joined,
-    named_labels,
-    split_files,
-)
+from glassformer.data.image_checks import without_unreadable
+from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
+from glassformer.data.sources import data_folders, joined, named_labels, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
-from glassformer.data.tables import READERS, Table, read_table
-from glassformer.data.transform import broken_pictures
+from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
 IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
@@ -73,6 +68,7 @@ class ImageDataset:
     description: str = ""
     licence: str = ""
     notes: tuple[str, ...] = ()
+    rejected: tuple[RejectedRow, ...] = ()  # rows of tables left out, where that was asked for
 
 
 def load_image_dataset(
@@ -84,6 +80,7 @@ def load_image_dataset(
     seed: int = 0,
     splits: Sequence[str] | None = None,
     broken: str = "refuse",
+    on_bad_row: str = "refuse",
 ) -> ImageDataset:
     """A data set by name or path; see the top of this file.
 
@@ -91,7 +88,8 @@ def load_image_dataset(
         limit: at most this many pictures of every split, classes in proportion, order kept.
         splits: only these; the others are not read.
         broken: refuse: a picture that cannot be read is an error when it is used; skip: it is left out now,
-            and the notes count and name it.
+            and the notes count and name it; so is a row of a table whose label cannot be used.
+        on_bad_row: of tables: ``skip`` leaves out and lists ragged rows and those whose label cannot be used.
 
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
@@ -108,7 +106,11 @@ def load_image_dataset(
             notes=(*named.notes, *dataset.notes),
         )
     else:
-        dataset = _load_path(source, image_column, label_column, splits)
+        rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
+        dataset = _load_path(source, image_column, label_column, splits, rejected)
+        if rejected:
+            said = summary(rejected, listed=False)
+            dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, said))
     if broken == "skip":
         dataset = _without_broken(dataset)
     if limit is not None:
@@ -126,14 +128,8 @@ def _limited(split: ImageSplit, limit: int, seed: int) -> ImageSplit:
 def _without_broken(dataset: ImageDataset) -> ImageDataset:
     notes, splits = [], {}
     for name, split in dataset.splits.items():
-        found = broken_pictures(split.images, split.origin, split.rows)
-        if found:
-            shown = "; ".join(str(error) for error in list(found.values())[:3])
-            more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-            notes.append(f"{len(found)} pictures of {name} left out: {shown}{more}")
-        splits[name] = split.select([i for i in range(len(split)) if i not in found])
-        if not len(splits[name]):
-            raise DataError(f"no readable pictures for {name}", where=split.origin, fix="Fetch them again")
+        splits[name], said = without_unreadable(split, name)
+        notes += said
     return replace(dataset, splits=splits, notes=(*dataset.notes, *notes))
 
 
@@ -152,7 +148,11 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
 
 
 def _load_path(
-    source: str | Path, image_column: str | None, label_column: str | None, wanted: Sequence[str] | None
+    source: str | Path,
+    image_column: str | None,
+    label_column: str | None,
+    wanted: Sequence[str] | None,
+    rejected: list[RejectedRow] | None = None,
 ) -> ImageDataset:
     path = Path(source).expanduser()
     if path.is_dir():
@@ -166,31 +166,40 @@ def _load_path(
         what = f"no file, folder or named data set {str(source)!r}"
         raise DataError(what, fix=f"Check the path. {hint}")
     chosen = choose_splits(files, wanted, str(path))
-    tables = {split: [read_table(p) for p in paths] for split, paths in chosen.items()}
-    return _from_tables(path.name if path.is_dir() else path.stem, tables, image_column, label_column)
+    tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in chosen.items()}
+    name = path.name if path.is_dir() else path.stem
+    return _from_tables(name, tables, image_column, label_column, rejected)
 
 
 def _from_tables(
-    name: str, tables: dict[str, list[Table]], image_column: str | None, label_column: str | None
+    name: str,
+    tables: dict[str, list[Table]],
+    image_column: str | None,
+    label_column: str | None,
+    rejected: list[RejectedRow] | None = None,
 ) -> ImageDataset:
-    splits, class_names = {}, ()
+    splits, class_names, notes = {}, (), {}
     for split, parts in tables.items():
         images: list[Any] = []
         labels: list[Any] = []
-        for table in parts:
+        for i, table in enumerate(parts):
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
                 raise DataError(
                     "no column of pictures", where=table.origin,
                     fix=f"There are: {', '.join(table.names)}. Name it with image_column",
                 )  # fmt: skip
+            label = find_label(table, label_column, taken=column)
+            if rejected is not None and label is not None:
+                table = parts[i] = without_bad_rows(table, column, label, rejected, {label: check_labels})
             images += [_beside(x, table.origin) for x in table.read(column)]
-            label = find_column(table, label_column, LABEL_COLUMNS, "label")
+            if label not in (None, label_column) and label.lower() not in LABEL_COLUMNS:
+                notes[f"found by what the columns hold: labels in {label!r}; label_column names another"] = 1
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
                 labels += _labels(table, label, class_names)
         splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
-    return ImageDataset(name, splits, tuple(map(str, class_names)) or _names(splits))
+    return ImageDataset(name, splits, tuple(map(str, class_names)) or _names(splits), notes=tuple(notes))
 
 
 def _beside(value: Any, origin: str) -> Any:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
-from glassformer.data.sources import LABEL_COLUMNS, NAMED_SOURCES, TEXT_COLUMNS, split_files
+from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import DataError
 
@@ -32,12 +33,16 @@ def kind_of(source: str | Path) -> Kind:
     if path.is_dir():
         files = split_files(path)
         if files:
-            return _kind_of_table(read_table(next(iter(files.values()))[0]))
-        if not any(path.rglob("*.txt")) and picture_files(path):
+            return _kind_of_table(read_table(next(iter(files.values()))[0], _pass))
+        if len(picture_files(path)) > sum(1 for _ in path.rglob("*.txt")):  # a note may lie among pictures
             return "pictures"
     elif path.is_file():
-        return _kind_of_table(read_table(path)) if path.suffix.lower() in READERS else "texts"
+        return _kind_of_table(read_table(path, _pass)) if path.suffix.lower() in READERS else "texts"
     return "pairs" if str(source) and plain_files(path) else "texts"
+
+
+def _pass(error: DataError, row: int) -> None:
+    """A row that cannot be used says nothing of the kind; whoever reads the table counts or refuses it."""
 
 
 def _kind_of_table(table: Table) -> Kind:

@@ -7,6 +7,7 @@ and batch alone, so a resumed training meets the same ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,8 @@ from glassformer.packing import Packing
 MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stays
 SHORTEST = 8  # tokens: a shorter remainder of a cut text is left out
 SENTENCE_ENDS = (".", "!", "?")
+BETWEEN = re.compile(r"[.!?][\"')\]]*\s+\S")  # two sentences
+PAIRED = 0.5  # of the texts with several sentences, from which pairs of segments are worth learning
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,12 @@ def chunk_texts(
     lengths = np.array([len(p) for p in parts], np.int64)
     ids = np.fromiter(chain.from_iterable(parts), np.int32)
     return TokenTable(ids, starts_of(lengths), None, np.zeros(len(parts), bool))
+
+
+def share_of_several(texts: Sequence[str], most: int = 2_000) -> float:
+    """The share of texts in which a sentence ends and another begins; ``most`` of them are looked at."""
+    sample = texts[:: max(1, len(texts) // most)]
+    return sum(BETWEEN.search(text) is not None for text in sample) / max(len(sample), 1)
 
 
 # --- batches ----------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from glassformer.data.checks import place
-from glassformer.data.doctor import DoctorReport, Finding, Severity
+from glassformer.data.doctor_rows import bad_rows
+from glassformer.data.findings import DoctorReport, Finding, Severity
 from glassformer.data.pairs import PairDataset, PairSplit
 
 MANY = 0.01  # of the pairs: more than a note
@@ -31,7 +32,8 @@ def examine_pairs(dataset: PairDataset) -> DoctorReport:
         figures["splits"][name] = {"pairs": len(split), "distinct": len(pairs), "length_ratio": usual}
         findings += [*_empty(name, split), *_repeats(name, pairs), *_same(name, split)]
         findings += _odd(name, split, ratios)
-    return DoctorReport(dataset.name, [*findings, *_leaks(dataset.splits)], figures)
+    findings = [*bad_rows(dataset.rejected), *findings, *_leaks(dataset.splits)]
+    return DoctorReport(dataset.name, findings, figures)
 
 
 def _finding(name: str, code: str, what: str, rows: list[int], split: PairSplit) -> Finding:
@@ -51,7 +53,8 @@ def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
     if rows:  # one is enough for a training to refuse them
         shown = tuple(place(split.origin, i, split.rows) for i in rows[:3])
         message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
-        yield Finding("warning", "empty", message, len(rows), shown)
+        fix = "fill them in, or leave such pairs out with --on-bad-row skip"
+        yield Finding("warning", "empty", message, len(rows), shown, fix)
     else:
         yield Finding("ok", "empty", f"{name}: no side is empty")
 
@@ -102,6 +105,7 @@ def _leaks(splits: dict[str, PairSplit]) -> Iterable[Finding]:
         shared = sorted(sources[a] & sources[b])
         if shared:
             message = f"distinct source texts in both {a} and {b}: {len(shared):,}"
-            yield Finding("warning", "leaks", message, len(shared), tuple(shared[:3]))
+            fix = f"remove them from {a}: the score would be too good"
+            yield Finding("warning", "leaks", message, len(shared), tuple(shared[:3]), fix)
         else:
             yield Finding("ok", "leaks", f"no source text stands in both {a} and {b}")

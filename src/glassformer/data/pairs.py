@@ -17,6 +17,7 @@ import numpy as np
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts, check_two
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
+from glassformer.data.rejected import RejectedRow, lenient_table
 from glassformer.data.sources import data_folders, split_files
 from glassformer.data.tables import READERS, Table, read_table, read_utf8
 from glassformer.errors import DataError
@@ -56,6 +57,7 @@ class PairDataset:
     splits: dict[str, PairSplit]
     columns: tuple[str, str]
     description: str = ""
+    rejected: tuple[RejectedRow, ...] = ()  # rows left out
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def load_pairs(
     limit: int | None = None,
     seed: int = 0,
     keep_empty: bool = False,
+    on_bad_row: str = "refuse",
 ) -> PairDataset:
     """A data set of pairs by name or path (see the top of this file).
 
@@ -126,7 +129,9 @@ def load_pairs(
         source_column, target_column: columns of a table; None finds them by their usual names, or takes the
             first and the second of two that hold texts.
         limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
-        keep_empty: a missing or empty side is kept as an empty text instead of refused, to be looked at.
+        keep_empty: a missing or empty side is kept as an empty text instead of refused, to be looked at;
+            rows that are ragged are listed, not refused.
+        on_bad_row: ``skip`` leaves out and lists pairs that cannot be used; ``refuse`` ends at the first.
 
     Raises:
         DataError: no such data set, file or column, a missing side (file and row named), unequal files.
@@ -143,14 +148,33 @@ def load_pairs(
         path, description = _named_folder(known), known.description
     else:
         path = Path(source).expanduser()
-    plain = plain_files(path, source_column, target_column, keep_empty)
+    lenient, rejected = keep_empty or on_bad_row == "skip", []
+    plain = plain_files(path, source_column, target_column, lenient)
     if plain is not None:
         splits, columns = plain
     else:
-        splits, columns = _from_tables(path, source_column, target_column, keep_empty)
+        splits, columns = _from_tables(path, source_column, target_column, rejected if lenient else None)
+    if on_bad_row == "skip":
+        splits = {name: _whole(split, rejected) for name, split in splits.items()}
     if limit is not None:
         splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
-    return PairDataset(str(source) if description else path.stem, splits, columns, description)
+    name = str(source) if description else path.stem
+    return PairDataset(name, splits, columns, description, tuple(rejected))
+
+
+def _whole(split: PairSplit, rejected: list[RejectedRow]) -> PairSplit:
+    """The pairs with two sides; the others are added to ``rejected``.
+
+    Raises:
+        DataError: none is left.
+    """
+    good = [i for i, sides in enumerate(zip(split.source, split.target, strict=True)) if all(sides)]
+    if not good:
+        raise DataError("no pair can be used", where=split.origin, fix="Give both sides of each")
+    for i in sorted({*range(len(split))} - {*good}):
+        row = i + 1 if split.rows is None else split.rows[i]
+        rejected.append(RejectedRow(split.origin, row, "a side is empty"))
+    return split if len(good) == len(split) else split.select(good)
 
 
 def _named_folder(known: PairSource) -> Path:
@@ -176,7 +200,7 @@ def _limited(split: PairSplit, limit: int, seed: int) -> PairSplit:
 
 
 def _from_tables(
-    path: Path, source_column: str | None, target_column: str | None, keep_empty: bool
+    path: Path, source_column: str | None, target_column: str | None, rejected: list[RejectedRow] | None
 ) -> tuple[dict[str, PairSplit], tuple[str, str]]:
     if path.is_dir():
         files = split_files(path)
@@ -195,11 +219,11 @@ def _from_tables(
     for name, parts in choose_splits(files, None, str(path)).items():
         left: list[str] = []
         right: list[str] = []
-        tables = [read_table(part) for part in parts]
+        tables = [lenient_table(part, rejected) for part in parts]
         for table in tables:
             columns = find_columns(table, source_column, target_column)
-            left += _side(table, columns[0], keep_empty)
-            right += _side(table, columns[1], keep_empty)
+            left += _side(table, columns[0], rejected is not None)
+            right += _side(table, columns[1], rejected is not None)
         rows = tables[0].rows if len(tables) == 1 else None
         splits[name] = PairSplit(left, right, " + ".join(t.origin for t in tables), rows)
     return splits, columns
@@ -224,7 +248,8 @@ def _side(table: Table, column: str, keep_empty: bool) -> list[str]:
     try:
         return _checked(table.read(column), table.origin, table.rows, keep_empty)
     except DataError as error:
-        raise DataError(f"column {column!r}: {error.what}", where=error.where, fix=error.fix) from None
+        fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
+        raise DataError(f"column {column!r}: {error.what}", where=error.where, fix=fix) from None
 
 
 def _checked(texts: Sequence[Any], origin: str, rows: Sequence[int], keep_empty: bool) -> list[str]:

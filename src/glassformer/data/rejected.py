@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.checks import check_labels, check_texts
-from glassformer.data.tables import Table
+from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.tables import Table, read_table
 from glassformer.errors import DataError
 from glassformer.outputs import write_text_whole
 
@@ -23,14 +25,31 @@ class RejectedRow:
     reason: str
 
 
-def without_bad_rows(table: Table, text: str, label: str | None, rejected: list[RejectedRow]) -> Table:
+def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
+    """A file's table, its ragged rows left out and listed; None: the first of them ends the reading."""
+    if rejected is None:
+        return read_table(path)
+    return read_table(path, lambda error, row: rejected.append(RejectedRow(str(path), row, error.what)))
+
+
+def without_bad_rows(
+    table: Table,
+    text: str,
+    label: str | None,
+    rejected: list[RejectedRow],
+    checks: dict[str, Callable] | None = None,
+) -> Table:
     """The rows of a table whose text and label can be used; the others are added to ``rejected``.
+
+    Args:
+        checks: column -> what raises for a value of it; None: those of texts and labels.
 
     Raises:
         DataError: none is left.
     """
     columns = {text: table.read(text)} | ({label: table.read(label)} if label else {})
-    checks: dict[str, Callable] = {text: check_texts} | ({label: check_labels} if label else {})
+    if checks is None:
+        checks = {text: check_texts} | ({label: check_labels} if label else {})
     good = []
     for i, row in enumerate(table.rows):
         try:
@@ -41,11 +60,30 @@ def without_bad_rows(table: Table, text: str, label: str | None, rejected: list[
         else:
             good.append(i)
     if not good:
-        raise DataError(
-            "no row can be used", where=table.origin, fix=f"The first: {rejected[-len(table.rows)].reason}"
-        )
+        kind = what_labels_are(columns[label]) if label else None
+        what = f"no row can be used; the first: {rejected[-len(table.rows)].reason}"
+        what, fix = (f"{what}; {kind[0]}", kind[1]) if kind else (what, "Correct the table")
+        raise DataError(what, where=table.origin, fix=fix)
     chosen = {name: [values[i] for i in good] for name, values in columns.items()}
     return replace(table, rows=[table.rows[i] for i in good], read=chosen.__getitem__)
+
+
+def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
+    """How many rows for each reason, and the first: ``4 the text is empty (rows 3, 8, 9 ...), 1 ...``."""
+    kinds: dict[str, list[int]] = {}
+    for row in rejected:
+        kinds.setdefault(_kind(row.reason), []).append(row.row)
+    ranked = sorted(kinds.items(), key=lambda item: -len(item[1]))
+    told = []
+    for reason, rows in ranked[:most]:
+        shown = ", ".join(map(str, rows[:3])) + (" ..." if len(rows) > 3 else "")
+        told.append(f"{len(rows):,} {reason} ({'rows' if len(rows) > 1 else 'row'} {shown})")
+    return ", ".join(told) + (f" and {len(ranked) - most} more kinds" if len(ranked) > most else "")
+
+
+def _kind(reason: str) -> str:
+    """A reason without the figures of one row."""
+    return re.sub(r"\d[\d,.]*", "n", reason) if reason[:1].isdigit() else reason
 
 
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:

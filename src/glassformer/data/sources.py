@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,17 +18,16 @@ from unicodedata import normalize
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_class_names, check_labels, check_texts
+from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import read_texts, text_files
-from glassformer.data.rejected import RejectedRow, without_bad_rows
+from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.rejected import RejectedRow, lenient_table, without_bad_rows
 from glassformer.data.splits import stratified_subset
-from glassformer.data.tables import PLAIN, READERS, Table, read_lines, read_table
+from glassformer.data.tables import PLAIN, READERS, Table, read_lines
 from glassformer.errors import DataError
 from glassformer.network import unreachable
-
-TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
-LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
 
 
 def load_text_dataset(
@@ -40,17 +40,22 @@ def load_text_dataset(
     splits: Sequence[str] | None = None,
     need_labels: bool = False,
     on_bad_row: str = "refuse",
+    find_labels: bool = False,
+    labels: bool = True,
 ) -> TextDataset:
     """A data set by name or path.
 
     Args:
         source: a key of ``NAMED_SOURCES`` or a path (see the top of this file).
-        text_column, label_column: columns of a table; None finds them by their usual names.
+        text_column, label_column: columns of a table; None finds them by their usual names, else by what
+            they hold (``find_columns`` of ``data/columns.py``).
         limit: at most this many examples of every split, classes in proportion, file order kept.
         seed: of the choice that ``limit`` makes.
         splits: only these; the others are not read.
         need_labels: a table without a column of labels is an error.
         on_bad_row: ``refuse`` ends at the first row that cannot be used; ``skip`` leaves it out and lists it.
+        find_labels: labels are looked for by what the columns hold where they are not needed, too.
+        labels: False: those of tables are not read, so that rows without one are as good as others.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers.
@@ -65,7 +70,8 @@ def load_text_dataset(
             "no data set is named", where="source", fix=f"Give a path or one of: {', '.join(NAMED_SOURCES)}"
         )
     rejected: list[RejectedRow] = []
-    columns = _Columns(text_column, label_column, need_labels, rejected if on_bad_row == "skip" else None)
+    skipped = rejected if on_bad_row == "skip" else None
+    columns = _Columns(text_column, label_column, need_labels, skipped, find_labels or need_labels, labels)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -94,13 +100,12 @@ class _Columns:
     label: str | None = None
     need_labels: bool = False
     rejected: list[RejectedRow] | None = None  # where bad rows are listed; None: the first ends the reading
+    find_labels: bool = False  # by what the columns hold
+    labels: bool = True  # are read
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
-        found = self.rejected
-        if found is None:
-            return read_table(path)
-        return read_table(path, lambda error, row: found.append(RejectedRow(str(path), row, error.what)))
+        return lenient_table(path, self.rejected)
 
 
 def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -113,7 +118,9 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
         raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
     chosen: dict[str, Any] = choose_splits(tables or text_files(path), wanted, str(path))
     if not tables:
-        splits = {split: read_texts(split, classes, path) for split, classes in chosen.items()}
+        splits = {
+            split: read_texts(split, classes, path, columns.rejected) for split, classes in chosen.items()
+        }
     elif path.suffix.lower() == PLAIN and path.is_file() and not columns.need_labels:
         lines, rows = read_lines(path)
         checked = check_texts(lines, str(path), rows)
@@ -142,25 +149,63 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
 def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
-    notes = []
+    notes, first = [], None
     for split, parts in tables.items():
         texts: list[str] = []
         labels: list[Any] = []
         for i, table in enumerate(parts):
-            text_column, label_column = _find_columns(table, columns, split)
+            found = _columns_of(table, columns, split, first)
+            first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
-                table = parts[i] = without_bad_rows(table, text_column, label_column, columns.rejected)
-            texts += check_texts(table.read(text_column), table.origin, table.rows)
-            if label_column is None:
+                table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected)
+            with _way_out(columns):
+                texts += check_texts(table.read(found.text), table.origin, table.rows)
+            if found.label is None:
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
                 continue
-            class_names = table.class_names.get(label_column, class_names)
-            labels += _read_labels(table, label_column, class_names)
+            class_names = table.class_names.get(found.label, class_names)
+            with _way_out(columns):
+                labels += _read_labels(table, found.label, class_names)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     splits = _whole_numbers(splits, untyped)
-    return TextDataset(name, splits, class_names or names_of(splits), notes=tuple(notes))
+    names, said = class_names or names_of(splits), (first.said,) if first and first.said else ()
+    used = (first.text, first.label) if first else (None, None)
+    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said)
+
+
+def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> Columns:
+    """The columns of a split's table: those of the first split where it has them, so that the rule is asked
+    about the largest table."""
+    if split == "unsupervised":
+        text = columns.text or (first.text if first and first.text in table.names else None)
+        return find_columns(replace(table, names=_without_labels(table, columns)), text, None, labels=False)
+    text, label = columns.text, columns.label
+    if first is not None:
+        text, label = (
+            x or (y if y in table.names else None) for x, y in ((text, first.text), (label, first.label))
+        )
+    found = find_columns(table, text, label, labels=columns.find_labels, need_labels=columns.need_labels)
+    return found if columns.labels else replace(found, label=None)
+
+
+def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
+    """The columns of unlabelled texts, where a column of labels says nothing."""
+    kept = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
+    return kept or table.names
+
+
+@contextmanager
+def _way_out(columns: _Columns) -> Iterator[None]:
+    """A refused row says how to go on without such rows."""
+    try:
+        yield
+    except DataError as error:
+        if columns.rejected is not None or not error.where or ", row " not in error.where:
+            raise
+        fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
+        raise DataError(error.what, where=error.where, fix=fix) from None
 
 
 def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
@@ -182,7 +227,13 @@ def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Seq
         values = [value.strip() for value in values]
     elif class_names and all(value == -1 for value in values):
         return []
-    labels = check_labels(values, table.origin, table.rows)
+    try:
+        labels = check_labels(values, table.origin, table.rows)
+    except DataError as error:
+        kind = what_labels_are(values)
+        if kind is None:
+            raise
+        raise DataError(f"{error.what}: {kind[0]}", where=error.where, fix=kind[1]) from None
     return named_labels(labels, class_names, table) if class_names else labels
 
 
@@ -214,53 +265,6 @@ def _whole_numbers(splits: dict[str, TextSplit], untyped: set[str]) -> dict[str,
         for k, v in splits.items()
         if k in untyped and v.labels is not None
     }
-
-
-def _find_columns(table: Table, columns: _Columns, split: str) -> tuple[str, str | None]:
-    text = find_column(table, columns.text, TEXT_COLUMNS, "text")
-    label = find_column(table, columns.label, LABEL_COLUMNS, "label") if split != "unsupervised" else None
-    if text is None and label is not None and len(table.names) == 2:
-        text = next(name for name in table.names if name != label)
-    if text is None:
-        raise _no_column(table, "text")
-    if text == label:
-        raise DataError(
-            f"column {text!r} is taken for the text and for the label",
-            where=table.origin,
-            fix="Name both with text_column and label_column",
-        )
-    if label is None and columns.need_labels and split != "unsupervised":
-        raise _no_column(table, "label")
-    return text, label
-
-
-def find_column(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
-    """The column ``wanted``, else the one with a usual name; the first of these goes before the others.
-
-    Raises:
-        DataError: no such column, or several that could be it.
-    """
-    if wanted is not None:
-        if wanted not in table.names:
-            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
-        return wanted
-    found = [name for name in table.names if name.lower() in usual]
-    if len(found) > 1:
-        exact = [name for name in found if name.lower() == usual[0]]
-        if len(exact) != 1:
-            what = f"several columns could be the {kind}: {listed(found)}"
-            raise DataError(what, where=table.origin, fix=f"Name it with {kind}_column")
-        return exact[0]
-    return found[0] if found else None
-
-
-def _no_column(table: Table, kind: str) -> DataError:
-    what = f"no column {kind!r}"
-    hint = nearest(kind, table.names)
-    fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
-    if not table.typed:
-        fix += "; the first row must be the header"
-    return DataError(what, where=table.origin, fix=fix)
 
 
 # --- named sources ----------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import nearest
+from glassformer.data.copies import distinct, groups_of
+from glassformer.data.label_kinds import what_labels_are
 from glassformer.errors import ConfigError, DataError
 
 Labels = Sequence[str | int]
@@ -44,11 +46,12 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     labels = list(labels)
     rare, seen = min(Counter(labels).items(), key=lambda item: item[1], default=("", 0))
     if seen == 1:
-        raise DataError(
-            f"class {rare!r} has one example, which cannot stand in both parts",
-            where="split",
-            fix="Add examples of it, remove it, or give the parts yourself",
+        odd, fix = what_labels_are(labels) or (
+            "",
+            "Add examples of it, remove it, or give the parts yourself",
         )
+        what = f"class {rare!r} has one example, which cannot stand in both parts"
+        raise DataError(f"{what}; {odd}" if odd else what, where="split", fix=fix)
     held, classes = _count(size, len(labels)), len(set(labels))
     if min(held, len(labels) - held) < classes:
         raise DataError(
@@ -61,17 +64,24 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
 
 
-def random_split(columns: Sequence[Sequence], size: float, seed: int) -> tuple[list[list], list[list]]:
+def random_split(
+    columns: Sequence[Sequence], size: float, seed: int, groups: Sequence[str] | None = None
+) -> tuple[list[list], list[list]]:
     """Rows of ``columns`` of one length in two parts, ``(rest, held)``, each in the order given.
 
     Args:
         size: of ``held``: a share (< 1) or a count (>= 1).
+        groups: one key a row; those of one key stay together.
 
     Raises:
         DataError: the size does not fit.
     """
     n = len(columns[0])
-    held = set(np.random.default_rng(seed).permutation(n)[: _count(size, n)].tolist())
+    count = _count(size, n)
+    if groups is None:
+        held = set(np.random.default_rng(seed).permutation(n)[:count].tolist())
+    else:
+        held = set(grouped_choice(groups, count, seed).tolist())
     rest = [[x for i, x in enumerate(column) if i not in held] for column in columns]
     return rest, [[x for i, x in enumerate(column) if i in held] for column in columns]
 
@@ -98,6 +108,54 @@ def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.
         held += [rows[start : start + length] for start, length in zip(starts, lengths)]
     held_idx = np.sort(np.concatenate(held)).astype(np.int64)
     return np.setdiff1d(np.arange(len(labels)), held_idx).astype(np.int64), held_idx
+
+
+def grouped_split(
+    labels: Labels, groups: Sequence[str], size: float, seed: int, blocks: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """As ``stratified_split`` (or ``block_split``), with all examples of one group on one side.
+
+    A group's class is the label of its first example. Where no group has two, the parts are those that
+    the split without groups makes.
+
+    Args:
+        groups: one key per example.
+        size: of ``held``, in examples; what it has may differ, since groups are taken whole.
+
+    Raises:
+        DataError: the size does not fit, or a class has one group, which cannot stand in both parts.
+    """
+    split = block_split if blocks else stratified_split
+    labels, first = list(labels), distinct(groups)
+    if len(first) in (1, len(labels)):  # of one group the check of classes says what is wrong
+        return split(labels, size, seed)
+    kept = [labels[i] for i in first]
+    rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
+    if seen == 1:
+        odd, fix = what_labels_are(labels) or ("", "Add examples of it, remove it, or set copies=apart")
+        copies = sum(label == rare for label in labels)
+        what = f"class {rare!r} has one distinct example ({copies} copies), which cannot stand in both parts"
+        raise DataError(f"{what}; {odd}" if odd else what, where="split", fix=fix)
+    classes = len(set(kept))
+    wanted = round(_count(size, len(labels)) / len(labels) * len(first))
+    most = max(len(first) - classes, 1)
+    _, held = split(kept, float(min(max(wanted, classes), most)), seed)
+    chosen = {groups[first[i]] for i in held.tolist()}
+    inside = np.array([key in chosen for key in groups])
+    return np.flatnonzero(~inside).astype(np.int64), np.flatnonzero(inside).astype(np.int64)
+
+
+def grouped_choice(groups: Sequence[str], count: int, seed: int) -> np.ndarray:
+    """Of examples without labels about ``count``, drawn at random, every group whole: rising places, int64.
+
+    Where no group has two these are the first ``count`` of numpy's permutation.
+    """
+    first = distinct(groups)
+    wanted = count if len(first) == len(groups) else round(count / len(groups) * len(first))
+    wanted = min(max(wanted, 1), max(len(first) - 1, 1))
+    order = np.random.default_rng(seed).permutation(len(first))[:wanted]
+    chosen = {groups[first[i]] for i in order.tolist()}
+    return np.flatnonzero([key in chosen for key in groups]).astype(np.int64)
 
 
 def stratified_folds(
@@ -257,8 +315,11 @@ def split_up(dataset: Any, d: Any, judged_name: str) -> Splits:
 
 
 def _held_out(train: Any, size: float, d: Any, splits: dict, name: str) -> tuple[Any, dict]:
-    split = block_split if d.hold_out == "blocks" else stratified_split
-    kept, held = split(train.labels or [], size, d.split_seed)
+    labels, blocks = train.labels or [], d.hold_out == "blocks"
+    if getattr(d, "copies", None) == "together":
+        kept, held = grouped_split(labels, groups_of(train), size, d.split_seed, blocks)
+    else:
+        kept, held = (block_split if blocks else stratified_split)(labels, size, d.split_seed)
     return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
 
 

@@ -26,6 +26,7 @@ from glassformer.data.files import (
     text_lines,
 )
 from glassformer.data.parquet import check_rows, open_parquet, read_column
+from glassformer.data.spreadsheet import REVIEWED, csv_plain
 from glassformer.errors import DataError
 from glassformer.reading import unique_keys
 
@@ -91,12 +92,14 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
     names: list[str] = []
     kept: list[list[str]] | None = []
     rows = array("q")  # a fifth of a list's memory
+    plain: Callable[[str], str] = str
     for row, record in _records(path, delimiter):
         if not record:  # a blank line is no record, yet it counts as a row
             continue
         if not names:
             names = [name.strip() for name in record]
             _check_names(names, f"{path}, row {row}")
+            plain = csv_plain if any(name.startswith(REVIEWED) for name in names) else str
             kept = kept if len(names) <= KEPT_COLUMNS else None
         elif len(record) != len(names):
             error = DataError(
@@ -114,10 +117,10 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
     def read(name: str) -> list[str]:
         at = place[name]
         if kept is not None:
-            return [record[at] for record in kept]
+            return [plain(record[at]) for record in kept]
         wanted = set(rows) if len(rows) < row else None
         found = (record for n, record in _records(path, delimiter) if wanted is None or n in wanted)
-        return [record[at] for record in found]
+        return [plain(record[at]) for record in found]
 
     return Table(str(path), tuple(names), rows, read, typed=False)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.image import open_picture, picture_name
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -224,16 +224,3 @@ def read_pictures(
         if progress is not None:
             progress(1)
     return PixelTable(out)
-
-
-def broken_pictures(
-    pictures: Sequence[Any], origin: str, rows: Sequence[int] | None = None
-) -> dict[int, DataError]:
-    """Place -> why it cannot be read, for every picture that cannot."""
-    found = {}
-    for i, source in enumerate(pictures):
-        try:
-            open_picture(source, picture_name(source, origin, i, rows))
-        except DataError as error:
-            found[i] = error
-    return found

@@ -5,50 +5,31 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.data.spreadsheet import csv_plain, csv_safe
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.reading import open_regular
 
+__all__ = [
+    "HEADER",
+    "MAX_CELL",
+    "Prediction",
+    "csv_plain",
+    "csv_safe",
+    "read_predictions",
+    "write_predictions",
+]
+
 HEADER = ("split", "row", "text", "label", "predicted", "probability")
 MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is below a long document
-
-# A spreadsheet runs a cell that begins like this (the wide forms too, in East Asian locales). The
-# leading apostrophes are part of the pattern so that the guard can be taken off unambiguously.
-_SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
-_FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
-# One that splits at semicolons or tabs, as many do, finds cells inside ours: after a run of separators,
-# blanks and quotes. Each run is looked at once, from its start, so a text of a million blanks takes no time.
-_INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
-_SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
-
-
-def csv_safe(cell: Any) -> str:
-    """A cell's text, with an apostrophe wherever a spreadsheet would take what follows for a formula.
-
-    That is at the start of the cell and, for programs that split there, after a semicolon, tab or line break.
-    """
-    text = "" if cell is None else str(cell)
-    text = _INSIDE.sub(lambda m: f"{m[1]}'{m[2]}" if _opens_cell(m) else m[0], text)
-    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
-
-
-def csv_plain(cell: str) -> str:
-    """What ``csv_safe`` was given."""
-    cell = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-    return _INSIDE.sub(lambda m: f"{m[1]}{m[2][1:]}" if _opens_cell(m) else m[0], cell)
-
-
-def _opens_cell(match: re.Match[str]) -> bool:
-    return match.start() == 0 or _SEPARATORS.search(match[1]) is not None
 
 
 @dataclass(frozen=True)
@@ -76,8 +57,9 @@ def write_predictions(
     *,
     labels: Sequence[Any] | None = None,
     predicted: Sequence[Any] | None = None,
-    rows: Sequence[int] | None = None,
+    rows: Sequence[int | None] | None = None,
     split: str = "",
+    others: Mapping[str, Sequence[Any]] | None = None,
 ) -> None:
     """Write the file in one move: whatever stood at ``path`` stays until the new one is complete.
 
@@ -87,9 +69,10 @@ def write_predictions(
         probabilities: [n, K], one column a class.
         classes: [K] labels.
         labels: [n] true labels, if known.
-        predicted: [n] labels, where they are not simply the most probable class.
+        predicted: [n] labels, where they are not simply the most probable class; None: a row without one.
         rows: [n] row numbers in the source file.
         split: name of the split, the same for every row.
+        others: further columns, behind ours: name -> [n] values.
 
     Raises:
         ShapeError: the lengths differ.
@@ -97,21 +80,25 @@ def write_predictions(
     path, p = Path(path), np.asarray(probabilities, np.float64)
     if p.shape != (len(texts), len(classes)):
         raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
-    for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows)):
+    extra = dict(others or {})
+    for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows), *extra.items()):
         if column is not None and len(column) != len(texts):
             raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
-    chosen = p.argmax(1) if predicted is None else [list(classes).index(label) for label in predicted]
+    places = {label: k for k, label in enumerate(classes)} | {None: None}
+    chosen = p.argmax(1).tolist() if predicted is None else [places[label] for label in predicted]
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes)])
+            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, extra)])
             for i, text in enumerate(texts):
-                row = "" if rows is None else int(rows[i])
-                label = None if labels is None else labels[i]
+                row = "" if rows is None or rows[i] is None else rows[i]
+                label, k = None if labels is None else labels[i], chosen[i]
+                shares = [""] * (1 + len(classes)) if k is None else [f"{x:.6g}" for x in (p[i, k], *p[i])]
+                answer = None if k is None else classes[k]
                 writer.writerow(
-                    [csv_safe(split), row, csv_safe(text), csv_safe(label), csv_safe(classes[chosen[i]])]
-                    + [f"{x:.6g}" for x in (p[i, chosen[i]], *p[i])]
+                    [csv_safe(split), row, csv_safe(text), csv_safe(label), csv_safe(answer), *shares]
+                    + [csv_safe(column[i]) for column in extra.values()]
                 )
             file.flush()
             os.fsync(file.fileno())
@@ -134,7 +121,8 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             reader = csv.reader(file)
             header = next(reader, [])
-            names = [csv_plain(column)[2:] for column in header[len(HEADER) :]]
+            behind = [csv_plain(column) for column in header[len(HEADER) :]]
+            names = [column[2:] for column in takewhile(lambda column: column.startswith("p:"), behind)]
             if tuple(header[: len(HEADER)]) != HEADER:
                 raise DataError(
                     f"the header is not {','.join(HEADER)}", where=str(path), fix="Is it a predictions.csv?"
@@ -143,7 +131,7 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
                 if len(cells) != len(header):
                     raise ValueError(f"{len(cells)} cells under {len(header)} columns")
                 split, number, text, label, predicted = (csv_plain(cell) for cell in cells[:5])
-                top, *each = map(float, cells[5:])
+                top, *each = (float(cell or "nan") for cell in cells[5 : 6 + len(names)])
                 yield Prediction(
                     split, number, text, label, predicted, top, dict(zip(names, each, strict=True))
                 )

@@ -35,7 +35,7 @@ from glassformer.checkpoints.sentences import sentences_of
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.families import FAMILIES, family_of
 from glassformer.families.adapters import add_adapter
 from glassformer.families.family import Family, HubLayout
@@ -160,6 +160,25 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     else:
         config = replace(config, **_head(family.hub, tensors, where))
     return Checkpoint(family, config, tensors, settings, folder, source)
+
+
+def positions_of(name: str | Path, revision: str | None = None) -> int | None:
+    """The longest text, in tokens, that a checkpoint has positions for; None: nothing bounds it, or its
+    ``config.json`` does not say (reading the checkpoint says what is wrong with it)."""
+    folder, _, _ = resolve_checkpoint(name, revision)
+    settings, at = read_json(folder / "config.json"), f"{folder}/config.json"
+    kind = settings.get("model_type")
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None or family.configure is not None:
+        return None
+    try:
+        if family.hub is None:
+            config = build(family.config, section(settings, "architecture", at), at)
+        else:
+            config = with_unsaid(family.hub.read(settings, at), settings, at)
+    except InputError:
+        return None
+    return getattr(config.embedding, "max_positions", None)
 
 
 def _check_made_as(settings: dict[str, Any], where: str) -> None:

@@ -23,10 +23,10 @@ from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, re
 from glassformer.checkpoints.locks import writing
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts
+from glassformer.data.columns import TEXT_COLUMNS, parquet_texts
 from glassformer.data.files import check_file
 from glassformer.data.image import open_picture
 from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
-from glassformer.data.sources import TEXT_COLUMNS
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.outputs import check_new_file
 from glassformer.scale.engines import mapped, needs
@@ -180,6 +180,7 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None, traine
     usual = PICTURE_COLUMNS if noun == "pictures" else TEXT_COLUMNS
     found = [wanted] if wanted is not None else names[:1] if len(names) == 1 else []
     found = found or [name for name in names if name.lower() in usual]
+    found = found or (parquet_texts(source, schema) if noun == "texts" else [])
     chosen = [name for name in found if name.lower() == usual[0]] or found
     if len(chosen) != 1:
         several = ", ".join(found)

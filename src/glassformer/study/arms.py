@@ -29,7 +29,7 @@ from glassformer.scale.engines import mapped, needs
 from glassformer.study.grid import Arm, Study, folder_name
 from glassformer.tasks.catalog import build_recipe
 from glassformer.tasks.run import run_task
-from glassformer.tasks.run_folder import read_run_recipe, what_decides
+from glassformer.tasks.run_folder import is_named, read_run_recipe, what_decides
 from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
 MARKER = "arm.json"  # written last
@@ -112,7 +112,7 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
     begun = (job.folder / "config.toml").is_file()
     started = time.perf_counter()
     callbacks: list[Callback] = [Progress()] if progress else []
-    run_task(job.recipe, job.folder, resume=begun, say=say, callbacks=callbacks)
+    run_task(split_as_others(job), job.folder, resume=begun, say=say, callbacks=callbacks)
     marker = {
         "arm": job.arm,
         "seed": job.seed,
@@ -123,6 +123,16 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
     # The model stays, and there is nothing left to resume.
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return job.folder
+
+
+def split_as_others(job: Job) -> Any:
+    """The job's recipe, its data split as in the arms begun before: all are judged on the same."""
+    data = job.recipe.data
+    begun = sorted(job.folder.parents[1].glob("*/*/config.toml"))
+    if not begun or getattr(data, "copies", "") is not None or is_named(data.source):
+        return job.recipe
+    copies = getattr(read_run_recipe(begun[0].parent).data, "copies", None) or "apart"
+    return replace(job.recipe, data=replace(data, copies=copies))
 
 
 def run_jobs(

@@ -27,7 +27,7 @@ from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.report.html import write_report
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import read_run_recipe, with_columns
+from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 
 Say = Callable[[str], None]
 
@@ -40,6 +40,7 @@ def calibrate_run(
     bootstrap: int = 1000,
     say: Say = lambda line: None,
     columns: Mapping[str, str] | None = None,
+    on_bad_row: str | None = None,
 ) -> dict[str, Any]:
     """Fit the temperature, if asked the threshold, and save model, calibration.json and report anew.
 
@@ -48,6 +49,8 @@ def calibrate_run(
         data: labelled texts to choose by, instead of the run's validation split.
         threshold: for two classes, what one on the second class should serve; None: the most probable.
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
+        on_bad_row: ``skip`` leaves out rows and pictures of ``data`` that cannot be used; ``refuse`` ends at
+            the first. None: as the recipe says.
 
     The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
 
@@ -59,7 +62,8 @@ def calibrate_run(
     recipe = read_run_recipe(folder)
     check_classifies(recipe)
     with writing(folder):
-        other = _other(data, with_columns(recipe, columns or {})) if data else None
+        asked = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
+        other = _other(data, asked) if data else None
         return _calibrate(folder, recipe, data, other, threshold, bootstrap, say)
 
 

@@ -22,6 +22,8 @@ import numpy as np
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
+from glassformer.data.copies import groups_of
+from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import MEASURES, ClassificationMeter
@@ -31,7 +33,7 @@ from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
-from glassformer.tasks.run_folder import what_decides
+from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # of a fold, written last
@@ -84,13 +86,18 @@ def cross_validate(
 def _run_folds(
     recipe: Any, folder: Path, folds: int, say: Say, callbacks: Sequence[Callback], started: float
 ) -> dict[str, Any]:
-    splits, d = TASKS[recipe.task].load(recipe), recipe.data
+    recipe, _ = as_begun(recipe, folder)
+    splits = TASKS[recipe.task].load(recipe)
     train, names = splits.train, splits.train.names()
-    numbers = stratified_folds(train.labels, folds, d.split_seed, names, blocks=d.hold_out == "blocks")
+    numbers = _assignment(recipe, train, folder, folds)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.toml", to_toml(recipe))
     replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    for line in getattr(splits.dataset, "said", ()):
+        say(line)
+    if rejected := getattr(splits.dataset, "rejected", ()):
+        say(summary(rejected, listed=False))
     say(f"{len(train):,} examples in {folds} folds")
     classes = np.unique(np.asarray(train.labels))
     targets = np.searchsorted(classes, np.asarray(train.labels))
@@ -125,6 +132,17 @@ def _run_folds(
     replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
     write_report(folder, known_recipe(folder))
     return metrics
+
+
+def _assignment(recipe: Any, train: Any, folder: Path, folds: int) -> np.ndarray:
+    """The fold of each example; a cross-validation that goes on has those that it began with."""
+    plan, d = folder / "folds.json", recipe.data
+    if plan.is_file():
+        begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
+        if len(begun) == len(train):
+            return begun
+    groups = groups_of(train) if d.copies == "together" else train.names()
+    return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
 
 def run_fold(

@@ -30,7 +30,7 @@ from glassformer.tasks.recipe import study_names
 SPLIT_KEYS = (
     "source", "text_column", "image_column", "label_column", "on_bad_row", "broken", "validation_size",
     "test_size",
-    "limit", "split_seed", "hold_out",
+    "limit", "split_seed", "hold_out", "copies", "merge_labels", "drop_duplicates",
 )  # fmt: skip
 
 

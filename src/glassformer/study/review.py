@@ -18,6 +18,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import review_labels
 from glassformer.evaluate.predictions import csv_safe, read_predictions
 from glassformer.report.review import write_review_page
+from glassformer.study.corrected import write_corrected
 from glassformer.study.folds import NAME
 
 COLUMNS = (
@@ -108,6 +109,9 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
         "suggestions": [vars(s) | {"text": s.text[:TEXT]} for s in suggestions[:ON_PAGE]],
     }  # fmt: skip
     _write_csv(folder / "review.csv", suggestions)
+    path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, classes)
+    found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
+    found["to_correct"] = {"file": path.name, "edited": not fresh}
     replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     write_review_page(folder)
     return found

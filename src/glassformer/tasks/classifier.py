@@ -16,7 +16,7 @@ import torch
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.checkpoints.settings import ABOUT, real
 from glassformer.data.checks import check_classes, check_labels, check_pairs, check_two, check_weights, place
-from glassformer.data.splits import stratified_split
+from glassformer.data.splits import grouped_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import ahead, softmax
@@ -99,7 +99,8 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         share = fit.train.validation_fraction
         if validation is None and share > 0:
-            kept, out = stratified_split(targets.tolist(), share, fit.train.seed)
+            groups = self.copies_of(examples) if fit.together else [*map(str, range(len(examples)))]
+            kept, out = grouped_split(targets.tolist(), groups, share, fit.train.seed)
             held = [examples[i] for i in out], targets[out]
             examples, targets = [examples[i] for i in kept], targets[kept]
             weights = None if weights is None else weights[kept]
@@ -345,6 +346,11 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         Raises:
             DataError: one that cannot be used; the first is named.
         """
+        raise NotImplementedError
+
+    @staticmethod
+    def copies_of(examples: Sequence[Any]) -> list[str]:
+        """One key for each checked example; copies have the same."""
         raise NotImplementedError
 
     def _settle(self, fit: Fit) -> None:

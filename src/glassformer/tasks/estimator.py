@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import write_folder
+from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import check_parameters
 from glassformer.config import build, plain, settings_of, to_toml, values_before
 from glassformer.errors import ConfigError
@@ -59,6 +60,7 @@ class Fit:
     table: Any = None  # the examples as the model reads them
     held_table: Any = None
     network: Any = None
+    together: bool = False  # copies of an example stay on one side of what ``validation_fraction`` holds out
 
     @property
     def train(self) -> Any:
@@ -173,6 +175,8 @@ class Estimator(BaseEstimator):
             if train.strategy == "fsdp" and not self.SHARDS:
                 refuse_several("fsdp lays classifiers in pieces only", "Use --set strategy=ddp")
             fit = Fit(configs, device, join(train.strategy, device, train.seed))
+            begun = newest_fingerprint(checkpoints) if resume and checkpoints else None
+            fit.together = bool(train.validation_fraction) and (begun is None or "copies" in begun)
             fit.examples, fit.held = self._examples(fit, *data)
             started = time.perf_counter()
             fit.table, fit.held_table = self._prepare(fit)
@@ -182,7 +186,8 @@ class Estimator(BaseEstimator):
             optimizer = MasterOptimizer(fit.network, train, choose_dtype(train.precision, device), fit.ranks)
             stream, objective, judge = self._loop(fit)
             training = Training(fit.network, optimizer, train, count_steps(stream, train.epochs))
-            training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)))
+            split = {"copies": "together"} if fit.together else {}
+            training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)), **split)
             training.before, training.chosen = self._before(), self.chosen_
             warn_of_few(training.total_steps, self._given())
             warn_of_idle(train, fit.held is not None)

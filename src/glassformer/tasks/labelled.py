@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from glassformer.config import KnownRecipe
+from glassformer.config import KnownRecipe, listed
 from glassformer.data.checks import place
+from glassformer.data.label_kinds import what_labels_are
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError
@@ -36,10 +38,11 @@ def check_unseen(splits: Splits) -> None:
             continue
         for i, label in enumerate(split.labels or []):
             if label not in known:
+                odd, fix = what_labels_are([*(splits.train.labels or []), *(split.labels or [])]) or ("", "")
                 raise DataError(
-                    f"label {label!r} was not seen in training",
+                    f"label {label!r} was not seen in training" + (f"; {odd}" if odd else ""),
                     where=place(split.origin, i, split.rows),
-                    fix=f"Known: {', '.join(sorted(map(str, known)))}",
+                    fix=fix or f"Known: {listed(sorted(map(str, known)))}",
                 )
 
 
@@ -146,18 +149,32 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
         DataError: no labelled split, or data that cannot be read.
     """
     clf, splits = work.estimator, work.task.load(work.recipe, source)
-    if source is not None and (rejected := getattr(splits.dataset, "rejected", ())):
-        work.say(summary(rejected, listed=False))
+    said = []
+    if work.leave_out:
+        splits, said = work.task.leave_out(replace(splits, train=None, validation=None))
+    if source is not None:
+        said += getattr(splits.dataset, "said", ())
+    if (source is not None or work.leave_out) and (rejected := getattr(splits.dataset, "rejected", ())):
+        said += [summary(rejected, listed=False)]
+    left = [line for line in said if "left out" in line]
+    for line in said:
+        work.say(line)
     split = splits.judged
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
     work.say(f"{len(split):,} {clf.NOUN} of {split.origin}")
-    found = figures(clf, split, work.recipe, work.count)[0]
+    try:
+        found = figures(clf, split, work.recipe, work.count)[0]
+    except DataError as error:
+        if work.leave_out or not error.where:
+            raise
+        fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with --on-bad-row skip"
+        raise DataError(error.what, where=error.where, fix=fix) from None
     if clf.NOUN == "texts" and (cut := int(clf.truncated(split.examples).sum())):
         work.say(
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
-    return found
+    return found | ({"left_out": left} if left else {})
 
 
 def page(folder: Path, known: KnownRecipe) -> Path:

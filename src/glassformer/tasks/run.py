@@ -22,7 +22,16 @@ from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.load import load
-from glassformer.tasks.run_folder import Run, alone, begin, one_writer, read_run_recipe, with_columns
+from glassformer.tasks.run_folder import (
+    Run,
+    alone,
+    as_begun,
+    begin,
+    one_writer,
+    read_run_recipe,
+    with_bad_rows,
+    with_columns,
+)
 from glassformer.tasks.task import Look, Say, Work, write_json
 from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
 from glassformer.train.distributed import refuse_several, world
@@ -59,8 +68,13 @@ def _run(
     callbacks: Sequence[Callback] = (),
 ) -> Run:
     task, started = TASKS[recipe.task], time.perf_counter()
+    recipe, late = as_begun(recipe, folder)
     work = Work(task, recipe, folder, say, _counter(callbacks))
     work.data = task.load(recipe)
+    if late:
+        work.data, said = task.leave_out(work.data)
+        for line in said:
+            say(line)
     look = task.look(work)
     work.estimator = task.estimator.from_recipe(recipe)
     begin(folder, recipe)
@@ -88,12 +102,15 @@ def evaluate_task(
     data: str | None = None,
     say: Say = lambda line: None,
     count: Count = uncounted,
+    on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other data.
 
     Args:
+        on_bad_row: ``skip`` leaves out rows and pictures that cannot be used, and says which; ``refuse``
+            ends at the first. None: as the recipe says.
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
 
     Raises:
@@ -102,7 +119,9 @@ def evaluate_task(
     """
     recipe = with_columns(read_run_recipe(Path(folder)), columns or {})
     task = TASKS[recipe.task]
+    recipe = with_bad_rows(recipe, on_bad_row, other=False)
     work = Work(task, recipe, Path(folder), say, count, estimator=load(folder))
+    work.leave_out = on_bad_row == "skip"
     if not isinstance(work.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     return task.again(work, data)
@@ -166,7 +185,7 @@ class Examine(Callback):
         write_json(self.work.folder / "doctor.json", report.to_dict())
         for finding in report.findings:
             if finding.severity in self.look.speak:
-                self.work.say(f"data doctor: {finding.message}")
+                self.work.say(f"data doctor: {finding.sentence}")
         self.seconds = time.perf_counter() - started
         training.began += self.seconds
 

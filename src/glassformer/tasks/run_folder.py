@@ -15,6 +15,9 @@ from glassformer.checkpoints.files import disk_errors, is_temporary, replace_tex
 from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
 from glassformer.checkpoints.native import list_states
 from glassformer.config import read_toml, to_dict, to_toml
+from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.pairs import PAIR_SOURCES
+from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.catalog import build_recipe
@@ -154,11 +157,63 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
         )
 
 
+UNCOMPARED = {
+    "train": ("verbose",),
+    "data": ("broken", "on_bad_row", "copies"),  # see ``as_begun``
+}
+
+
 def what_decides(recipe: Any) -> dict[str, Any]:
-    """A recipe's settings without those that change nothing in a run: what is said of it, and how loudly."""
+    """A recipe's settings without those that change nothing in a run: what is said of it, and how loudly; nor
+    those that a run that goes on has from its beginning."""
     values = {key: value for key, value in to_dict(recipe).items() if key not in ("summary", "expect")}
-    train = {key: value for key, value in values.get("train", {}).items() if key != "verbose"}
-    return values | ({"train": train} if train else {})
+    for section, keys in UNCOMPARED.items():
+        if section in values:
+            values[section] = {key: value for key, value in values[section].items() if key not in keys}
+    return values
+
+
+def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
+    """A recipe whose data are split as the run in the folder has begun, or as new runs do; and whether
+    pictures that cannot be read are to be left out after that, so that all others keep their places.
+
+    Copies of an example stay on one side in new runs on data of one's own; a run that was begun before there
+    was such a setting goes on as it was split.
+
+    Raises:
+        ConfigError: the run was begun with copies treated in another way than is asked for.
+    """
+    data, config, changes = recipe.data, folder / "config.toml", {}
+    before: Any = read_run_recipe(folder).data if config.is_file() else None
+    if hasattr(data, "copies"):
+        if before is not None:
+            begun = getattr(before, "copies", None)
+            if data.copies is not None and data.copies != (begun or "apart"):
+                what = f"was begun with copies = {begun or 'apart'}"
+                raise ConfigError(what, where=str(config), fix="Leave copies out, or choose another --out")
+            changes["copies"] = begun
+        elif data.copies is None and not is_named(data.source):
+            changes["copies"] = "together"
+    late = False
+    if before is not None and hasattr(data, "broken"):
+        late = data.broken == "skip" != getattr(before, "broken", "skip")
+        changes["broken"] = getattr(before, "broken", data.broken)
+    return (replace(recipe, data=replace(data, **changes)) if changes else recipe), late
+
+
+def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
+    """A recipe by which rows that cannot be used are treated in another way; pictures of other data too."""
+    if on_bad_row is None:
+        return recipe
+    keys = [
+        key for key in ("on_bad_row", "broken") if hasattr(recipe.data, key) and (key != "broken" or other)
+    ]
+    return replace(recipe, data=replace(recipe.data, **dict.fromkeys(keys, on_bad_row)))
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is one of the data sets that go by a name, which come with their splits."""
+    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES}
 
 
 def begin(folder: Path, recipe: Any) -> None:

@@ -28,6 +28,7 @@ class Work:
     data: Any = None  # what ``load`` gave
     estimator: Any = None
     answers: Any = None  # what ``judge`` found on the judged split, for ``show``
+    leave_out: bool = False  # what cannot be read is left out of what is judged again, not refused
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,10 @@ class Task:
     tiny: Callable[
         [], tuple[Any, tuple]
     ]  # an estimator that is fitted in a blink, and what its ``fit`` takes
+    leave_out: Callable[[Any], tuple[Any, list[str]]] = lambda data: (
+        data,
+        [],
+    )  # the loaded data, less what cannot be read, and a sentence on each split that has lost some
     show: Callable[[Work], dict[str, Any]] = lambda work: {}  # file -> its JSON, for the page: maps, pictures
     baselines: Sequence[
         Callable[..., tuple[str, Any]]

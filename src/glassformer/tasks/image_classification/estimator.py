@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.data.copies import digest
 from glassformer.data.image import check_pictures
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
@@ -130,6 +131,10 @@ class ImageClassifier(Classifier):
     @staticmethod
     def check(X: Any, origin: str = "pictures") -> list[Any]:
         return check_pictures(X, origin)
+
+    @staticmethod
+    def copies_of(examples: Sequence[Any]) -> list[str]:
+        return list(map(digest, examples))
 
     def _settle(self, fit: Fit) -> None:
         if fit.train.batch_size == 0:

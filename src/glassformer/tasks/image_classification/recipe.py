@@ -6,7 +6,7 @@ The keys of ``image``, ``model`` and ``train`` are the constructor parameters of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from glassformer.config import Section, setting
 from glassformer.train.config import ClassifierFitConfig
@@ -25,6 +25,15 @@ class ImageDataConfig(Section):
     limit: int | None = setting(None, "at most this many pictures of every split: a quick look")
     split_seed: int = setting(0, "of every choice of pictures")
     hold_out: Literal["rows", "blocks"] = setting("rows", "blocks: neighbouring rows stay together")
+    merge_labels: str | dict[str, Any] = setting(
+        "none", "spelling: classes that differ in case or white space become one; or a table old = new"
+    )
+    drop_duplicates: bool = setting(
+        False, "leave out repeats, and what of train also stands in validation or test"
+    )
+    copies: Literal["together", "apart"] | None = setting(
+        None, "of one example: on one side of a random split; None: together in new runs on one's own data"
+    )
     broken: Literal["refuse", "skip"] = setting(
         "refuse", "skip: pictures that cannot be read are left out and counted"
     )

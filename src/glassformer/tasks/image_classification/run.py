@@ -6,12 +6,15 @@ It leaves ``predictions.csv``, ``pictures.json``, ``maps.json`` and ``grid.png``
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from glassformer.data.image_checks import leave_out, refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
+from glassformer.data.mending import mended
 from glassformer.data.robustness import KINDS, SEVERITIES, corrupt
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.transform import read_pictures
@@ -55,6 +58,8 @@ def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
         d.source if source is None else source, image_column=d.image_column, label_column=d.label_column,
         broken=d.broken, **part,
     )  # fmt: skip
+    dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)
+    dataset = replace(dataset, notes=(*dataset.notes, *said))
     if source is not None:
         return as_they_are(dataset)
     splits = split_up(dataset, d, recipe.evaluate.split)
@@ -64,15 +69,20 @@ def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
 
 
 def look(work: Work) -> Look:
-    """Labels that training would not show are found before it, not after it."""
+    """Labels that training would not show and pictures that cannot be read are found before it, not after it.
+
+    Raises:
+        DataError: there are some.
+    """
     splits = work.data
     check_unseen(splits)
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     there = {k: v for k, v in parts.items() if v is not None}
+    refuse_unreadable(there)
     name, notes = splits.dataset.name, splits.dataset.notes
     return Look(
         [f"{name}: {splits.sizes()}"],
-        doctor=lambda: examine_pictures(name, there, notes),
+        doctor=lambda: examine_pictures(name, there, notes, transform=work.estimator.transform_),
         speak=("warning", "note"),
     )
 
@@ -81,14 +91,32 @@ def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside a baseline, and on pictures that are changed."""
     started = time.perf_counter()
     work.say("judging")
+    out = judge_readable(work)
     clf, splits, wanted = work.estimator, work.data, work.recipe.evaluate
-    out = judge_splits(work)
     out["tokens_per_picture"] = clf.model_.config.embedding.num_tokens
     if out["test"] and wanted.robustness:
         work.say("robustness: crops, lighting, blur, noise, JPEG, rotation")
         out["robustness"] = robustness(clf, some_of(splits.judged, wanted.robustness_limit), work.count)
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
+
+
+def judge_readable(work: Work) -> dict[str, Any]:
+    """The figures of every split; a picture that cannot be read any more does not take them along.
+
+    Raises:
+        DataError: what else is wrong with the pictures, or none of a split is left.
+    """
+    try:
+        return judge_splits(work)
+    except DataError:
+        kept, said = leave_out(work.data)
+        if not said:
+            raise
+    for line in said:
+        work.say(line)
+    work.data = kept
+    return judge_splits(work) | {"left_out": said}
 
 
 def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
@@ -204,6 +232,7 @@ TASK = Task(
     judge=judge,
     again=judge_again,
     page=page,
+    leave_out=leave_out,
     tiny=tiny,
     show=show,
     baselines=(pixels,),

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
+from glassformer.data.copies import alike
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
@@ -154,7 +155,8 @@ class MaskedLM(Estimator):
         if validation is not None:
             held = check_texts(validation, "validation")
         elif fit.train.validation_fraction:
-            (texts,), (held,) = random_split([texts], fit.train.validation_fraction, fit.train.seed)
+            groups = list(map(alike, texts)) if fit.together else None
+            (texts,), (held,) = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
         return texts, held
 
     def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:

@@ -30,6 +30,10 @@ class CorpusConfig(Section):
     )
     limit: int | None = setting(None, "at most this many texts of every split: a quick look")
     split_seed: int = setting(0, "of every choice of texts")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: rows that cannot be used are left out")
+    copies: Literal["together", "apart"] | None = setting(
+        None, "of one text: on one side of a random split; None: together in new runs on one's own data"
+    )
 
 
 @dataclass(frozen=True)

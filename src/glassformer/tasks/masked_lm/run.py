@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import KnownRecipe
-from glassformer.data.masking import MaskSettings, chunk_texts, mask_tokens
+from glassformer.data.copies import alike
+from glassformer.data.masking import PAIRED, MaskSettings, chunk_texts, mask_tokens, share_of_several
+from glassformer.data.rejected import summary
 from glassformer.data.sources import load_text_dataset
+from glassformer.data.splits import grouped_choice
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.masked_lm.estimator import MaskedLM
@@ -36,6 +39,7 @@ class Corpus:
         default_factory=dict
     )  # split -> texts of it found in what is learnt from
     repeated: int = 0  # texts that stand more than once
+    rejected: tuple[Any, ...] = ()  # rows left out
 
 
 def load_corpus(recipe: PretrainRecipe) -> Corpus:
@@ -45,7 +49,9 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         DataError: no such source, none of the splits, or too few texts.
     """
     d = recipe.data
-    dataset = load_text_dataset(d.source, text_column=d.text_column, seed=d.split_seed)
+    dataset = load_text_dataset(
+        d.source, text_column=d.text_column, seed=d.split_seed, on_bad_row=d.on_bad_row, labels=False
+    )
     taken = {name: dataset.splits[name].texts for name in d.splits if name in dataset.splits}
     if not taken:
         raise DataError(
@@ -76,10 +82,14 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         raise DataError(
             f"{size:g} of {len(texts)} texts cannot be held out", where=d.source, fix="Change validation_size"
         )
-    order = np.random.default_rng(d.split_seed).permutation(len(texts))
+    if d.copies == "together":
+        chosen = grouped_choice(list(map(alike, texts)), held, d.split_seed)
+    else:
+        chosen = np.sort(np.random.default_rng(d.split_seed).permutation(len(texts))[:held])
+    rest = np.setdiff1d(np.arange(len(texts)), chosen)
     return Corpus(
-        dataset.name, [texts[i] for i in np.sort(order[held:]).tolist()],
-        [texts[i] for i in np.sort(order[:held]).tolist()], counts, excluded, repeated,
+        dataset.name, [texts[i] for i in rest.tolist()], [texts[i] for i in chosen.tolist()],
+        counts, excluded, repeated, dataset.rejected,
     )  # fmt: skip
 
 
@@ -98,7 +108,10 @@ def look(work: Work) -> Look:
     lines = [f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out"]
     for split, n in corpus.excluded.items():
         lines.append(f"{n:,} texts also stand in {split} and were left out")
-    return Look(lines)
+    if work.recipe.text.next_sentence and (share := share_of_several(corpus.train)) < PAIRED:
+        one = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
+        lines.append(f"{one}; --set next_sentence=false learns from whole ones")
+    return Look(lines, corpus.rejected)
 
 
 def fit(work: Work, **options: Any) -> None:
@@ -151,7 +164,10 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     if source is None:
         texts, origin = load_corpus(work.recipe).validation, f"{d.source}, held out"
     else:
-        splits = load_text_dataset(source, text_column=d.text_column).splits
+        dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
+        splits = dataset.splits
+        if dataset.rejected:
+            work.say(summary(dataset.rejected, listed=False))
         split = splits.get("test") or next(iter(splits.values()))
         texts, origin = split.texts, split.origin
     work.say(f"{len(texts):,} texts of {origin}")

@@ -6,7 +6,9 @@ folder that ``transformers`` opens, and can be looked into with ``explain``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +16,19 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from glassformer.checkpoints.hub import CATALOG
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_texts
+from glassformer.data.copies import alike
 from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import CheckpointError, ConfigError, ShortModelWarning
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
+from glassformer.families.pretrained import positions_of
 from glassformer.models.sentences import Sentences
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import build_model, build_tokenizer, check_table, is_from_scratch, save_tokenizer
@@ -144,8 +149,25 @@ class TextClassifier(Classifier):
     def check(X: Any, origin: str = "texts") -> list[str]:
         return check_texts(X, origin)
 
+    @staticmethod
+    def copies_of(examples: Sequence[str]) -> list[str]:
+        return list(map(alike, examples))
+
     def _settle(self, fit: Fit) -> None:
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
+        self._follow_positions(fit)
+
+    def _follow_positions(self, fit: Fit) -> None:
+        """The length that texts have where none is set gives way to a model with fewer positions."""
+        text, name = fit.configs["text"], fit.configs["model"].model
+        if self.max_length != TextConfig().max_length or self._is_from_scratch() or name.lower() in CATALOG:
+            return
+        limit = positions_of(name, fit.configs["model"].revision)
+        if limit is not None and limit < self.max_length:
+            what = f"{name} has positions for {limit} tokens: max_length = {limit}, and longer texts are cut"
+            warnings.warn(what, ShortModelWarning, stacklevel=2)
+            self.max_length = limit
+            fit.configs["text"] = replace(text, max_length=limit)
 
     def encode(self, examples: Sequence[str]) -> TokenTable:
         return encode(

@@ -7,7 +7,7 @@ The keys of ``text``, ``model`` and ``train`` are the constructor parameters of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from glassformer.config import Section, setting
 from glassformer.train.config import ClassifierFitConfig, TokenBatches
@@ -26,6 +26,15 @@ class DataConfig(Section):
     limit: int | None = setting(None, "at most this many examples of every split: a quick look")
     split_seed: int = setting(0, "of every choice of examples")
     hold_out: Literal["rows", "blocks"] = setting("rows", "blocks: neighbouring rows stay together")
+    merge_labels: str | dict[str, Any] = setting(
+        "none", "spelling: classes that differ in case or white space become one; or a table old = new"
+    )
+    drop_duplicates: bool = setting(
+        False, "leave out repeats, and what of train also stands in validation or test"
+    )
+    copies: Literal["together", "apart"] | None = setting(
+        None, "of one example: on one side of a random split; None: together in new runs on one's own data"
+    )
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse", "skip: rows that cannot be used go to rejected.jsonl"
     )

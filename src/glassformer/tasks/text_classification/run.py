@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
+from glassformer.data.mending import mended
 from glassformer.data.sources import TextDataset, load_text_dataset
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.tokenizer_file import id_count
@@ -52,6 +53,8 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
         d.source if source is None else source, text_column=d.text_column, label_column=d.label_column,
         need_labels=True, on_bad_row=d.on_bad_row, **part,
     )  # fmt: skip
+    dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)
+    dataset = replace(dataset, said=(*dataset.said, *said))
     return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
 
 
@@ -62,17 +65,16 @@ def look(work: Work) -> Look:
     if sentences:
         check_texts(sentences, "evaluate.sentences")
     line = f"{splits.dataset.name}: {splits.sizes()}"
-    return Look([line], splits.dataset.rejected, lambda: _examine(work))
+    return Look([*splits.dataset.said, line], splits.dataset.rejected, lambda: _examine(work))
 
 
 def _examine(work: Work) -> DoctorReport:
     """The data as they are trained on, with the tokenizer that reads them."""
-    text = work.recipe.text
     return examine(
         _as_split(work.data),
         tokenizer=work.estimator.tokenizer_,
-        max_length=text.max_length,
-        clean=text.clean,
+        max_length=work.estimator.max_length,
+        clean=work.recipe.text.clean,
         held_out=_how_held_out(work.recipe, work.data),
     )
 
@@ -109,6 +111,8 @@ def judge(work: Work) -> dict[str, Any]:
         "padding": {"linear": 0.0, **padding},
         "truncated": {"train": [clf.truncated_, len(splits.train)]} | cut,
     }
+    if clf.max_length != recipe.text.max_length:  # the model has fewer positions
+        out["max_length"] = clf.max_length
     if sentences:
         out["sentences"] = sentences
     out["seconds"]["evaluate"] = time.perf_counter() - started

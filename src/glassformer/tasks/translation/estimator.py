@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
 from glassformer.data.checks import check_texts, place
+from glassformer.data.copies import alike
 from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both, check_held
 from glassformer.data.splits import random_split
@@ -149,7 +150,8 @@ class Translator(Estimator):
         source, target, validation = data
         pairs, held = check_both(source, target), check_held(validation)
         if held is None and fit.train.validation_fraction:
-            pairs, held = random_split(pairs, fit.train.validation_fraction, fit.train.seed)
+            groups = list(map(alike, pairs[0])) if fit.together else None
+            pairs, held = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
         return pairs, held
 
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:

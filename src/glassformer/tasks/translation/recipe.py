@@ -31,6 +31,11 @@ class PairDataConfig(Section):
     train_size: int | None = setting(None, "at most this many training pairs")
     limit: int | None = setting(None, "at most this many pairs of every split: a quick look")
     split_seed: int = setting(0, "of every choice of pairs")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: pairs that cannot be used are left out")
+    copies: Literal["together", "apart"] | None = setting(
+        None,
+        "of one source text: on one side of a random split; None: together in new runs on one's own data",
+    )
 
 
 @dataclass(frozen=True)

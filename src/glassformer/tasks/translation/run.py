@@ -16,8 +16,10 @@ import numpy as np
 from glassformer.checkpoints.files import replacing
 from glassformer.config import KnownRecipe
 from glassformer.data.checks import check_texts
+from glassformer.data.copies import groups_of
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
-from glassformer.data.splits import Splits, as_they_are, choose_judged
+from glassformer.data.rejected import summary
+from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
 from glassformer.data.subwords import detokenize
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
@@ -46,13 +48,14 @@ def load(recipe: TranslationRecipe) -> Splits:
         target_column=d.target_column,
         limit=d.limit,
         seed=d.split_seed,
+        on_bad_row=d.on_bad_row,
     )
     splits = dict(dataset.splits)
     if "train" not in splits:
         raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
     for name, size in (("test", d.test_size), ("validation", d.validation_size)):
         if size is not None and (name == "validation" or name not in splits):
-            splits["train"], splits[name] = hold_out(splits["train"], size, d.split_seed)
+            splits["train"], splits[name] = hold_out(splits["train"], size, d.split_seed, d.copies)
     if d.train_size is not None and d.train_size < len(splits["train"]):
         chosen = np.random.default_rng(d.split_seed).permutation(len(splits["train"]))[: d.train_size]
         splits["train"] = splits["train"].select(np.sort(chosen).tolist())
@@ -69,8 +72,11 @@ def need_sacrebleu() -> None:
     translation_scores(["a"], ["a"])
 
 
-def hold_out(train: PairSplit, size: float, seed: int) -> tuple[PairSplit, PairSplit]:
-    """What is kept and what is held out: a share below 1, or a count.
+def hold_out(
+    train: PairSplit, size: float, seed: int, copies: str | None = None
+) -> tuple[PairSplit, PairSplit]:
+    """What is kept and what is held out: a share below 1, or a count; with ``copies = "together"`` all pairs
+    of one source text on one side.
 
     Raises:
         DataError: nothing would be left on one side.
@@ -78,9 +84,12 @@ def hold_out(train: PairSplit, size: float, seed: int) -> tuple[PairSplit, PairS
     count = round(size * len(train)) if size < 1 else round(size)
     if not 0 < count < len(train):
         raise DataError(f"{size:g} of {len(train)} pairs cannot be held out", where=train.origin)
-    order = np.random.default_rng(seed).permutation(len(train))
-    held, kept = np.sort(order[:count]).tolist(), np.sort(order[count:]).tolist()
-    return train.select(kept), train.select(held)
+    if copies == "together":
+        held = grouped_choice(groups_of(train), count, seed)
+    else:
+        held = np.sort(np.random.default_rng(seed).permutation(len(train))[:count])
+    kept = np.setdiff1d(np.arange(len(train)), held)
+    return train.select(kept.tolist()), train.select(held.tolist())
 
 
 def look(work: Work) -> Look:
@@ -90,7 +99,7 @@ def look(work: Work) -> Look:
     if pairs.validation is None and pairs.judged is None:
         what = "no held-out pairs: nothing will judge the translations"
         lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
-    return Look(lines)
+    return Look(lines, pairs.dataset.rejected)
 
 
 def fit(work: Work, **options: Any) -> None:
@@ -212,7 +221,10 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
         pairs = load(recipe)
     else:
         left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
-        pairs = as_they_are(load_pairs(source, source_column=left, target_column=right))
+        bad = recipe.data.on_bad_row
+        pairs = as_they_are(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
+    if pairs.dataset.rejected:
+        work.say(summary(pairs.dataset.rejected, listed=False))
     split = pairs.judged
     if split is None:
         raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)

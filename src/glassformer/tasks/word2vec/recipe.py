@@ -22,6 +22,7 @@ class CorpusConfig(Section):
     )
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     limit: int | None = setting(None, "at most this many texts of every split: a quick look")
+    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: rows that cannot be used are left out")
     clean: Literal["none", "html", "words", "syllables"] = setting("html", "as in recipes of classifiers")
     lowercase: bool = setting(True, "words in lower case")
     punctuation: bool = setting(False, "marks are words of their own; else they are left out")

@@ -50,7 +50,10 @@ def load_texts(data: CorpusConfig) -> Texts:
         DataError: no such source, a split that it has not, or no text is left.
     """
     hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
-    named = load_text_dataset(data.source, text_column=data.text_column, limit=data.limit, splits=data.splits)
+    named = load_text_dataset(
+        data.source, text_column=data.text_column, limit=data.limit, splits=data.splits,
+        on_bad_row=data.on_bad_row,
+    )  # fmt: skip
     texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
     excluded = {split: sum(text in there for text in texts) for split, there in hidden.items() if there}
     never = set().union(*hidden.values())
@@ -79,7 +82,9 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
             f"no split is called {split!r}", where="data.exclude", fix=nearest(split, list(SPLITS))
         )
     try:
-        named = load_text_dataset(data.source, text_column=data.text_column, splits=(split,))
+        named = load_text_dataset(
+            data.source, text_column=data.text_column, splits=(split,), on_bad_row=data.on_bad_row
+        )
     except NoSplit:
         return []
     return named.splits[split].texts

@@ -1,0 +1,139 @@
+"""Rows of one's own files on their way to answers: each keeps its place, its other columns, and its fault."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import DataError
+
+MOST_COLUMNS = 200  # of the user's own, beside the answers
+WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
+
+
+@dataclass
+class Row:
+    """One text or picture to be answered."""
+
+    text: str
+    row: int | None = None  # in its file, counted as that shows it
+    file: str = ""  # "" of what was given on the command line
+    given: dict[str, str] = field(default_factory=dict)  # the file's other columns
+    error: str | None = None  # why it has no answer
+
+
+def usable(rows: Sequence[Row]) -> list[str]:
+    """The texts of the rows that can be answered.
+
+    Raises:
+        DataError: there is none.
+    """
+    texts = [row.text for row in rows if row.error is None]
+    if not texts:
+        first = rows[0]
+        where = f"{first.file}, row {first.row}" if first.row else first.file or None
+        raise DataError(f"no row can be used; {first.error}", where=where, fix="Give at least one text")
+    return texts
+
+
+def read_rows(
+    path: Path, text_column: str | None = None, usual: Sequence[str | None] = (), skip: bool = False
+) -> list[Row]:
+    """The rows of a table or a ``.txt`` file, in their order; empty lines of a ``.txt`` keep their places.
+
+    Args:
+        text_column: of texts; None takes the first of ``usual`` that is there, or finds it.
+        skip: a row that cannot be used is marked; else it ends the reading.
+
+    Raises:
+        DataError: a file that cannot be read, or (without ``skip``) a row that cannot be used.
+    """
+    from glassformer.data.columns import find_text
+    from glassformer.data.files import check_utf8, text_lines
+    from glassformer.data.tables import PLAIN, read_table
+
+    if path.suffix.lower() == PLAIN:
+        check_utf8(path)
+        lines = [line.rstrip("\r\n") for line in text_lines(path)]
+        if not any(map(str.strip, lines)):
+            raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
+        return [
+            Row(line, i, str(path), error=None if line.strip() else "the line is empty")
+            for i, line in enumerate(lines, 1)
+        ]
+    ragged: dict[int, str] = {}
+
+    def refuse(error: DataError, row: int) -> None:
+        if not skip:
+            raise DataError(error.what, where=error.where, fix=f"{error.fix}, {WAY_OUT}")
+        ragged[row] = error.what
+
+    table = read_table(path, refuse)
+    column = find_text(table, text_column, usual)
+    others = [name for name in table.names if name != column][:MOST_COLUMNS]
+    values = {name: table.read(name) for name in others}
+    rows = []
+    for i, text in enumerate(table.read(column)):
+        given = {name: as_cell(values[name][i]) for name in others}
+        found = Row(text if isinstance(text, str) else "", table.rows[i], str(path), given)
+        found.error = _problem(text, f"{path}, row {found.row}", skip)
+        rows.append(found)
+    rows += [Row("", row, str(path), error=what) for row, what in ragged.items()]
+    return sorted(rows, key=lambda row: row.row or 0)
+
+
+def _problem(text: Any, where: str, skip: bool) -> str | None:
+    from glassformer.data.checks import check_texts
+
+    try:
+        check_texts([text])
+    except DataError as error:
+        if not skip:
+            fix = f"{error.fix or 'Correct it'}, {WAY_OUT}"
+            raise DataError(error.what, where=where, fix=fix) from None
+        return error.what
+    return None
+
+
+def as_cell(value: Any) -> str:
+    """A value of a user's column as a cell of a CSV file; bytes are left out."""
+    if value is None or isinstance(value, bytes):
+        return ""
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=lambda x: None)
+    return str(value)
+
+
+def picture_rows(files: Sequence[str], skip: bool = False) -> list[Row]:
+    """Pictures to be answered; with ``skip`` those that cannot be read are marked."""
+    from glassformer.data.image_checks import unreadable
+
+    bad = unreadable(files, "PICTURE", decode=True) if skip else {}
+    return [Row(os.fspath(f), error=bad[i].what if i in bad else None) for i, f in enumerate(files)]
+
+
+def others_of(rows: Sequence[Row], taken: Sequence[str]) -> dict[str, list[str]]:
+    """The user's columns, a value for each row; one whose name is ``taken`` is called ``given:NAME``."""
+    names = dict.fromkeys(name for row in rows for name in row.given)
+    out: dict[str, list[str]] = {}
+    if len({row.file for row in rows if row.file}) > 1:
+        out["file"] = [row.file for row in rows]
+    for name in names:
+        shown = f"given:{name}" if name in (*taken, *out) or name.startswith(("p:", "given:")) else name
+        out[shown] = [row.given.get(name, "") for row in rows]
+    return out
+
+
+def without_answer(rows: Sequence[Row]) -> str:
+    """How many rows have no answer, by kind; empty where all have one."""
+    from glassformer.data.rejected import RejectedRow, by_kind
+
+    bad = [RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None]
+    if not bad:
+        return ""
+    count = "1 row has" if len(bad) == 1 else f"{len(bad):,} rows have"
+    return f"{count} no answer: {by_kind(bad)}"

@@ -1,0 +1,257 @@
+"""Which column of a table holds the texts, and which the labels: by name, else by what the columns hold.
+
+The rule is one for all verbs: a column that is named; else one with a usual name; else, of two columns, the
+other one; else the only column that looks like texts, and the only one that looks like labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import listed, nearest
+from glassformer.data.checks import is_missing
+from glassformer.data.parquet import batches, to_list
+from glassformer.data.spreadsheet import REVIEWED
+from glassformer.data.tables import Table
+from glassformer.errors import DataError
+
+TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
+LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
+LOOKED_AT = 2_000  # rows of a column, to say what it holds
+LONGEST_LABEL = 60  # characters on average; what is longer is a text
+UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table; ``said`` is a sentence where they were found by what they hold."""
+
+    text: str
+    label: str | None
+    said: str = ""
+
+
+def find_columns(
+    table: Table, text: str | None, label: str | None, *, labels: bool = True, need_labels: bool = False
+) -> Columns:
+    """The columns of texts and of labels.
+
+    Args:
+        text, label: as the user names them; None: not named.
+        labels: labels are looked for; else only what is named, or has a usual name, is taken for them.
+        need_labels: a table without labels is an error.
+
+    Raises:
+        DataError: no such column, none or several that could be it, or one for both.
+    """
+    found_text = find_column(table, text, TEXT_COLUMNS, "text")
+    found_label = find_column(table, label, LABEL_COLUMNS, "label")
+    free = [n for n in table.names if n not in (found_text, found_label) and not n.startswith(REVIEWED)]
+    guessed = False
+    if found_text is None and found_label is not None and len(free) == 1:
+        found_text = free.pop()
+    elif found_text is None and free:
+        found_text = _guess_text(table, free, need_labels)
+        guessed = found_text is not None
+        free = [name for name in free if name != found_text]
+    if found_text is None:
+        raise no_column(table, "text")
+    if found_text == found_label:
+        raise DataError(
+            f"column {found_text!r} is taken for the text and for the label",
+            where=table.origin,
+            fix="Name both with text_column and label_column",
+        )
+    several: list[str] = []
+    if found_label is None and (labels or need_labels) and free:
+        found_label = _guess_label(table, free, need_labels, several)
+        guessed = guessed or found_label is not None
+    if found_label is None and need_labels:
+        raise no_column(table, "label")
+    said = _sentence(found_text, found_label) if guessed else ""
+    if several:
+        said = f"{_several(several)}: name it with label_column" + (f"; {said}" if said else "")
+    return Columns(found_text, found_label, said)
+
+
+def _several(names: Sequence[str]) -> str:
+    return f"several columns could be the label ({listed(names)})"
+
+
+def _sentence(text: str, label: str | None) -> str:
+    both = f"texts in {text!r}" + (f", labels in {label!r}" if label else "")
+    return f"found by what the columns hold: {both}; text_column and label_column name others"
+
+
+def find_label(table: Table, wanted: str | None, taken: str) -> str | None:
+    """The column of labels beside one that is known (of pictures); None: there is none.
+
+    Raises:
+        DataError: no such column, or several with usual names.
+    """
+    found = find_column(table, wanted, LABEL_COLUMNS, "label")
+    free = [name for name in table.names if name not in (taken, found) and not name.startswith(REVIEWED)]
+    return found or (_guess_label(table, free, False) if free else None)
+
+
+def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | None] = ()) -> str:
+    """The column of texts of a table whose labels are of no interest.
+
+    Args:
+        usual: columns of which the first that is there is taken where ``wanted`` names none.
+
+    Raises:
+        DataError: no such column, or none or several that could be it.
+    """
+    if wanted is None:
+        wanted = next((name for name in usual if name in table.names), None)
+    if wanted is None and len(table.names) == 1:
+        return table.names[0]
+    found = find_column(table, wanted, TEXT_COLUMNS, "text")
+    if found is None:
+        free = [n for n in table.names if n.lower() not in LABEL_COLUMNS and not n.startswith(REVIEWED)]
+        found = free[0] if len(free) == 1 < len(table.names) else _guess_text(table, free, False)
+    if found is None:
+        fix = f"Name it with text_column (--text-column): {listed(table.names)}"
+        raise DataError("no column of texts", where=table.origin, fix=fix)
+    return found
+
+
+def find_column(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
+    """The column ``wanted``, else the one with a usual name; the first of these goes before the others.
+
+    Raises:
+        DataError: no such column, or several that could be it.
+    """
+    if wanted is not None:
+        if wanted not in table.names:
+            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
+        return wanted
+    found = [name for name in table.names if name.lower() in usual]
+    if len(found) > 1:
+        exact = [name for name in found if name.lower() == usual[0]]
+        if len(exact) != 1:
+            what = f"several columns could be the {kind}: {listed(found)}"
+            raise DataError(what, where=table.origin, fix=f"Name it with {kind}_column")
+        return exact[0]
+    return found[0] if found else None
+
+
+def no_column(table: Table, kind: str) -> DataError:
+    """What is said where neither a name nor its content tells which column it is."""
+    what = f"no column {kind!r}"
+    hint = nearest(kind, table.names)
+    fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
+    if not table.typed:
+        fix += "; the first row must be the header"
+    return DataError(what, where=table.origin, fix=fix)
+
+
+# --- by what a column holds -------------------------------------------------------------------
+
+
+def _guess_text(table: Table, names: Sequence[str], need_labels: bool) -> str | None:
+    sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
+    ranked = sorted(sizes, key=lambda name: -sizes[name])
+    if len(ranked) < 2 or sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]:
+        return ranked[0] if ranked else None
+    fix = "Name one with text_column"
+    if need_labels:
+        fix += "; a classifier reads one text a row: join pairs into one column first"
+    what = f"several columns look like texts: {listed(ranked)}"
+    raise DataError(what, where=table.origin, fix=fix)
+
+
+def _guess_label(
+    table: Table, names: Sequence[str], need_labels: bool, several: list[str] | None = None
+) -> str | None:
+    """The only column that looks like labels; where several do, their names are added to ``several``."""
+    values = {name: table.read(name) for name in names}
+    like = [name for name in names if looks_like_labels(values[name])]
+    if len(like) > 1:  # a count or a year beside the names of classes
+        like = [name for name in like if not all(map(is_number, _there(values[name])))] or like
+    if len(like) == 1:
+        return like[0]
+    if like and several is not None:
+        several += like
+    if not need_labels:
+        return None
+    if like:
+        raise DataError(_several(like), where=table.origin, fix="Name it with label_column")
+    if len(names) == 1:
+        return _doubtful(table, names[0], values[names[0]])
+    return None
+
+
+def _doubtful(table: Table, name: str, values: Sequence[Any]) -> str:
+    """The only column left, of which nothing says that it holds labels: what it holds instead is said."""
+    there = _there(values)
+    distinct = len({str(value) for value in there})
+    what = f"no column 'label': {name!r} holds {distinct:,} different values in {len(there):,} rows"
+    hint = "Numbers must be cut into a few classes first; " if all(map(is_number, there)) else ""
+    fix = f"{nearest('label', [name])} {hint}Name a column of a few classes with label_column"
+    raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
+
+
+def _there(values: Sequence[Any]) -> list[Any]:
+    """The first values of a column that are not missing."""
+    step = max(1, len(values) // LOOKED_AT)
+    return [value for value in values[::step] if not is_missing(value)]
+
+
+def text_size(values: Sequence[Any]) -> float | None:
+    """Characters of a text on average; None where the column does not look like texts.
+
+    Texts have several words (or many letters of a script without spaces), and most differ from each other.
+    """
+    there = _there(values)
+    if not there or not all(isinstance(value, str) for value in there):
+        return None
+    words = sum(len(value.split(None, 1)) > 1 for value in there)
+    unspaced = sum(len(value) >= 8 and not value.isascii() for value in there)
+    if words + unspaced <= len(there) / 2 or len(set(there)) <= len(there) / 2:
+        return None
+    return sum(map(len, there)) / len(there)
+
+
+def parquet_texts(source: str | Path, schema: Any) -> list[str]:
+    """The columns whose first rows look like texts; the one whose texts are by far the longest goes alone."""
+    import pyarrow as pa
+
+    sizes = {}
+    for field in schema:
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            first = next(iter(batches(source, field.name, [0])), None)
+            values = to_list(first.slice(0, LOOKED_AT), source, 0) if first is not None else []
+            if (size := text_size(values)) is not None:
+                sizes[field.name] = size
+    ranked = sorted(sizes, key=lambda name: -sizes[name])
+    alone = len(ranked) > 1 and sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]
+    return ranked[:1] if alone else ranked
+
+
+def looks_like_labels(values: Sequence[Any]) -> bool:
+    """Whether a column holds a few short values that come again and again, and hardly any gap."""
+    there = _there(values)
+    if len(there) < max(2, len(values[:: max(1, len(values) // LOOKED_AT)]) / 2):
+        return False
+    if any(isinstance(value, list | dict | bytes) for value in there):
+        return False
+    distinct = {str(value).strip() for value in there}
+    return len(distinct) <= max(2, len(there) // 2) and sum(map(len, distinct)) <= LONGEST_LABEL * len(
+        distinct
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or a text that is written as one."""
+    if not isinstance(value, str):
+        return hasattr(value, "__float__")
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True

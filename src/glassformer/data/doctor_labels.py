@@ -1,0 +1,98 @@
+"""The data doctor on labels: contradictions, balance, missing classes, one class under two names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from glassformer.data.dataset import TextSplit
+from glassformer.data.findings import Finding, Severity, excerpt, percent
+from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.mending import plain_name
+
+
+def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+    """Equal texts under several labels."""
+    seen: dict[str, set] = {}
+    for split in splits.values():
+        for text, label in zip(split.texts, split.labels or ()):
+            seen.setdefault(text, set()).add(label)
+    if not seen:
+        return
+    both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
+    if both:
+        examples = tuple(f"{' and '.join(sorted(map(str, lab)))}: {excerpt(text)}" for text, lab in both[:3])
+        message = f"distinct texts with more than one label: {len(both):,}"
+        fix = "keep one label of each; glassformer review-labels says which is doubtful"
+        yield Finding("warning", "contradictions", message, len(both), examples, fix)
+    else:
+        yield Finding("ok", "contradictions", "equal texts have equal labels")
+
+
+def odd_labels(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+    """Labels that are no classes: numbers to be predicted, several in one cell."""
+    labels = [label for split in splits.values() for label in split.labels or ()]
+    if odd := what_labels_are(labels):
+        yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
+
+
+def balance(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+    """How even the classes are."""
+    for name, split in splits.items():
+        ranked = Counter(split.labels or ()).most_common()
+        if not ranked:
+            continue
+        (most, n_most), (least, n_least) = ranked[0], ranked[-1]
+        if len(ranked) == 1:
+            yield Finding("warning", "balance", f"{name}: one class only ({most!r})", n_most)
+            continue
+        ratio = n_most / n_least
+        severity: Severity = "warning" if ratio >= 10 else "note" if ratio >= 1.5 else "ok"
+        message = f"{name}: {len(ranked)} classes, {n_most:,} of {most!r} to {n_least:,} of {least!r}"
+        if severity != "ok":
+            message += f"; always answering {most!r} scores {percent(n_most, len(split))}"
+        fix = "" if severity == "ok" else "weigh the classes with --set class_weight=balanced"
+        yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
+
+
+def lone_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+    """Classes with one example, which cannot be learnt and judged."""
+    labels = splits["train"].labels if "train" in splits else None
+    lone = sorted(str(label) for label, n in Counter(labels or ()).items() if n == 1)
+    if lone:
+        listed = ", ".join(map(repr, lone[:3])) + (f" and {len(lone) - 3:,} more" if len(lone) > 3 else "")
+        message = f"train: classes with one example: {len(lone):,} ({listed})"
+        fix = "add examples of it, or remove it; a random split needs two"
+        yield Finding("warning", "lone-classes", message, len(lone), tuple(lone[:10]), fix)
+
+
+def missing_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+    """Classes that a split lacks."""
+    classes = {name: set(split.labels) for name, split in splits.items() if split.labels is not None}
+    if len(classes) < 2:
+        return
+    everything = set().union(*classes.values())
+    lacking = {name: sorted(map(str, everything - found)) for name, found in classes.items()}
+    for name, missing in lacking.items():
+        if missing:
+            severity: Severity = "warning" if name == "train" else "note"
+            message = f"{name} lacks {len(missing)} of {len(everything)} classes"
+            yield Finding(severity, "missing-classes", message, len(missing), tuple(missing[:10]))
+    if not any(lacking.values()):
+        yield Finding("ok", "missing-classes", "every split has every class")
+
+
+def twin_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+    """Classes whose names are one name, written in two ways."""
+    spellings: dict[str, set[str]] = {}
+    for label in {x for split in splits.values() for x in split.labels or () if isinstance(x, str)}:
+        spellings.setdefault(plain_name(label), set()).add(label)
+    twins = sorted(" and ".join(map(repr, sorted(names))) for names in spellings.values() if len(names) > 1)
+    if twins:
+        listed = "; ".join(twins[:3]) + (f" and {len(twins) - 3:,} more" if len(twins) > 3 else "")
+        message = "classes that differ in case, white space or accents' encoding only: "
+        message += f"{len(twins):,} ({listed})"
+        fix = "make one of them with --set merge_labels=spelling"
+        yield Finding("warning", "twin-classes", message, len(twins), tuple(twins[:10]), fix)
+    elif spellings:
+        yield Finding("ok", "twin-classes", "no class is written in two ways")

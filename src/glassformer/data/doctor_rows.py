@@ -1,0 +1,77 @@
+"""The data doctor on rows: those that cannot be used, texts that stand there twice, texts in two splits."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from glassformer.data.dataset import TextSplit
+from glassformer.data.findings import Finding, Severity, excerpt, percent
+from glassformer.data.rejected import RejectedRow, by_kind
+from glassformer.data.text import clean_text
+
+SHOWN = 10  # bad rows that are listed
+
+
+def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
+    """Rows that no training can use, by kind."""
+    if not rejected:
+        return
+    message = f"rows that cannot be used: {len(rejected):,} ({by_kind(rejected)})"
+    examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
+    fix = "correct them, or leave them out with --on-bad-row skip"
+    yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)
+
+
+def repeats(counts: Mapping[str, Counter[str]]) -> Iterable[Finding]:
+    """Texts that stand in a split more than once."""
+    for name, count in counts.items():
+        again = count.total() - len(count)
+        if not again:
+            yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
+            continue
+        often = tuple(f"{n} times: {excerpt(text)}" for text, n in count.most_common(3) if n > 1)
+        severity: Severity = "warning" if again > 0.01 * count.total() else "note"
+        share = percent(again, count.total())
+        message = f"{name}: {again:,} of {count.total():,} texts ({share}) repeat an earlier one"
+        fix = "leave repeats out with --set drop_duplicates=true"
+        yield Finding(severity, "duplicates", message, again, often, fix)
+
+
+def leaks(
+    splits: Mapping[str, TextSplit], counts: Mapping[str, Counter[str]], figures: dict[str, Any]
+) -> Iterable[Finding]:
+    """Texts in two splits: equal ones, and equal but for case, punctuation, markup and white space."""
+    loose: dict[str, dict[str, str]] = {
+        name: {clean_text(text, "words").casefold(): text for text in count} for name, count in counts.items()
+    }
+    for table in loose.values():
+        table.pop("", None)
+    figures["leaks"] = {}
+    for a, b in itertools.combinations(splits, 2):
+        shared = [text for text in counts[a] if text in counts[b]]
+        alike = sorted(loose[a].keys() & loose[b].keys())
+        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": len(alike)}
+        if not shared and not alike:
+            yield Finding("ok", "leaks", f"no text stands in both {a} and {b}")
+            continue
+        rows = sum(counts[b][text] for text in shared)
+        examples = [excerpt(text) for text in shared[:3]]
+        if shared:
+            message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b})"
+            more = f"; {len(alike):,} when case, punctuation and markup do not count"
+            message += more if len(alike) > len(shared) else ""
+        else:
+            loosely = "when case, punctuation and markup do not count"
+            message = f"texts in both {a} and {b} {loosely}: {len(alike):,}"
+        other = [(loose[a][key], loose[b][key]) for key in alike if loose[a][key] != loose[b][key]]
+        examples += [f"{excerpt(x, 60)} ~ {excerpt(y, 60)}" for x, y in other[: 3 - len(examples)]]
+        if "unsupervised" in (a, b):
+            message += "; leave them out when pre-training on unsupervised"
+            yield Finding("note", "leaks", message, len(shared), tuple(examples))
+            continue
+        fix = f"--set drop_duplicates=true leaves out of {a} what stands in {b}"
+        fix += "" if shared else ", where only case and spaces differ"
+        yield Finding("warning", "leaks", message, len(shared) or len(alike), tuple(examples), fix)

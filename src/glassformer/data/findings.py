@@ -1,0 +1,55 @@
+"""What a data doctor finds: each check's outcome, and the way out."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Severity = Literal["ok", "note", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's outcome; ``code`` is the check's name and stays the same, ``fix`` the way out."""
+
+    severity: Severity
+    code: str
+    message: str
+    count: int = 0
+    examples: tuple[str, ...] = ()
+    fix: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The message and the way out."""
+        return f"{self.message}: {self.fix}" if self.fix else self.message
+
+
+@dataclass(frozen=True)
+class DoctorReport:
+    """All findings, and the figures behind them.
+
+    ``figures`` holds ``splits`` (split -> rows, distinct, classes, words), ``leaks`` (pairs of splits
+    -> distinct texts in both) and, with a tokenizer, ``tokens`` (split -> lengths, shares cut and unknown)
+    and ``accents``. Shares run from 0 to 1.
+    """
+
+    name: str
+    findings: list[Finding]
+    figures: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values that JSON can hold."""
+        findings = [asdict(f) | {"examples": list(f.examples)} for f in self.findings]
+        return {"name": self.name, "findings": findings, "figures": self.figures}
+
+
+def percent(part: int, whole: int) -> str:
+    """A share in words."""
+    return f"{part / whole:.1%}"
+
+
+def excerpt(text: str, width: int = 120) -> str:
+    """The beginning of a text, on one line."""
+    text = " ".join(text[: 4 * width].split())
+    return text if len(text) <= width else text[: width - 1] + "…"

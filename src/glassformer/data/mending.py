@@ -1,0 +1,95 @@
+"""Faults of a data set that a recipe may have mended: classes written in two ways, repeated examples."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from glassformer.config import nearest
+from glassformer.data.copies import digest, same_but_for_case
+from glassformer.errors import ConfigError
+
+KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the others
+
+
+def plain_name(label: str) -> str:
+    """A class's name in one way of writing: lower case, single spaces, letters composed."""
+    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+
+
+def mended(
+    dataset: Any, merge_labels: str | Mapping[str, Any], drop_duplicates: bool
+) -> tuple[Any, list[str]]:
+    """A data set of texts or pictures with what was asked for mended, and a sentence on each change.
+
+    Args:
+        merge_labels: ``none``; ``spelling``: classes whose names differ in case or white space only become
+            one; or old name -> new name.
+        drop_duplicates: an example that stands in a split again is left out, and out of the training split
+            one that also stands in another. Texts count as equal when case and spaces do not matter.
+
+    Raises:
+        ConfigError: another word for ``merge_labels``, or a name in it that no class has.
+    """
+    said: list[str] = []
+    if merge_labels != "none":
+        dataset = _merged(dataset, merge_labels, said)
+    if drop_duplicates:
+        dataset = _without_repeats(dataset, said)
+    return dataset, said
+
+
+def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
+    classes = {label for split in dataset.splits.values() for label in split.labels or ()}
+    if isinstance(how, Mapping):
+        by_text = {str(label): label for label in classes}
+        unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
+        if unknown is not None and not classes & {*how.values()}:
+            raise ConfigError(f"no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text]))
+        new = {label: how.get(str(label), label) for label in classes}
+    elif how == "spelling":
+        new = {label: plain_name(label) if isinstance(label, str) else label for label in classes}
+    else:
+        fix = 'Use spelling, or a table such as {"Good" = "good"}'
+        raise ConfigError(f"{how!r} does not say what to merge", where="merge_labels", fix=fix)
+    merged = sorted(f"{old!r} is {name!r}" for old, name in new.items() if old != name)
+    if not merged:
+        return dataset
+    listed = ", ".join(merged[:10]) + (f" and {len(merged) - 10:,} more" if len(merged) > 10 else "")
+    said.append(f"merge_labels: {listed}; {len(set(new.values())):,} classes")
+    splits = {
+        name: split if split.labels is None else replace(split, labels=[new[label] for label in split.labels])
+        for name, split in dataset.splits.items()
+    }
+    found = {label for split in splits.values() for label in split.labels or ()}
+    mixed = len({type(label) for label in found}) > 1
+    names = tuple(map(str, sorted(found, key=str if mixed else None)))
+    return replace(dataset, splits=splits, label_names=names)
+
+
+def _without_repeats(dataset: Any, said: list[str]) -> Any:
+    order = [name for name in KEPT_FIRST if name in dataset.splits]
+    order += [name for name in dataset.splits if name not in order]
+    elsewhere: set[str] = set()
+    kept: dict[str, Any] = {}
+    for name in order:
+        split = dataset.splits[name]
+        keys, seen, places = _keys(split), set(elsewhere), []
+        for i, key in enumerate(keys):
+            if key not in seen:
+                seen.add(key)
+                places.append(i)
+        kept[name] = split.select(places) if len(places) < len(split) else split
+        if len(places) < len(split):
+            said.append(f"drop_duplicates: {len(split) - len(places):,} of {len(split):,} of {name} left out")
+        if name != "unsupervised":
+            elsewhere |= seen
+    return replace(dataset, splits={name: kept[name] for name in dataset.splits})
+
+
+def _keys(split: Any) -> Sequence[str]:
+    if hasattr(split, "images"):
+        return list(map(digest, split.images))
+    return list(map(same_but_for_case, split.texts))

@@ -1,0 +1,102 @@
+"""Pictures that look nearly the same: a difference hash, checked on small copies.
+
+The hash says of 8 x 8 places whether a picture grows brighter to the right (Krawetz, "Kind of like that",
+2013), on Pillow's own resize. Pictures whose hashes differ in at most three places are compared as 16 x 16
+pixels.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.image import open_picture
+from glassformer.errors import DataError
+
+SIDE = 16  # pixels of a small copy
+MOST = 30_000  # pictures of a split that are looked at, drawn with the seed 0
+BITS = 3  # in which two hashes may differ
+LEVELS = 6.0  # of 256, by which two small copies may differ on average, each at its own brightness
+FLAT = 3.0  # standard deviation of a small copy in levels: less says nothing
+CROWD = 200  # pictures that share a quarter of their hash, beyond which they are not compared one by one
+
+
+@dataclass(frozen=True)
+class Thumbs:
+    """Small copies of a split's pictures, and their hashes."""
+
+    places: np.ndarray  # int64 [n]: which pictures of the split they are
+    pixels: np.ndarray  # uint8 [n, 16, 16, 3]
+    hashes: np.ndarray  # uint64 [n]
+
+    @staticmethod
+    def of(pictures: Sequence[Any], places: Sequence[int]) -> Thumbs:
+        """Of the pictures at some places; those that cannot be read or show nothing are left out."""
+        chosen = np.asarray(places, np.int64)
+        if len(chosen) > MOST:
+            chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST, replace=False))
+        kept, pixels, hashes = [], [], []
+        for place in chosen.tolist():
+            try:
+                image = open_picture(pictures[place])
+            except DataError:
+                continue
+            small = np.asarray(image.resize((SIDE, SIDE)))
+            if small.std() < FLAT:
+                continue
+            grey = np.asarray(image.convert("L").resize((9, 8)), np.int16)
+            kept.append(place)
+            pixels.append(small)
+            hashes.append(np.packbits(grey[:, 1:] > grey[:, :-1]).view(np.uint64)[0])
+        shape = (len(kept), SIDE, SIDE, 3)
+        return Thumbs(
+            np.array(kept, np.int64), np.array(pixels, np.uint8).reshape(shape), np.array(hashes, np.uint64)
+        )
+
+
+def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """(split, split) -> pairs of places whose pictures look nearly the same, in rising order.
+
+    Across splits every picture of the first is named once, with one of the second that is like it.
+    """
+    owner = [name for name, table in thumbs.items() for _ in range(len(table.places))]
+    if not owner:
+        return {}
+    place = np.concatenate([table.places for table in thumbs.values()])
+    pixels = np.concatenate([table.pixels for table in thumbs.values()])
+    hashes = np.concatenate([table.hashes for table in thumbs.values()])
+    found: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, j in sorted(_candidates(hashes)):
+        if _alike(pixels[i], pixels[j]):
+            found[owner[i], owner[j]][int(place[i])].append(int(place[j]))
+    out = {}
+    for (a, b), pairs in found.items():
+        out[a, b] = [(i, j) for i, others in pairs.items() for j in (others if a == b else others[:1])]
+    return out
+
+
+def _candidates(hashes: np.ndarray) -> set[tuple[int, int]]:
+    """Pairs whose hashes differ in at most three of 64 bits: of four quarters, one then is the same."""
+    out: set[tuple[int, int]] = set()
+    for quarter in range(4):
+        keys = (hashes >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)
+        order = np.argsort(keys, kind="stable")
+        starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] + np.uint64(1)))
+        for group in np.split(order, starts[1:]):
+            if not 1 < len(group) <= CROWD:
+                continue
+            group = np.sort(group)
+            apart = np.bitwise_count(hashes[group][:, None] ^ hashes[group][None])
+            rows, columns = np.nonzero(np.triu(apart <= BITS, 1))
+            out |= set(zip(group[rows].tolist(), group[columns].tolist(), strict=True))
+    return out
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two small copies are the same but for their brightness."""
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    return float(np.abs((a - a.mean()) - (b - b.mean())).mean()) <= LEVELS

@@ -1,0 +1,38 @@
+"""Cells that a spreadsheet cannot take for formulas, and back; and the columns that a label review adds."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+REVIEWED = "review:"  # begins the names of a review's columns beside a table's own; its cells are guarded
+
+# A spreadsheet runs a cell that begins like this (the wide forms too, in East Asian locales). The
+# leading apostrophes are part of the pattern so that the guard can be taken off unambiguously.
+_SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
+_FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+# One that splits at semicolons or tabs, as many do, finds cells inside ours: after a run of separators,
+# blanks and quotes. Each run is looked at once, from its start, so a text of a million blanks takes no time.
+_INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
+_SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+def csv_safe(cell: Any) -> str:
+    """A cell's text, with an apostrophe wherever a spreadsheet would take what follows for a formula.
+
+    That is at the start of the cell and, for programs that split there, after a semicolon, tab or line break.
+    """
+    text = "" if cell is None else str(cell)
+    text = _INSIDE.sub(lambda m: f"{m[1]}'{m[2]}" if _opens_cell(m) else m[0], text)
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def csv_plain(cell: str) -> str:
+    """What ``csv_safe`` was given."""
+    cell = cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+    return _INSIDE.sub(lambda m: f"{m[1]}{m[2][1:]}" if _opens_cell(m) else m[0], cell)
+
+
+def _opens_cell(match: re.Match[str]) -> bool:
+    return match.start() == 0 or _SEPARATORS.search(match[1]) is not None

@@ -1,0 +1,98 @@
+"""The table that a label review gives to be corrected: the user's own columns, the most doubtful first.
+
+Correct the column of labels and give the file back to ``train``: columns whose names begin with ``review:``
+are passed over, and the guards against formulas are taken off as the file is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import replace_text
+from glassformer.data.sources import split_files
+from glassformer.data.spreadsheet import REVIEWED, csv_safe
+from glassformer.data.tables import READERS, Table, read_table
+from glassformer.errors import DataError
+from glassformer.evaluate.predictions import Prediction
+
+NAME = "to_correct.csv"
+ADDED = tuple(f"{REVIEWED}{name}" for name in ("rank", "suggested", "suspicious", "label_probability"))
+
+
+def write_corrected(
+    folder: Path, data: dict[str, Any], rows: Sequence[Prediction], judged: Any, classes: Sequence[str]
+) -> tuple[Path, bool]:
+    """Write the table; one that has been edited since stays as it is.
+
+    Args:
+        data: the section ``data`` of the recipe.
+        rows: the out-of-fold predictions, in the order that ``judged`` numbers them.
+
+    Returns:
+        The file, and whether it is the one that was written now.
+    """
+    columns, cells, places = _own(data, rows)
+    order = [places[i] for i in judged.order.tolist()]
+    seen = set(order)
+    marks = {places[i]: _mark(rank, i, judged, classes) for rank, i in enumerate(judged.order.tolist(), 1)}
+    order += [i for i in range(len(cells)) if i not in seen]  # rows that no fold has judged
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([*ADDED, *map(csv_safe, columns)])
+    writer.writerows([*marks.get(i, [""] * len(ADDED)), *map(csv_safe, cells[i])] for i in order)
+    path, content = folder / NAME, text.getvalue()
+    if path.is_file() and path.read_bytes() != content.encode():
+        return path, False
+    replace_text(path, content)
+    return path, True
+
+
+def _mark(rank: int, i: int, judged: Any, classes: Sequence[str]) -> list[Any]:
+    share = f"{float(judged.quality[i]):.6g}"
+    return [rank, csv_safe(classes[judged.suggested[i]]), "yes" if judged.suspicious[i] else "no", share]
+
+
+def _own(
+    data: dict[str, Any], rows: Sequence[Prediction]
+) -> tuple[list[str], list[list[str]], dict[int, int] | np.ndarray]:
+    """The columns and rows of the user's table, and where in it each prediction stands."""
+    table = _source(str(data.get("source", "")))
+    if table is not None:
+        place = {str(row): i for i, row in enumerate(table.rows)}
+        columns = [name for name in table.names if not name.startswith(REVIEWED)]
+        values = [table.read(name) for name in columns]
+        if all(row.row in place for row in rows) and _same(values, place, rows):
+            cells = [[as_text(column[i]) for column in values] for i in range(len(table.rows))]
+            return columns, cells, {i: place[row.row] for i, row in enumerate(rows)}
+    name = "file" if "broken" in data else "text"  # a key of pictures
+    return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
+
+
+def as_text(value: Any) -> str:
+    """A value as a cell; what is missing is empty."""
+    return "" if value is None or isinstance(value, bytes) else str(value)
+
+
+def _source(source: str) -> Table | None:
+    """The table that the folds were made of; None where they come from several files, or from none."""
+    path = Path(source)
+    try:
+        if path.is_dir():
+            parts = split_files(path).get("train", [])
+            path = parts[0] if len(parts) == 1 else path
+        if path.suffix.lower() not in READERS or not path.is_file():
+            return None
+        return read_table(path, lambda error, row: None)
+    except DataError:
+        return None
+
+
+def _same(values: Sequence[Sequence[Any]], place: dict[str, int], rows: Sequence[Prediction]) -> bool:
+    """Whether the file still holds the texts that were judged, in whichever column."""
+    return any(all(column[place[row.row]] == row.text for row in rows) for column in values)

@@ -1,0 +1,108 @@
+"""Which column holds the texts and which the labels: by name, else by what they hold, and the same in every verb."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_text, looks_like_labels, text_size
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.tables import read_table
+from glassformer.errors import DataError
+
+MOODS = ["joy", "anger", "fear"]
+
+
+def table(path: Path, names: list[str], rows: list[list]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
+def texts(n: int) -> list[str]:
+    return [f"what a day number {i} was" for i in range(n)]
+
+
+def test_two_columns_with_other_names_are_found_and_said(tmp_path):
+    rows = [[text, MOODS[i % 3]] for i, text in enumerate(texts(12))]
+    for names in (["comment", "emotion"], ["body", "label"], ["utterance", "emotion"]):
+        found = load_text_dataset(table(tmp_path / "two.csv", names, rows), need_labels=True)
+        assert found.columns == tuple(names)
+        assert found.splits["train"].labels == [MOODS[i % 3] for i in range(12)]
+        usual = names[1] in LABEL_COLUMNS
+        assert bool(found.said) is not usual, names
+        if found.said:
+            assert f"texts in {names[0]!r}, labels in {names[1]!r}" in found.said[0]
+
+
+def test_the_only_text_and_the_only_label_of_many_columns(tmp_path):
+    rows = [[i, f"u{i}", text, i % 5, MOODS[i % 3], ""] for i, text in enumerate(texts(20))]
+    path = table(tmp_path / "many.csv", ["id", "user", "utterance", "votes", "emotion", "empty"], rows)
+    found = load_text_dataset(path, need_labels=True)
+    assert found.columns == ("utterance", "emotion")  # of two columns like labels the one that is no number
+    assert find_text(read_table(path)) == "utterance"
+
+
+def test_a_text_column_goes_before_titles_much_shorter(tmp_path):
+    rows = [[f"day {i}", f"{text} and so on and on", MOODS[i % 3]] for i, text in enumerate(texts(12))]
+    path = table(tmp_path / "a.csv", ["headline", "article", "emotion"], rows)
+    assert load_text_dataset(path, need_labels=True).columns == ("article", "emotion")
+
+
+def test_two_columns_of_texts_are_not_guessed_between(tmp_path):
+    rows = [[text, text[::-1] + " x", MOODS[i % 3]] for i, text in enumerate(texts(12))]
+    path = table(tmp_path / "pairs.csv", ["premise", "hypothesis", "relation"], rows)
+    with pytest.raises(
+        DataError, match=r"several columns look like texts.*text_column.*join pairs into one column"
+    ):
+        load_text_dataset(path, need_labels=True)
+
+
+def test_numbers_beside_texts_are_no_labels(tmp_path):
+    path = table(tmp_path / "n.csv", ["text", "score"], [[text, i / 7] for i, text in enumerate(texts(12))])
+    with pytest.raises(
+        DataError, match=r"'score' holds 12 different values in 12 rows.*cut into a few classes"
+    ):
+        load_text_dataset(path, need_labels=True)
+    assert load_text_dataset(path, find_labels=True).splits["train"].labels is None
+
+
+def test_a_table_without_labels_needs_none(tmp_path):
+    path = table(tmp_path / "t.csv", ["id", "comment"], [[i, text] for i, text in enumerate(texts(9))])
+    found = load_text_dataset(path)
+    assert found.splits["train"].labels is None
+    assert found.columns == ("comment", None)
+
+
+def test_other_splits_have_the_columns_of_the_first(tmp_path):
+    rows = [[text, MOODS[i % 3]] for i, text in enumerate(texts(12))]
+    table(tmp_path / "train.csv", ["utterance", "emotion"], rows)
+    table(tmp_path / "test.csv", ["utterance", "emotion"], [["so what", "joy"]])  # of itself it tells nothing
+    found = load_text_dataset(tmp_path, need_labels=True)
+    assert found.splits["test"].labels == ["joy"]
+
+
+@pytest.mark.parametrize("values", [["a"] * 3 + ["b"] * 3, [0, 1] * 4, ["yes", None, "no", "yes"]])
+def test_what_looks_like_labels(values):
+    assert looks_like_labels(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[], [None] * 5, list(range(9)), [["a"], ["b"]] * 4, ["x" * 90, "y" * 90] * 4, ["a", *[None] * 9]],
+)
+def test_what_does_not(values):
+    assert not looks_like_labels(values)
+
+
+def test_texts_of_a_script_without_spaces_are_texts():
+    assert text_size([f"今日はとても良い天気です{i}" for i in range(5)]) == 13
+    assert text_size([f"https://example.org/{i}" for i in range(5)]) is None
+    assert text_size(["same words here"] * 5) is None
+
+
+def test_the_guide_names_every_usual_column():
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "own-csv.md").read_text(encoding="utf-8")
+    assert [name for name in (*TEXT_COLUMNS, *LABEL_COLUMNS) if f"`{name}`" not in page] == []

@@ -1,0 +1,263 @@
+"""Pictures before a training: what cannot be read is refused by name, the others are looked at."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glassformer.cli.app import main
+from glassformer.config import read_toml
+from glassformer.data.image_checks import look_at, refuse_unreadable, unreadable
+from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image_sources import ImageSplit, load_image_dataset
+from glassformer.data.near_pictures import Thumbs, near_repeats
+from glassformer.data.transform import ImageTransform
+from glassformer.errors import DataError
+from glassformer.tasks.run import evaluate_task
+
+from .conftest import SETTINGS, quarters
+
+SETS = [x for k, v in (SETTINGS | {"epochs": 2, "bootstrap": 20}).items() for x in ("--set", f"{k}={v}")]
+
+
+def encoded(picture, kind: str = "JPEG", **options) -> bytes:
+    file = io.BytesIO()
+    (picture if isinstance(picture, Image.Image) else Image.fromarray(picture)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def scene(seed: int, width: int = 61, height: int = 47) -> Image.Image:
+    """Smooth colors, so that it looks the same after a change of size."""
+    small = np.random.default_rng(seed).integers(0, 256, (5, 7, 3), np.uint8)
+    return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """train/ and test/ with four classes of small pictures."""
+    for split, count, seed in (("train", 32, 3), ("test", 12, 5)):
+        for i, (picture, label) in enumerate(zip(*quarters(count, seed), strict=True)):
+            place = tmp_path / "corners" / split / label
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(picture).save(place / f"{i}.jpg")
+    return tmp_path / "corners"
+
+
+def cut(file: Path) -> Path:
+    file.write_bytes(file.read_bytes()[:-40])
+    return file
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
+def test_a_cut_file_is_found_without_decoding_whole_ones(kind):
+    whole = encoded(scene(1), kind)
+    assert look_at(whole, "x").size == (61, 47)
+    assert unreadable([whole, whole[: len(whole) * 2 // 3], whole], "x").keys() == {1}
+
+
+def test_a_whole_file_is_not_decoded(monkeypatch):
+    whole = encoded(scene(1)), encoded(scene(2), "PNG")
+    monkeypatch.setattr("glassformer.data.image_checks.open_picture", lambda *a: pytest.fail("decoded"))
+    assert unreadable(whole, "x") == {}
+
+
+def test_all_that_cannot_be_read_is_counted():
+    splits = {
+        "train": ImageSplit([encoded(scene(1)), b"text"], [0, 1], "t"),
+        "test": ImageSplit([b""] * 3, None, "u"),
+    }
+    with pytest.raises(
+        DataError, match=r"t\[1\]: is no picture.*1 of train, 3 of test.*or leave .*--set broken=skip"
+    ):
+        refuse_unreadable(splits)
+
+
+def test_a_cut_picture_of_test_is_found_before_the_training(folder, tmp_path, capsys):
+    bad = cut(next((folder / "test" / "left").iterdir()))
+    command = ["train", "--images", str(folder), "--out", str(tmp_path / "run"), *SETS]
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert str(bad) in err
+    assert "--set broken=skip" in err
+    assert not (tmp_path / "run").exists()
+    assert main([*command, "--set", "broken=skip"]) == 0
+    assert "1 pictures of test left out" in capsys.readouterr().out
+
+
+def test_a_run_is_judged_on_what_can_be_read_and_again_without_training(folder, tmp_path, capsys):
+    run, bad = tmp_path / "run", next((folder / "test" / "left").iterdir())
+    command = ["train", "--images", str(folder), "--out", str(run), *SETS]
+    assert main(command) == 0
+    before, whole = (
+        (run / "model" / "model.safetensors").read_bytes(),
+        json.loads((run / "metrics.json").read_text()),
+    )
+    cut(bad)
+    assert main(["evaluate", str(run)]) == 2
+    err = capsys.readouterr().err
+    assert str(bad) in err
+    assert "--on-bad-row skip" in err
+    assert main(["evaluate", str(run), "--on-bad-row", "skip"]) == 0
+    assert f"1 pictures of test left out: {bad}" in capsys.readouterr().out
+    found = evaluate_task(run, on_bad_row="skip")
+    assert found["n"] == whole["test"]["n"] - 1
+    assert str(bad) in found["left_out"][0]
+    (run / "metrics.json").unlink()  # as if judging had failed on it
+    assert main([*command, "--resume"]) == 2
+    assert "--set broken=skip" in capsys.readouterr().err
+    assert main([*command, "--resume", "--set", "broken=skip"]) == 0
+    assert "1 pictures of test left out" in capsys.readouterr().out
+    assert json.loads((run / "metrics.json").read_text())["test"]["n"] == whole["test"]["n"] - 1
+    assert (run / "model" / "model.safetensors").read_bytes() == before
+    assert read_toml(run / "config.toml")["data"]["broken"] == "refuse"  # as it was split
+
+
+def test_a_picture_lost_while_training_does_not_take_the_figures_along(folder, tmp_path, monkeypatch, capsys):
+    bad = next((folder / "test" / "left").iterdir())
+
+    def look(splits):
+        cut(bad)  # whole when it was looked at
+
+    monkeypatch.setattr("glassformer.tasks.image_classification.run.refuse_unreadable", look)
+    run = tmp_path / "run"
+    assert main(["train", "--images", str(folder), "--out", str(run), *SETS]) == 0
+    assert "1 pictures of test left out" in capsys.readouterr().out
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["test"]["n"] == 11
+    assert str(bad) in metrics["left_out"][0]
+
+
+# --- the doctor -------------------------------------------------------------------------------
+
+
+def messy(tmp_path: Path) -> Path:
+    """A folder with a fault of every kind."""
+    home = tmp_path / "messy"
+    for label in ("cat", "dog"):
+        (home / label).mkdir(parents=True)
+        for i in range(9):
+            scene(i + 100 * (label == "dog")).save(home / label / f"{i}.png")
+    cat, dog = home / "cat", home / "dog"
+    (cat / "text.jpg").write_text("no picture")
+    (cat / "cut.jpg").write_bytes(encoded(scene(1))[:-200])
+    (cat / "empty.png").write_bytes(b"")
+    scene(31).convert("L").save(cat / "grey.png")
+    scene(32).convert("CMYK").save(cat / "print.jpg")
+    scene(33).convert("RGBA").save(dog / "clear.png")
+    scene(34).save(dog / "moving.gif", save_all=True, append_images=[scene(35)])
+    Image.new("1", (7001, 7001)).save(dog / "huge.png")
+    (dog / "same.png").write_bytes((dog / "0.png").read_bytes())
+    (dog / "torn.png").write_bytes((cat / "0.png").read_bytes())
+    scene(1, 122, 94).save(cat / "again.jpg", quality=80)  # 1.png twice as large
+    scene(40, 400, 50).save(cat / "wide.png")
+    return home
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    dataset = load_image_dataset(messy(tmp_path_factory.mktemp("doctor")))
+    return examine_pictures("messy", dataset.splits, transform=ImageTransform((32, 32)), decode=True)
+
+
+def test_the_doctor_counts_what_is_refused_and_why(report):
+    found = {f.code: f for f in report.findings}
+    assert found["unreadable"].severity == "warning"
+    assert found["unreadable"].count == 4
+    for part in ("is no picture", "the picture has no bytes", "damaged", "million pixels"):
+        assert part in found["unreadable"].message
+    assert "--set broken=skip" in found["unreadable"].fix
+    assert report.figures["splits"]["train"]["unreadable"] == 4
+
+
+def test_the_doctor_sees_sizes_modes_and_what_becomes_of_them(report):
+    found = {f.code: f for f in report.findings}
+    assert "pictures of 61 x 47 to 400 x 94 pixels" in found["sizes"].message
+    assert "1 CMYK (turned into RGB)" in found["modes"].message
+    assert "1 RGBA (transparency shows white)" in found["modes"].message
+    assert "1 L (grey" in found["modes"].message
+    assert "first is read" in found["animations"].message
+    assert "stretched more than 1.5 times" in found["stretched"].message
+    assert "8.0 times at most" in found["stretched"].message
+    assert report.figures["splits"]["train"]["width"] == [61, 61, 400]
+
+
+def test_the_doctor_sees_repeats_contradictions_and_near_repeats(report):
+    found = {f.code: f for f in report.findings}
+    assert found["repeats"].count == 2
+    assert found["contradictions"].count == 1
+    assert "(cat) = " in found["contradictions"].examples[0]
+    assert "(dog)" in found["contradictions"].examples[0]
+    assert found["near-repeats"].count == 1
+    assert (
+        "1.png ~ " in found["near-repeats"].examples[0] or "again.jpg ~" in found["near-repeats"].examples[0]
+    )
+
+
+def test_a_cut_takes_away_what_the_doctor_says():
+    wide = ImageSplit([np.zeros((40, 80, 3), np.uint8)] * 3, [0, 1, 1], "x")
+    report = examine_pictures("x", {"train": wide}, transform=ImageTransform((20, 20), "crop"))
+    (found,) = (f for f in report.findings if f.code == "cut-away")
+    assert "takes away 50% of a picture as a rule, 50% at most; more than 25% of 3 of 3" in found.message
+    report = examine_pictures("x", {"train": wide}, transform=ImageTransform((200, 200)))
+    assert "3 of 3 are smaller than 200 x 200" in next(
+        f.message for f in report.findings if f.code == "blown-up"
+    )
+
+
+def test_near_repeats_in_two_splits_are_a_leak():
+    first = ImageSplit([scene(i) for i in range(11)], [0, 1] * 5 + [0], "a")
+    second = ImageSplit([scene(7, 90, 70), *[scene(i) for i in range(50, 57)]], [1, 0] * 4, "b")
+    found = {f.code: f for f in examine_pictures("x", {"train": first, "test": second}, decode=True).findings}
+    assert found["near-leak"].severity == "warning"
+    assert found["near-leak"].count == 1
+    assert found["near-leak"].examples == ("a[7] ~ b[0]",)
+
+
+def test_noise_and_flat_pictures_are_no_repeats():
+    rng = np.random.default_rng(0)
+    noise = [rng.integers(0, 256, (32, 32, 3), np.uint8) for _ in range(67)]
+    flat = [np.full((32, 32, 3), level, np.uint8) for level in range(0, 250, 5)]
+    table = Thumbs.of([*noise, *flat], range(len(noise) + len(flat)))
+    assert len(table.places) == 67
+    assert near_repeats({"train": table}) == {}
+
+
+def test_one_class_and_a_class_of_nearly_all():
+    one = ImageSplit([scene(i) for i in range(5)], ["a"] * 5, "x")
+    assert "one class only" in next(
+        f.message for f in examine_pictures("x", {"train": one}).findings if f.code == "balance"
+    )
+    most = ImageSplit([scene(i) for i in range(40)], ["a"] * 38 + ["b"] * 2, "x")
+    (found,) = (f for f in examine_pictures("x", {"train": most}).findings if f.code == "balance")
+    assert found.severity == "warning"
+    assert "always answering a scores 95.0%" in found.message
+
+
+def test_rows_of_a_table_without_a_label_are_counted_or_left_out(tmp_path, capsys):
+    for i in range(6):
+        scene(i).save(tmp_path / f"{i}.png")
+    rows = [f"{i}.png,{'ab'[i % 2]}" for i in range(4)]
+    (tmp_path / "t.csv").write_text("\n".join(["file,label", *rows, "4.png,", "5.png,x,y"]) + "\n")
+    with pytest.raises(DataError, match="row 7: 3 fields"):
+        load_image_dataset(tmp_path / "t.csv")
+    found = load_image_dataset(tmp_path / "t.csv", broken="skip")
+    assert found.splits["train"].labels == ["a", "b", "a", "b"]
+    assert sorted(row.row for row in found.rejected) == [6, 7]
+    assert found.splits["train"].rows == [2, 3, 4, 5]
+    assert main(["data", "doctor", str(tmp_path / "t.csv")]) == 0
+    assert "t.csv, row 6: the label is missing" in capsys.readouterr().out
+
+
+def test_the_command_shows_them(tmp_path, capsys):
+    home = messy(tmp_path)
+    (home / "dog" / "note.txt").write_text("fetched in May")  # which makes no texts of them
+    assert main(["data", "doctor", str(home)]) == 0
+    out = capsys.readouterr().out
+    assert "unreadable: " in out
+    assert "near-repeats: " in out
+    assert "text.jpg" in out

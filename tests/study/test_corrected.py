@@ -1,0 +1,97 @@
+"""The table of a label review: the user's columns and rows, to be corrected and given back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from glassformer.cli.app import main
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.data.sources import load_text_dataset
+from glassformer.evaluate.predictions import Prediction
+from glassformer.study.corrected import ADDED, write_corrected
+
+from ..cli.tiny import sentences, settings
+
+JUDGED = SimpleNamespace(
+    order=np.array([1, 0]), suggested=np.array([0, 0]), quality=np.array([0.75, 0.25]), suspicious=np.array([False, True])
+)  # fmt: skip
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def answers(*texts: str) -> list[Prediction]:
+    return [Prediction("out-of-fold", str(i), text, "b", "a", 0.5, {}) for i, text in enumerate(texts, 2)]
+
+
+def test_rows_and_columns_are_those_of_the_table(tmp_path):
+    source = tmp_path / "own.csv"
+    source.write_text(
+        "id,comment,emotion\n7,=1+1 is two,b\n8,@you so so,b\n9,not judged,\n", encoding="utf-8"
+    )
+    path, fresh = write_corrected(
+        tmp_path, {"source": str(source)}, answers("=1+1 is two", "@you so so"), JUDGED, ["a", "b"]
+    )
+    assert fresh
+    rows = read(path)
+    assert list(rows[0]) == [*ADDED, "id", "comment", "emotion"]
+    assert [(r["review:rank"], r["id"], r["review:suggested"], r["review:suspicious"]) for r in rows] == [
+        ("1", "8", "a", "yes"), ("2", "7", "a", "no"), ("", "9", "", "")
+    ]  # fmt: skip
+    assert rows[1]["comment"] == "'=1+1 is two"  # what a spreadsheet would run is guarded
+    found = load_text_dataset(path, on_bad_row="skip", need_labels=True)
+    assert found.columns == ("comment", "emotion")
+    assert found.splits["train"].texts == ["@you so so", "=1+1 is two"]  # and the guard is taken off
+
+
+def test_an_edited_table_is_kept(tmp_path):
+    given = (tmp_path, {}, answers("one", "two"), JUDGED, ["a", "b"])
+    path, _ = write_corrected(*given)
+    assert write_corrected(*given) == (path, True)
+    path.write_text(path.read_text(encoding="utf-8").replace("two,b", "two,a"), encoding="utf-8")
+    edited = path.read_bytes()
+    assert write_corrected(*given) == (path, False)
+    assert path.read_bytes() == edited
+
+
+def test_where_the_source_has_changed_the_judged_texts_are_given(tmp_path):
+    source = tmp_path / "own.csv"
+    source.write_text("comment,emotion\nanother,b\ntext,b\n", encoding="utf-8")
+    path, _ = write_corrected(tmp_path, {"source": str(source)}, answers("one", "two"), JUDGED, ["a", "b"])
+    assert [(r["text"], r["label"]) for r in read(path)] == [("two", "b"), ("one", "b")]
+
+
+def test_pictures_are_given_as_a_table_of_files(tmp_path):
+    from PIL import Image
+
+    files = []
+    for i in range(2):
+        files.append(str(tmp_path / f"{i}.png"))
+        Image.new("RGB", (5, 5)).save(files[-1])
+    path, _ = write_corrected(
+        tmp_path, {"broken": "refuse", "source": str(tmp_path)}, answers(*files), JUDGED, ["a", "b"]
+    )
+    split = load_image_dataset(path).splits["train"]
+    assert (split.images, split.labels) == ([files[1], files[0]], ["b", "b"])
+
+
+@pytest.mark.slow
+def test_the_command_gives_a_table_that_train_takes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with open("own.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(
+            [("id", "comment", "emotion"), *((i, *row) for i, row in enumerate(sentences(40)))]
+        )
+    assert main(["review-labels", "--text", "own.csv", "--folds", "2", "--out", "r", *settings()]) == 0
+    assert "give it back: glassformer train --text r/to_correct.csv" in capsys.readouterr().out
+    assert sorted(int(row["id"]) for row in read(Path("r/to_correct.csv"))) == list(range(40))
+    assert json.loads(Path("r/review.json").read_text(encoding="utf-8"))["n"] == 40
+    assert main(["train", "--text", "r/to_correct.csv", "--out", "again", *settings()]) == 0
