@@ -82,8 +82,8 @@ def check(metrics: dict[str, Any], published: float | Sequence[float] | None) ->
     if published is None or "accuracy" not in judged:
         return ["the document gives no figure to compare with"]
     n = judged["n"]
-    if not isinstance(published, list | tuple):
-        return [_verdict("", judged["accuracy"], float(published), n)]
+    if isinstance(published, int | float):
+        return [_verdict("", judged["accuracy"], published, n)]
     epochs = [e["accuracy"] for e in metrics.get("epochs") or ()]
     if len(epochs) != len(published):
         return [f"{len(epochs)} epochs were judged, the document has {len(published)}: no verdict"]
