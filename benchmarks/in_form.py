@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/in_form.py [imdb-bert flowers-pretrained] [--limit 256] [--set epochs=1]
 
-Writes random checkpoints as the Hub lays them out (bert-base-uncased with its vocabulary, vit-base-patch16-224-in21k
-with its preprocessor), trains the recipes on them for a few steps by the ordinary road (``run_task`` with ``model`` set
+Writes random checkpoints as the Hub lays them out (bert-base-uncased with its vocabulary, vit-base-patch16-224 with its
+head of 1,000 classes, vit-base-patch16-224-in21k with its pooler, both with their preprocessor), trains the recipes on them for a few steps by the ordinary road (``run_task`` with ``model`` set
 to the folder), judges the saved model once more from disk, and notes what came out. The accuracy says nothing about a
 recipe; that every file comes out does. Figures go to ``benchmarks/results/in-form.json``, a record a recipe; those of
 other recipes stay. Needs transformers, the real data sets, and 2 GB of disk a recipe; a run that was stopped goes on.
@@ -78,6 +78,18 @@ def write_vit(folder: Path, **sizes: int) -> None:
     write_json(folder / "preprocessor_config.json", PREPROCESSOR)
 
 
+def write_vit_1k(folder: Path, **sizes: int) -> None:
+    """A folder as the Hub has vit-base-patch16-224: no pooler, and the head of ImageNet's 1,000 classes.
+
+    Args:
+        sizes: of transformers' ``ViTConfig``, in place of ViT-B's.
+    """
+    from transformers import ViTConfig, ViTForImageClassification
+
+    ViTForImageClassification(ViTConfig(num_labels=1_000, **sizes)).save_pretrained(folder)
+    write_json(folder / "preprocessor_config.json", PREPROCESSOR)
+
+
 def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
@@ -92,9 +104,12 @@ class Layout:
 
 BERT = Layout("bert-base-uncased", write_bert)
 VIT = Layout("vit-base-patch16-224-in21k", write_vit)
+VIT_1K = Layout("vit-base-patch16-224", write_vit_1k)
+RUNGS = ("baseline", "light", "medium", "strong", "strong-given", "mix", "mix-given")
 LAYOUTS = {
-    "imdb-bert": BERT, "imdb-bert-15k": BERT, "cifar10-vit-base": VIT, "hotdog-head": VIT, "flowers-pretrained": VIT,
-    **{f"hotdog-{rung}": VIT for rung in ("baseline", "light", "medium", "strong", "mix")},
+    "imdb-bert": BERT, "imdb-bert-given": BERT, "imdb-bert-15k": BERT,
+    "cifar10-vit-base": VIT_1K, "cifar10-vit-base-given": VIT_1K, "hotdog-head": VIT_1K, "hotdog-head-given": VIT_1K,
+    "flowers-pretrained": VIT, **{f"hotdog-{rung}": VIT_1K for rung in RUNGS},
 }  # fmt: skip
 
 

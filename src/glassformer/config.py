@@ -340,8 +340,9 @@ MAX_SEED = 2**32 - 1  # of numpy and scikit-learn
 RANGES: dict[str, tuple[float, float]] = {
     "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
     "window_stride": (1, INF),
-    "head_hidden": (1, INF), "head_dropout": (0, BELOW_1), "dropout": (0, BELOW_1),
-    "attention_dropout": (0, BELOW_1), "stochastic_depth": (0, BELOW_1),
+    "head_hidden": (1, INF), "adam_eps": (1e-30, 1), "norm_eps": (1e-30, 1), "stochastic_depth": (0, BELOW_1),
+    "dropout": (0, BELOW_1), "attention_dropout": (0, BELOW_1), "embedding_dropout": (0, BELOW_1),
+    "feed_forward_dropout": (0, BELOW_1), "head_dropout": (0, BELOW_1), "head_input_dropout": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF),
     "embedding_std": (0, 1e3), "damp_repeats": (0, 1), "embedding_dim": (1, INF),
     "epochs": (1, INF), "lr": (0, 1e3), "weight_decay": (0, 1e3), "warmup": (0, 1), "layer_decay": (0, 1),
@@ -352,9 +353,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, 1_024),
     "verbose": (0, INF), "split_seed": (0, MAX_SEED), "bootstrap": (0, INF), "maps": (0, INF),
     "validation_size": (0, INF), "test_size": (0, INF), "train_size": (1, INF), "limit": (1, INF),
-    "robustness_limit": (0, INF), "betas": (0, BELOW_1),
-    "image_size": (1, 4096), "resize": (1, 8192), "mix_share": (0, 1), "mix_alpha": (0.01, 100),
-    "patch_dropout": (0, BELOW_1),
+    "robustness_limit": (0, INF), "betas": (0, BELOW_1), "image_size": (1, 4096), "resize": (1, 8192),
+    "mix_share": (0, 1), "mix_alpha": (0.01, 100), "patch_dropout": (0, BELOW_1),
     "patch_size": (1, INF), "stem": (0, INF), "beam": (1, 256), "length_penalty": (-10, 10), "top": (1, INF),
 }  # fmt: skip
 

@@ -113,7 +113,7 @@ def test_fine_tuning_vit(gf, tmp_path, pictures, tiny_vit, row):
             "glassformer train imdb-minilm-best or glassformer train imdb-minilm or glassformer train imdb-textcnn",
         ),
         ("10", (), "glassformer compare hotdog-ladder-cifar or glassformer compare flowers-ladder-cifar"),
-        ("5", ("flowers-vit",), "glassformer train flowers-best"),
+        ("5", ("flowers-vit-given",), "glassformer train flowers-best"),
     ],
 )
 def test_weights_that_cannot_be_had_name_what_stands_for_them(

@@ -44,6 +44,7 @@ OPTIONS = {
     ],
     "evaluate": [
         "--data",
+        "--every-epoch",
         "--image-column",
         "--json",
         "--label-column",
@@ -143,7 +144,7 @@ OPTIONS = {
         "[recipe]",
     ],
     "report": ["folder"],
-    "reproduce": ["--out", "--set", "--table", "[row]"],
+    "reproduce": ["--check", "--out", "--set", "--table", "[row]"],
 }
 
 

@@ -24,7 +24,8 @@ def cell(sheet: Image.Image, i: int, j: int) -> np.ndarray:
 def test_a_row_a_picture_and_a_column_a_step():
     pictures, _ = quarters(5, 3)
     sheet = contact_sheet(pictures, "strong")
-    assert sheet_columns("strong") == ["original", *LEVELS[1:], "mixup", "cutmix"]
+    assert sheet_columns("strong") == ["original", *LEVELS[1:5], "mixup", "cutmix"]
+    assert sheet_columns("stacked")[5] == "stacked"
     assert sheet.size == (GAP + 7 * (SIDE + GAP), HEAD + 5 * (SIDE + GAP))
     assert np.array_equal(np.asarray(sheet), np.asarray(contact_sheet(pictures, "strong")))
     changed = np.zeros(7, int)

@@ -11,6 +11,7 @@ import pytest
 
 from glassformer.errors import ConfigError
 from glassformer.report.published import (
+    check,
     duration,
     duration_range,
     find_row,
@@ -214,7 +215,7 @@ def test_the_best_and_the_others_stand_in_columns_of_their_own(tmp_path):
     text = page(lambda name: measured(name, tmp_path, tmp_path))
     row = next(line for line in text.splitlines() if line.startswith("| 1 |")).split(" | ")
     assert row[5] == "`imdb-minilm-best` **93.00%** (1 seed, 60 s)"
-    assert row[6].startswith("`imdb-minilm` **91.00%** (1 seed, 60 s)<br>")
+    assert "<br>`imdb-minilm` **91.00%** (1 seed, 60 s)<br>" in row[6]
     for row in published_rows():
         assert len(set(row.recipes)) == len(row.recipes)
         assert not set(row.others) & {*row.given, row.best}
@@ -223,6 +224,33 @@ def test_the_best_and_the_others_stand_in_columns_of_their_own(tmp_path):
 def test_a_row_that_is_figures_says_where_they_are():
     with pytest.raises(ConfigError, match="lab 4"):
         find_row("11")
+
+
+@pytest.mark.parametrize(
+    ("found", "told", "verdict"),
+    [(0.8941, 0.8941, "confirmed"), (0.885, 0.8941, "confirmed"), (0.9, 0.8941, "confirmed"),
+     (0.86, 0.8941, "not reached"), (0.93, 0.8941, "above it")],
+)  # fmt: skip
+def test_a_figure_beside_the_published_one(found, told, verdict):
+    (line,) = check({"test": {"accuracy": found, "n": 25_000}}, told)
+    assert line.startswith(f"{found:.2%} here, {told:.2%} there, 1.0")  # 0.54 of chance, half a point of seed
+    assert line.endswith(f"is chance on 25,000: {verdict}")
+
+
+def test_figures_of_epochs_and_none():
+    metrics = {
+        "test": {"accuracy": 0.98, "n": 10_000},
+        "epochs": [{"accuracy": a} for a in (0.9, 0.978, 0.98)],
+    }
+    lines = check(metrics, [0.974, 0.978, 0.9796])
+    assert [line[:8] for line in lines] == ["epoch 1:", "epoch 2:", "epoch 3:"]
+    assert [line.split(": ")[-1] for line in lines] == ["not reached", "confirmed", "confirmed"]
+    assert check(metrics, [0.974]) == ["3 epochs were judged, the document has 1: no verdict"]
+    assert (
+        check(metrics, None) == check({"tests": {}}, 0.5) == ["the document gives no figure to compare with"]
+    )
+    told = {name for row in published_rows() for name in row.figures}
+    assert told == {name for row in published_rows() for name in row.given if name in told}
 
 
 def test_durations():

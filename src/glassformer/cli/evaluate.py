@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,11 +38,13 @@ def evaluate(
     on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
+    every_epoch: bool = False,
 ) -> dict[str, Any]:
     """The figures of a run's model; see ``ClassificationMeter.result``.
 
     Args:
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
+        every_epoch: of the weights of each epoch that were kept; see ``tasks.epochs.judge_epochs``.
 
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
@@ -51,9 +53,8 @@ def evaluate(
     from glassformer.train.callbacks import Progress
 
     check_bad_row(on_bad_row)
-    return evaluate_task(
-        check_run(folder), data, tell, count=Progress().count, columns=columns, on_bad_row=on_bad_row
-    )
+    options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "every_epoch": every_epoch}
+    return evaluate_task(check_run(folder), data, tell, count=Progress().count, **options)
 
 
 def check_bad_row(choice: str | None) -> str | None:
@@ -102,6 +103,10 @@ def evaluate_command(
     json: Annotated[
         bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
     ] = False,
+    every_epoch: Annotated[
+        bool,
+        typer.Option("--every-epoch", help="Judge the weights of each epoch (keep_epochs), all at once."),
+    ] = False,
 ) -> None:
     """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
     named = {
@@ -110,9 +115,15 @@ def evaluate_command(
     }  # fmt: skip
     columns = refuse_columns(named, data)
     if json:
-        say_json(evaluate(run, data, tell=lambda line: None, columns=columns, on_bad_row=on_bad_row))
+        quiet = evaluate(
+            run, data, tell=lambda line: None, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch
+        )
+        say_json(quiet)
         return
-    figures = evaluate(run, data, columns=columns, on_bad_row=on_bad_row)
+    figures = evaluate(run, data, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch)
+    if every_epoch:
+        show_epochs(str(run), figures["epochs"])
+        return
     if "greedy" in figures:
         show_translation_scores(str(run), {"": figures})
     elif "masked" in figures:
@@ -136,6 +147,20 @@ def _measure(run: Path) -> str:
     from glassformer.tasks.run_folder import read_run_recipe
 
     return measure_of(read_run_recipe(run))
+
+
+def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
+    """A line an epoch."""
+    rows = [
+        [
+            e["epoch"], "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}", f"{e['accuracy']:.2%}",
+            "{:.2%} to {:.2%}".format(*e["accuracy_interval"]) if e["accuracy_interval"] else "",
+        ]
+        for e in epochs
+    ]  # fmt: skip
+    show_table(
+        title, ("epoch", "mean batch loss", "accuracy", "95 % interval"), rows, right=("epoch", "accuracy")
+    )
 
 
 def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:

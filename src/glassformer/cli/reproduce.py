@@ -16,6 +16,7 @@ from glassformer.outputs import write_text_whole
 from glassformer.report.published import (
     Measured,
     Row,
+    check,
     find_row,
     headline,
     in_form,
@@ -88,24 +89,31 @@ def reproduce_command(
             show_default="runs/NAME",
         ),
     ] = None,
+    check_it: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Say whether each figure agrees with the published one; needs the row's weights."
+        ),
+    ] = False,
 ) -> None:
     """Run the recipes that stand for a published system, and put their results beside the published one."""
     if table or row is None:
-        if row is not None or settings:
+        if row is not None or settings or check_it:
             raise ConfigError("--table runs nothing", where="reproduce", fix="Give a ROW, or --table alone")
         show_rows()
         if out is not None:
             write_page(out)
         return
-    run_row(find_row(row), settings or (), out)
+    run_row(find_row(row), settings or (), out, check_it)
 
 
-def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> None:
+def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False) -> None:
     """Run what a row gives, one recipe after the other; what was begun goes on, what has ended is kept.
 
     Args:
         settings: ``KEY=VALUE``, laid over every recipe.
         out: instead of ``runs/NAME``; of several recipes, the folder around their own.
+        verdict: say whether each figure agrees with the published one; weights are looked for before any run.
 
     Raises:
         InputError: see ``run_task``; also weights that cannot be had, with what stands for them.
@@ -116,7 +124,10 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> 
 
     recipes = {name: load_recipe(name, settings) for name in row.given}  # a wrong key is found before hours
     say(f"row {row.number}, {row.system} on {row.data}: {', '.join(recipes)}; about {row.hours} on two cores")
-    reached, reports = [], []
+    if verdict:
+        for recipe in recipes.values():
+            check_weights(recipe, row)
+    reached, reports, verdicts = [], [], []
     for name, recipe in recipes.items():
         check_weights(recipe, row)
         folder = RUNS / name if out is None else out / name if len(recipes) > 1 else out
@@ -128,9 +139,14 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None) -> 
         found = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {found}" if len(recipes) > 1 else found)
         reports.append(str(run.report))
+        verdicts += [f"{name}: {line}" for line in check(run.metrics, row.figures.get(name))]
     say(f"row {row.number}, {row.system} on {row.data}")
     say(f"published: {row.published}")
     say(f"here: {', '.join(reached)}" + (", with settings of your own" if settings else ""))
+    if verdict and settings:
+        say("no verdict: the row was run with settings of your own")
+    for line in verdicts if verdict and not settings else ():
+        say(line)
     say(f"report: {', '.join(reports)}")
 
 

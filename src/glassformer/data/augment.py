@@ -5,6 +5,7 @@
     light    a random part of the picture (8 to 100 % of its area) scaled to size, and flipped
     medium   light, then brightness, contrast, saturation and hue, and a quarter of the pictures partly erased
     strong   medium, with two operations of RandAugment (Cubuk et al., 2020) at magnitude 9 of 30 instead
+    stacked  the two operations on top of medium's colors, none of which they replace
 
 All that moves pixels (crop, flip, rotation, shear, translation) is one affine map a picture, so pixels are
 read once. kornia's own ``RandAugment`` draws one policy for the whole batch; here the pictures that drew the
@@ -24,7 +25,8 @@ from torch.nn import functional as F
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
-LEVELS = ("none", "shift", "light", "medium", "strong")
+LEVELS = ("none", "shift", "light", "medium", "strong", "stacked")
+DRAWN = ("strong", "stacked")  # with RandAugment
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random part
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
 ERASE = 0.25  # share of pictures that lose a rectangle of 2 to 33 % of their area
@@ -53,19 +55,19 @@ def augment(
     b, device = len(pixels), pixels.device
     theta = _random_part(b, pixels.shape[2:], generator, flip)
     drawn = None
-    if level == "strong":
+    if level in DRAWN:
         drawn = torch.randint(len(OPERATIONS), (2, b), generator=generator)
         signs = torch.randint(2, (2, b), generator=generator) * 2.0 - 1.0
         for operations, sign in zip(drawn, signs, strict=True):
             theta = theta @ _moved(operations, sign)
     grid = F.affine_grid(theta[:, :2].to(device), [b, pixels.shape[1], *size], align_corners=False)
     x = F.grid_sample(pixels.float() / 255, grid, "bilinear", "zeros", align_corners=False)
+    if level in ("medium", "stacked"):
+        x = _jitter(x, generator)
     if drawn is not None:
         for operations, sign in zip(drawn, signs, strict=True):
             x = _recolored(x, operations, sign)
-    elif level == "medium":
-        x = _jitter(x, generator)
-    if level in ("medium", "strong"):
+    if level in ("medium", *DRAWN):
         x = _erase(x, generator)
     return x.clamp(0, 1)
 

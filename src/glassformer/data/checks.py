@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import DataError
+from glassformer.errors import CheckpointError, DataError
 
 MAX_LABEL = 1_000  # characters
 MAX_EXACT = 2**53  # of floats: beyond it they skip whole numbers
@@ -233,3 +233,18 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
     if not 1e-100 < array.max() < 1e100:  # so that no sum overflows, and no mean becomes 0
         array = array / array.max()
     return (array / array.mean()).astype(np.float32)
+
+
+def read_labels(labels: list[Any], key: str, where: str) -> list[Any]:
+    """The labels of a saved model, each checked as those of a table are.
+
+    Raises:
+        CheckpointError: one that cannot be one, or stands there twice.
+    """
+    try:
+        checked = check_labels(labels, key)
+    except DataError as error:
+        raise CheckpointError(f"{error.where}: {error.what}", where=where) from None
+    if len(set(checked)) < len(checked):
+        raise CheckpointError(f"{key!r} holds what is no label, or a label twice", where=where)
+    return list(checked)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from glassformer.data.dataset import TextSplit
 from glassformer.data.splits import split_by_distinct_text
 
 LABELS = ("european", "other")
@@ -259,3 +260,17 @@ def europe_splits(count: int = 20_000, seed: int = 0) -> dict[str, tuple[list[st
     labels = [label_of(sentence) for sentence in sentences]
     parts = split_by_distinct_text(sentences, labels, {"train": 0.8, "validation": 0.1, "test": 0.1}, seed)
     return {name: ([sentences[i] for i in idx], [labels[i] for i in idx]) for name, idx in parts.items()}
+
+
+# --- as data sets: splits, class names, further notes ----------------------------------------------
+
+
+def countries() -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
+    """``countries_sentences`` as a data set without labels."""
+    return {"train": TextSplit(countries_sentences(), None, "countries/train")}, (), ()
+
+
+def europe() -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
+    """``europe_splits`` as a data set."""
+    parts = europe_splits().items()
+    return {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts}, LABELS, ()

@@ -1,7 +1,8 @@
-"""Texts that lie in folders, one file a text and one folder a class."""
+"""Texts that lie in folders, one file a text and one folder a class; and the folders that data lie in."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from glassformer.data.checks import check_class_names, check_texts
@@ -99,3 +100,19 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
                 fix="Give its files names that end in .txt, or remove the folder",
             )
     return classes
+
+
+# --- where data lie ---------------------------------------------------------------------------
+
+
+def data_folders() -> list[Path]:
+    """Where named data sets are looked for, in this order."""
+    given = os.environ.get("GLASSFORMER_DATA")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / "data"
+    return [*([Path(given)] if given else []), Path("data"), cache]
+
+
+def find_in_data(path: str | Path) -> Path | None:
+    """A file by its path, or by its path below a data folder; None: it is in neither place."""
+    places = [Path(path).expanduser(), *(root / path for root in data_folders())]
+    return next((place for place in places if place.is_file()), None)

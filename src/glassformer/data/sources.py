@@ -7,7 +7,6 @@ file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,11 +16,11 @@ from typing import Any
 from unicodedata import normalize
 
 from glassformer.config import listed, nearest
+from glassformer.data import corpus, given
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
-from glassformer.data.corpus import LABELS, countries_sentences, europe_splits
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
-from glassformer.data.folders import read_texts, text_files
+from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
 from glassformer.data.label_kinds import what_labels_are
 from glassformer.data.rejected import RejectedRow, lenient_table, without_bad_rows
 from glassformer.data.splits import stratified_subset
@@ -284,13 +283,6 @@ class NamedSource:
     files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
 
 
-def data_folders() -> list[Path]:
-    """Where named data sets are looked for, in this order."""
-    given = os.environ.get("GLASSFORMER_DATA")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glassformer" / "data"
-    return [*([Path(given)] if given else []), Path("data"), cache]
-
-
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
     for root in data_folders():
         if (root / source.folder).is_dir():
@@ -340,22 +332,15 @@ def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str]
     return replace(dataset, splits=splits)
 
 
-def _load_countries(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
-    splits = {"train": TextSplit(countries_sentences(), None, "countries/train")}
-    return TextDataset(
-        "countries",
-        choose_splits(splits, wanted, "countries"),
-        (),
-        source.description,
-        source.licence,
-        source.notes,
-    )
+def _made(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]]):
+    """How a data set is loaded whose splits, class names and further notes ``make`` gives."""
 
+    def load(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+        splits, classes, notes = make()
+        found, about = choose_splits(splits, wanted, name), (source.description, source.licence)
+        return TextDataset(name, found, classes, *about, source.notes + notes)
 
-def _load_europe(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
-    parts = choose_splits(europe_splits(), wanted, "europe")
-    splits = {k: TextSplit(texts, labels, f"europe/{k}") for k, (texts, labels) in parts.items()}
-    return TextDataset("europe", splits, LABELS, source.description, source.licence, source.notes)
+    return load
 
 
 NAMED_SOURCES = {
@@ -363,15 +348,22 @@ NAMED_SOURCES = {
         description="20,000 generated sentences on countries, capitals, currencies and families: "
         "does the sentence name France, Germany, Italy, Spain or the UK?",
         licence="as this package",
-        load=_load_europe,
+        load=_made("europe", corpus.europe),
         notes=("split by distinct sentence: no sentence stands in two splits",),
     ),
     "countries": NamedSource(
         description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and "
         "families: for word vectors, without labels",
         licence="as this package",
-        load=_load_countries,
+        load=_made("countries", corpus.countries),
         notes=("every sentence is true; there are no traps",),
+    ),
+    "countries-given": NamedSource(
+        description="a practical's 20,000 sentences on ten countries, or a likeness: does a sentence name "
+        "france, germany, italy, spain or uk (1) or not (0)?",
+        licence="the file: none stated; the likeness: as this package",
+        load=_made("countries-given", lambda: given.corpus(find_in_data(given.FILE))),
+        notes=("split by distinct sentence: no sentence stands in two splits",),
     ),
     "imdb": NamedSource(
         description="Large Movie Review Dataset (Maas et al. 2011): 25,000 + 25,000 film reviews, "

@@ -19,7 +19,7 @@ from glassformer.data.vocabulary import CLS, PREFIX, SEP, SPECIAL_TOKENS, UNK, V
 from glassformer.data.wordpiece import learn_pieces
 from glassformer.errors import DataError
 
-Clean = Literal["none", "html", "words", "syllables"]
+Clean = Literal["none", "html", "words", "syllables", "trim"]
 
 # --- cleaning ---------------------------------------------------------------------------------
 
@@ -33,21 +33,25 @@ def clean_text(text: str, mode: Clean) -> str:
     everything but letters, digits and the marks on them becomes a space (``don't`` -> ``don t``);
     letters of every script are kept. ``syllables``: as ``html``, and the underscores by which segmented
     Vietnamese joins the syllables of a word become spaces, so that segmented and plain text are the same to
-    the model. The last three collapse white space.
+    the model. ``trim``: as ``html``, and commas, full stops, exclamation and question marks go from both ends
+    of each word. All but the first collapse white space.
     """
     if mode == "none":
         return text
-    if mode not in ("html", "words", "syllables"):
-        fix = "Known: none, html, words, syllables"
+    if mode not in ("html", "words", "syllables", "trim"):
+        fix = "Known: none, html, words, syllables, trim"
         raise DataError(f"cleaning {mode!r} is not known", where="clean", fix=fix)
     text = html.unescape(_TAG.sub(" ", text))
     if mode == "syllables":
         text = _JOINT.sub(" ", text)
     if mode == "words":
         text = unicodedata.normalize("NFC", text).translate(_WORDS_ONLY)
+    if mode == "trim":
+        text = " ".join(word.strip(_MARKS) for word in text.split())
     return " ".join(text.split())
 
 
+_MARKS = ",.!?"
 _JOINT = re.compile(r"(?<=\w)_+(?=\w)")
 
 
@@ -72,6 +76,7 @@ def word_tokenizer(
     lowercase: bool = True,
     strip_accents: bool = False,
     add_special_tokens: bool = True,
+    separator: bool = True,
 ) -> Tokenizer:
     """A vocabulary of whole words, the most frequent first, behind [PAD] [UNK] [CLS] [SEP] [MASK].
 
@@ -83,6 +88,7 @@ def word_tokenizer(
         min_count: a word seen less often is [UNK].
         vocab_size: entries at most, special tokens included.
         add_special_tokens: put [CLS] and [SEP] around each text.
+        separator: False: no [SEP] behind it.
 
     Raises:
         DataError: no word is seen ``min_count`` times.
@@ -96,7 +102,7 @@ def word_tokenizer(
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
-    return _finished(tokenizer, add_special_tokens)
+    return _finished(tokenizer, add_special_tokens, separator)
 
 
 def wordpiece_tokenizer(
@@ -107,6 +113,7 @@ def wordpiece_tokenizer(
     lowercase: bool = True,
     strip_accents: bool = False,
     add_special_tokens: bool = True,
+    separator: bool = True,
 ) -> Tokenizer:
     """A WordPiece vocabulary as BERT's: frequent words whole, others in pieces (``un ##glu ##ed``).
 
@@ -128,7 +135,7 @@ def wordpiece_tokenizer(
     tokenizer.model = models.WordPiece(vocab, unk_token=UNK)
     tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
     tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
-    return _finished(tokenizer, add_special_tokens)
+    return _finished(tokenizer, add_special_tokens, separator)
 
 
 def _count_words(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[str]:
@@ -155,7 +162,7 @@ def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, word
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(words), "removed", invert=True)
 
 
-def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
+def _finished(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -> Tokenizer:
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise DataError(
             "no word is frequent enough for a vocabulary",
@@ -163,12 +170,18 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool) -> Tokenizer:
             fix="Lower min_count, raise vocab_size or give more texts",
         )
     if add_special_tokens:
-        frame_texts(tokenizer)
+        frame_texts(tokenizer, sep=SEP if separator else None)
     return tokenizer
 
 
-def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str = SEP) -> Tokenizer:
-    """The same tokenizer with [CLS] ... [SEP] around each text."""
+def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str | None = SEP) -> Tokenizer:
+    """The same tokenizer with [CLS] ... [SEP] around each text; ``sep=None``: with [CLS] before it alone."""
+    if sep is None:
+        ids = [(cls, tokenizer.token_to_id(cls))]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{cls} $A", pair=f"{cls} $A $B:1", special_tokens=ids
+        )
+        return tokenizer
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=f"{cls} $A {sep} $B:1 {sep}:1",

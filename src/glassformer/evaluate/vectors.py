@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from glassformer.data import given
 from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.errors import DataError
 from glassformer.reading import NotRegularError, open_regular
@@ -118,6 +119,19 @@ def country_questions(countries: Sequence[str] = TEN, lowercase: bool = True) ->
     return {k: [(a.lower(), b.lower(), c.lower(), d.lower()) for a, b, c, d in v] for k, v in found.items()}
 
 
+def given_questions() -> dict[str, list[Question]]:
+    """Analogies of the corpus in ``data/given.py``, of the same kinds as ``country_questions``."""
+    facts, ordered = given.COUNTRIES, [(a, c) for a in given.COUNTRIES for c in given.COUNTRIES if a != c]
+    return {
+        "country : capital": [(a, facts[a][0], c, facts[c][0]) for a, c in ordered],
+        "country : currency": [
+            (a, facts[a][1], c, facts[c][1]) for a, c in ordered if facts[a][1] != facts[c][1]
+        ],
+        "king - man + woman": [("man", "king", "woman", "queen")],
+        "family": [(m, he, w, she) for he, she, m, w in given.FAMILIES],
+    }
+
+
 def read_pairs(path: str | Path) -> list[Pair]:
     """WordSim-353 (``word word score``), SimLex-999 (``word word POS score ...``): a header, a pair a line.
 
@@ -181,7 +195,13 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 TESTS = {"wordsim353": "wordsim353.tab", "simlex999": "SimLex-999.txt", "google": "questions-words.txt"}
 
-KNOWN_TESTS = ("countries", "europe", *TESTS)
+# Analogies of the generated corpora, given whether the words are in lower case.
+CORPORA: dict[str, Callable[[bool], Mapping[str, Sequence[Question]]]] = {
+    "countries": lambda lowercase: country_questions(TEN, lowercase),
+    "countries-given": lambda lowercase: given_questions(),
+    "europe": lambda lowercase: country_questions(tuple(COUNTRIES), lowercase),
+}
+KNOWN_TESTS = (*CORPORA, *TESTS)
 
 
 def judge_vectors(
@@ -190,8 +210,8 @@ def judge_vectors(
     """Every test by name.
 
     Args:
-        tests: ``countries`` or ``europe`` (analogies of those corpora), a key of ``TESTS``, or a file of
-            one's own, of pairs or of questions.
+        tests: a key of ``CORPORA`` (analogies of those corpora), a key of ``TESTS``, or a file of one's own,
+            of pairs or of questions.
         folder: where the files of ``TESTS`` lie.
 
     Words of the tests are looked up as they are, in lower case where the vocabulary has no capital.
@@ -203,8 +223,8 @@ def judge_vectors(
     lowercase = all(w == w.lower() for w in words)
     out: dict[str, Any] = {}
     for test in tests:
-        if test in ("countries", "europe"):
-            asked = country_questions(TEN if test == "countries" else tuple(COUNTRIES), lowercase)
+        if test in CORPORA:
+            asked = CORPORA[test](lowercase)
             out[test] = judge_analogies(numbers, units, asked)
             continue
         if test in TESTS and folder is None:

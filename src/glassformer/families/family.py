@@ -46,7 +46,8 @@ class HubLayout:
         """Whether what stands on the states is what one of ``classes`` has."""
         if config.head == "classification":
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
-            return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide
+            as_theirs = config.head_activation == "relu" or config.head_type == "linear"
+            return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide and as_theirs
         return config.pooling is None or (
             config.pooling == "pooler" and "pooling.dense" in self.names.encoder
         )

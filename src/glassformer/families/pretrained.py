@@ -289,14 +289,21 @@ def _labels(settings: dict[str, Any], where: str) -> int:
     return len(section(settings, "id2label", where)) if settings.get("id2label") else 2
 
 
-def with_dropout(config: Any, dropout: float | None, attention_dropout: float | None) -> Any:
-    """The same config with other dropout rates; None leaves a rate as it is."""
+def with_dropout(
+    config: Any,
+    dropout: float | None,
+    attention_dropout: float | None,
+    embedding_dropout: float | None = None,
+    feed_forward_dropout: float | None = None,
+) -> Any:
+    """The same config with other dropout rates; None leaves a rate, or gives embeddings what layers have."""
     p = config.encoder.dropout if dropout is None else dropout
     a = config.encoder.attention_dropout if attention_dropout is None else attention_dropout
+    f = config.encoder.feed_forward_dropout if feed_forward_dropout is None else feed_forward_dropout
     return replace(
         config,
-        embedding=replace(config.embedding, dropout=p),
-        encoder=replace(config.encoder, dropout=p, attention_dropout=a),
+        embedding=replace(config.embedding, dropout=p if embedding_dropout is None else embedding_dropout),
+        encoder=replace(config.encoder, dropout=p, attention_dropout=a, feed_forward_dropout=f),
     )
 
 

@@ -17,7 +17,7 @@ from glassformer.errors import ConfigError
 from glassformer.models.backbone import Backbone
 from glassformer.models.output import ModelOutput
 from glassformer.nn.encoder import Encoder, EncoderConfig
-from glassformer.nn.heads import ClassificationHead
+from glassformer.nn.heads import head_of
 from glassformer.nn.patches import PatchConfig, PatchEmbedding, Pictures, interpolate_positions
 from glassformer.nn.pooling import make_pooling
 from glassformer.nn.trace import Trace
@@ -36,6 +36,8 @@ class ImageEncoderConfig:
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
+    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "none"
+    head_input_dropout: float = 0.0  # before that layer
     init_std: float = 0.02
     embedding_std: ClassVar[None] = None  # patches are a product, not a table
 
@@ -69,7 +71,7 @@ class ImageEncoder(Backbone):
         self.encoder = Encoder(c.encoder)
         self.pooling = make_pooling(c.pooling, d) if c.pooling else None
         if c.head == "classification":
-            self.head = ClassificationHead(d, c.num_labels, c.head_type, c.head_hidden, c.head_dropout)
+            self.head = head_of(c, d)
         self.init_weights()
 
     def forward(

@@ -12,7 +12,7 @@ from glassformer.errors import ConfigError
 from glassformer.models.backbone import BELOW, TextDoors
 from glassformer.models.output import ModelOutput
 from glassformer.nn.embed import TextEmbedding
-from glassformer.nn.heads import ClassificationHead
+from glassformer.nn.heads import head_of
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 
@@ -33,7 +33,7 @@ class PackedClassifier(TextDoors):
         super().__init__()
         c = self.config = config
         self.embeddings = TextEmbedding(c.embedding)
-        self.head = ClassificationHead(pooled_width, c.num_labels, c.head_type, c.head_hidden, c.head_dropout)
+        self.head = head_of(c, pooled_width)
         self.mlm = None
         self.weights_source = "random"
 

@@ -227,16 +227,19 @@ def transformer(
     activation: str = "relu",
     shared_vocabulary: bool = False,
     tied: bool = True,
+    embedding_dropout: float | None = None,
+    norm_eps: float = 1e-5,
 ) -> TransformerConfig:
     """A Transformer for tens of thousands of pairs: 3 + 3 layers, d 256, 4 heads, d_ff 1024, dropout 0.3."""
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(
-            vocab_size, d_model, "sinusoidal", segments=0, norm=False, dropout=dropout, scale=d_model**0.5
-        )
+            vocab_size, d_model, "sinusoidal", segments=0, norm=False, scale=d_model**0.5,
+            dropout=dropout if embedding_dropout is None else embedding_dropout,
+        )  # fmt: skip
 
     layers = EncoderConfig(
-        d_model, num_layers, num_heads, d_ff, norm, activation, 1e-5, dropout, final_norm=norm == "pre"  # type: ignore[arg-type]  # names, checked
+        d_model, num_layers, num_heads, d_ff, norm, activation, norm_eps, dropout, final_norm=norm == "pre"  # type: ignore[arg-type]  # names, checked
     )  # fmt: skip
     return TransformerConfig(
         embedding(source_vocab), embedding(target_vocab), layers, layers, shared_vocabulary, tied

@@ -105,6 +105,46 @@ def draw_positives(
     return np.where(there[rows, order], ids[chosen], NONE)
 
 
+def contexts_of(ids: np.ndarray, starts: np.ndarray, size: int, window: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every word's contexts in the whole corpus: which words stand within ``window`` places, and how often.
+
+    Args:
+        ids: ``[N]`` the corpus.
+        starts: ``[S + 1]`` where its sentences begin.
+        size: words of the vocabulary, V.
+
+    Returns:
+        ``[P]`` pairs that occur as ``center * V + context``, ascending, and ``[P]`` how often each does.
+    """
+    sentence = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    pairs = []
+    for step in range(1, window + 1):
+        near = sentence[step:] == sentence[:-step]
+        left, right = ids[:-step][near].astype(np.int64), ids[step:][near].astype(np.int64)
+        pairs += [left * size + right, right * size + left]
+    return np.unique(np.concatenate(pairs), return_counts=True)
+
+
+def draw_contexts(
+    pairs: np.ndarray,
+    counts: np.ndarray,
+    size: int,
+    centres: np.ndarray,
+    count: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """``count`` words ``[B, count]`` around each centre ``[B]``, with replacement from all its contexts.
+
+    Each context weighs as often as it occurs (``contexts_of``); NONE for a centre that has none.
+    """
+    ends = np.concatenate([[0], np.cumsum(counts)])  # running sum over pairs, which stand centre by centre
+    low = ends[np.searchsorted(pairs, centres * size)]
+    high = ends[np.searchsorted(pairs, (centres + 1) * size)]
+    drawn = low[:, None] + (rng.random((len(centres), count)) * (high - low)[:, None]).astype(np.int64)
+    found = pairs[np.minimum(np.searchsorted(ends, drawn, side="right") - 1, len(pairs) - 1)] % size
+    return np.where((high > low)[:, None], found, NONE)
+
+
 def draw_negatives(
     cumulative: np.ndarray, positives: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:

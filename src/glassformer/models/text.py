@@ -19,7 +19,7 @@ from glassformer.models.output import ModelOutput
 from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
-from glassformer.nn.heads import ClassificationHead, MaskedLMHead
+from glassformer.nn.heads import MaskedLMHead, head_of
 from glassformer.nn.pooling import make_pooling
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
@@ -38,6 +38,8 @@ class TextEncoderConfig:
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
+    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "none"
+    head_input_dropout: float = 0.0  # before that layer
     drop_before_pooler: bool = False  # the head's dropout falls on the row that its pooler reads, too
     words_activation: Activation | None = None  # of the masked-word head; None: the encoder's
     init_std: float = 0.02  # of linear weights and, unless given below, of the tables
@@ -79,7 +81,7 @@ class TextEncoder(TextDoors, Backbone):
         drop = c.head_dropout if c.drop_before_pooler and c.head == "classification" else 0.0
         self.pooling = make_pooling(c.pooling, d, drop) if c.pooling else None
         if c.head == "classification":
-            self.head = ClassificationHead(d, c.num_labels, c.head_type, c.head_hidden, c.head_dropout)
+            self.head = head_of(c, d)
         if c.head in ("mlm", "pretraining"):
             activation = c.words_activation or c.encoder.activation
             self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps)

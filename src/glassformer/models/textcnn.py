@@ -30,6 +30,8 @@ class TextCnnConfig:
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
+    head_activation: str = "relu"
+    head_input_dropout: float = 0.0
     embedding_std: float = 0.1
 
     def __post_init__(self) -> None:

@@ -64,7 +64,7 @@ class DecoderLayer(nn.Module):
         self.norm1 = LayerNorm(c.d_model, eps=c.eps)
         self.cross = MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
         self.norm2 = LayerNorm(c.d_model, eps=c.eps)
-        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
+        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation, c.feed_forward_dropout)
         self.norm3 = LayerNorm(c.d_model, eps=c.eps)
         self.dropout = Dropout(c.dropout)
 

@@ -36,10 +36,11 @@ class EncoderConfig:
     activation: Activation = "gelu"
     eps: float = 1e-12  # inside the root of the layer norm, whose variance is the biased one
     dropout: float = 0.0  # on the output of each sub-layer
-    attention_dropout: float = 0.0
+    attention_dropout: float = 0.0  # on the attention weights
     stochastic_depth: float = 0.0  # of the last layer; it grows linearly from 0 at the first
     final_norm: bool = False
     zero_init: bool = False  # residual branches start at 0: a pre-norm encoder starts as the identity
+    feed_forward_dropout: float = 0.0  # inside the feed-forward network, after its activation
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -48,7 +49,7 @@ class EncoderConfig:
             raise ConfigError(
                 f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}", where="encoder"
             )
-        for name in ("dropout", "attention_dropout", "stochastic_depth"):
+        for name in ("dropout", "attention_dropout", "stochastic_depth", "feed_forward_dropout"):
             check_rate(name, getattr(self, name))
 
 
@@ -61,7 +62,7 @@ class EncoderLayer(nn.Module):
         self.pre_norm = c.norm == "pre"
         self.attention = MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
         self.norm1 = LayerNorm(c.d_model, eps=c.eps)
-        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation)
+        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation, c.feed_forward_dropout)
         self.norm2 = LayerNorm(c.d_model, eps=c.eps)
         self.dropout = Dropout(c.dropout)
         self.drop_path = drop_path

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
+from glassformer.nn.dropout import Dropout
 from glassformer.nn.kernels import rows
 from glassformer.nn.linear import Linear
 
@@ -28,17 +29,21 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """``W2 f(W1 x + b1) + b2`` (Vaswani et al., 2017, equation 2), with f a ReLU or a GELU.
 
+    Args:
+        dropout: on the hidden units, in training; what leaves the network is the layer's to drop.
+
     Raises:
-        ConfigError: an activation that is not in ``ACTIVATIONS``.
+        ConfigError: an activation that is not in ``ACTIVATIONS``, or a rate outside [0, 1).
     """
 
-    def __init__(self, d_model: int, d_ff: int, activation: str = "gelu"):
+    def __init__(self, d_model: int, d_ff: int, activation: str = "gelu", dropout: float = 0.0):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ConfigError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)))
         self.up = Linear(d_model, d_ff)
         self.down = Linear(d_ff, d_model)
         self.activation = activation
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
-        return self.down(ACTIVATIONS[self.activation](self.up(x)))
+        return self.down(self.dropout(ACTIVATIONS[self.activation](self.up(x))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -15,9 +17,13 @@ class ClassificationHead(nn.Module):
 
     Args:
         hidden: width of the MLP's hidden layer; None with ``kind="mlp"``: ``d_model``.
+        dropout: before the last linear layer.
+        activation: of the hidden layer; "none" leaves it linear.
+        input_dropout: before the hidden layer.
 
     Raises:
-        ConfigError: fewer than one class or one hidden unit, or a kind that is neither linear nor mlp.
+        ConfigError: fewer than one class or one hidden unit, a kind that is neither linear nor mlp, an
+            activation that is neither relu nor none, either of the last two without a hidden layer.
         ShapeError: (forward) an input of another width, naming both.
     """
 
@@ -28,14 +34,25 @@ class ClassificationHead(nn.Module):
         kind: str = "linear",
         hidden: int | None = None,
         dropout: float = 0.0,
+        activation: str = "relu",
+        input_dropout: float = 0.0,
     ):
         super().__init__()
         if num_labels < 1:
             raise ConfigError(f"a head needs at least one class, got {num_labels}", where="head")
         if kind not in ("linear", "mlp"):
             raise ConfigError(f"no kind of head {kind!r}", where="head", fix="Use linear or mlp")
+        if activation not in ("relu", "none"):
+            raise ConfigError(
+                f"no activation {activation!r}", where="head_activation", fix="Use relu or none"
+            )
+        if kind == "linear" and (activation != "relu" or input_dropout):
+            key = "head_activation" if activation != "relu" else "head_input_dropout"
+            raise ConfigError("a linear head has no hidden layer", where=key, fix="Use head = mlp")
         self.d_model = d_model
         self.dropout = Dropout(dropout)
+        self.input_dropout = Dropout(input_dropout)
+        self.activation = activation
         if kind == "linear":
             self.hidden = None
             self.out = nn.Linear(d_model, num_labels)
@@ -55,8 +72,23 @@ class ClassificationHead(nn.Module):
             )
         x = x.to(self.out.weight.dtype)
         if self.hidden is not None:
-            x = torch.relu(self.hidden(x))
+            x = self.hidden(self.input_dropout(x))
+            x = torch.relu(x) if self.activation == "relu" else x
         return self.out(self.dropout(x))
+
+
+def head_of(config: Any, width: int) -> ClassificationHead:
+    """The classification head that a model's config describes, on vectors of that width."""
+    c = config
+    return ClassificationHead(
+        width,
+        c.num_labels,
+        c.head_type,
+        c.head_hidden,
+        c.head_dropout,
+        c.head_activation,
+        c.head_input_dropout,
+    )
 
 
 class MaskedLMHead(nn.Module):

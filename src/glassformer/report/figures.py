@@ -54,11 +54,17 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
 
 
 def accuracy_curves(
-    steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]], measure: str = "accuracy"
+    steps: Sequence[dict[str, Any]],
+    evaluations: Sequence[dict[str, Any]],
+    measure: str = "accuracy",
+    judged: Sequence[dict[str, Any]] = (),
 ) -> str:
     """Accuracy on training and validation data at each evaluation, over optimiser steps.
 
     Another ``measure`` of the validation data, where there is one, takes the place of their accuracy.
+
+    Args:
+        judged: accuracy on the judged split after each epoch, found when all was over.
     """
     key = measure if any(e.get(measure) is not None for e in evaluations) else "accuracy"
     with rc_context(STYLE):
@@ -66,6 +72,9 @@ def accuracy_curves(
         _points(axes, evaluations, "train_accuracy", TRAIN)
         _points(axes, evaluations, key, HELD)
         _points(axes, [e for e in evaluations if e.get("best")][-1:], key, HELD, ring=True)
+        if judged:
+            x, y = _series(judged, "accuracy")
+            axes.plot(x, y, "s--", color=MUTED, linewidth=1.2, markersize=4)
         low, high = axes.get_ylim()
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))

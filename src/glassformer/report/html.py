@@ -125,7 +125,8 @@ def _figures(run: Run) -> dict[str, Markup]:
     if run.steps or run.evaluations:
         drawn["loss"] = Markup(figures.loss_curves(run.steps, run.evaluations))
     if any(e.get(key) is not None for e in run.evaluations for key in ("train_accuracy", "accuracy")):
-        drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations, run.measure))
+        judged = run.metrics.get("epochs") or ()
+        drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations, run.measure, judged))
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not
         drawn["certainty"] = Markup(
             figures.certainty_chart(run.certainty.total, run.certainty.right, run.noun)

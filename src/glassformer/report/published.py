@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ class Row:
     hours: str = ""  # of all that is given, on two cores; an estimate until it has been measured
     missing: str = ""  # what could not be had
     studies: tuple[str, ...] = ()  # of the same question, with what can be had
+    figures: dict = field(default_factory=dict)  # recipe -> the published accuracy, or one an epoch
 
     @property
     def recipes(self) -> tuple[str, ...]:
@@ -64,8 +65,36 @@ def find_row(text: str) -> Row:
 def stand_ins(row: Row) -> list[str]:
     """Commands that run what stands for a row whose weights cannot be had."""
     studies = [f"glassformer compare {name}" for name in row.studies]
-    ours = [name for name in row.recipes if name not in row.given]
+    ours = [n for n in row.recipes if n not in row.given and f"{n}-given" not in row.given]
     return studies or [f"glassformer train {name}" for name in ours]
+
+
+SEED = 0.005  # how far two seeds of a fine-tuning lie apart by chance
+
+
+def check(metrics: dict[str, Any], published: float | Sequence[float] | None) -> list[str]:
+    """A run's figure beside the published one, an epoch a line where each has one, with a verdict.
+
+    Two accuracies agree where they differ by no more than the draw of the judged examples explains (1.96
+    standard errors of a difference of two shares) and half a point for the seed.
+    """
+    judged = metrics.get("test") or metrics.get("validation") or {}
+    if published is None or "accuracy" not in judged:
+        return ["the document gives no figure to compare with"]
+    n = judged["n"]
+    if isinstance(published, int | float):
+        return [_verdict("", judged["accuracy"], published, n)]
+    epochs = [e["accuracy"] for e in metrics.get("epochs") or ()]
+    if len(epochs) != len(published):
+        return [f"{len(epochs)} epochs were judged, the document has {len(published)}: no verdict"]
+    pairs = enumerate(zip(epochs, published, strict=True), 1)
+    return [_verdict(f"epoch {i}: ", found, float(told), n) for i, (found, told) in pairs]
+
+
+def _verdict(before: str, found: float, told: float, n: int) -> str:
+    room = 1.96 * ((found * (1 - found) + told * (1 - told)) / n) ** 0.5 + SEED
+    said = "confirmed" if abs(found - told) <= room else "above it" if found > told else "not reached"
+    return f"{before}{found:.2%} here, {told:.2%} there, {room:.2%} is chance on {n:,}: {said}"
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 
-SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "positions", "final_norm",
-              "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional",
+SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "norm_eps", "activation", "positions",
+              "final_norm", "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional",
               "embedding_dim", "vectors")  # fmt: skip
 
 
@@ -69,6 +69,7 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
             lowercase=text.lowercase,
             strip_accents=text.strip_accents,
             add_special_tokens=text.add_special_tokens,
+            separator=text.separator,
         )
     if not Path(kind).exists():
         raise ConfigError(f"{kind!r} is no tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds]))
@@ -132,7 +133,10 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
     has_pooler = base.pooling == "pooler"
     pooling = model.pooling if model.pooling != "auto" else usual_pooling(base)
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
-    config = with_dropout(base, model.dropout or 0.0, model.attention_dropout or 0.0)  # none unless asked for
+    config = with_dropout(  # none unless asked for
+        base, model.dropout or 0.0, model.attention_dropout or 0.0, model.embedding_dropout,
+        model.feed_forward_dropout,
+    )  # fmt: skip
     built = checkpoint.build(
         replace(
             config,
@@ -143,6 +147,8 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
             head_type=model.head,
             head_hidden=model.head_hidden,
             head_dropout=model.head_dropout,
+            head_activation=model.head_activation,
+            head_input_dropout=model.head_input_dropout,
         ),
         new_head=True,
     )
@@ -228,12 +234,14 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         raise ConfigError("an encoder always sees both sides", where="bidirectional", fix="Leave it out")
     embedding = {
         "d_model": model.d_model, "positions": model.positions, "norm": model.embedding_norm,
-        "dropout": model.dropout, "token_width": model.embedding_dim, "frozen": model.freeze_vectors,
-        "damp_repeats": model.damp_repeats,
+        "dropout": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
+        "token_width": model.embedding_dim, "frozen": model.freeze_vectors,
+        "damp_repeats": model.damp_repeats, "eps": model.norm_eps,
     }  # fmt: skip
     keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout",
-            "attention_dropout", "final_norm", "zero_init")  # fmt: skip
+            "attention_dropout", "feed_forward_dropout", "final_norm", "zero_init")  # fmt: skip
     encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
+    encoder["eps"] = model.norm_eps
     pooling = (config.pooling or "mean") if model.pooling == "auto" else model.pooling
     places = config.embedding.positions
     if isinstance(places, Learned) and model.positions is None:  # whose length goes before max_positions
@@ -248,6 +256,8 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         head_type=model.head,
         head_hidden=model.head_hidden,
         head_dropout=model.head_dropout,
+        head_activation=model.head_activation,
+        head_input_dropout=model.head_input_dropout,
         **_given({"embedding_std": model.embedding_std}),
     )
 

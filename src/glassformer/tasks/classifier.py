@@ -15,7 +15,7 @@ import torch
 
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.checkpoints.settings import ABOUT, real
-from glassformer.data.checks import check_classes, check_labels, check_pairs, check_two, check_weights, place
+from glassformer.data.checks import check_classes, check_pairs, check_two, check_weights, place, read_labels
 from glassformer.data.splits import grouped_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
@@ -388,18 +388,3 @@ class Classifier(Explains, ClassifierMixin, Estimator):
     def _table_arrays(self, table: Any) -> list[np.ndarray]:
         """What of a table decides a training's bits."""
         raise NotImplementedError
-
-
-def read_labels(labels: list[Any], key: str, where: str) -> list[Any]:
-    """The labels of a saved model, each checked as those of a table are.
-
-    Raises:
-        CheckpointError: one that cannot be one, or stands there twice.
-    """
-    try:
-        checked = check_labels(labels, key)
-    except DataError as error:
-        raise CheckpointError(f"{error.where}: {error.what}", where=where) from None
-    if len(set(checked)) < len(checked):
-        raise CheckpointError(f"{key!r} holds what is no label, or a label twice", where=where)
-    return list(checked)

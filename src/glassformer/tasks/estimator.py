@@ -34,6 +34,7 @@ from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_wit
 from glassformer.train.config import FitConfig
 from glassformer.train.defaults import CHOSEN, settled, warn_of_few, warn_of_idle
 from glassformer.train.distributed import Ranks, join, refuse_several
+from glassformer.train.epochs import KeepEpochs
 from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, count_steps
 from glassformer.train.optim import MasterOptimizer
@@ -232,6 +233,8 @@ class Estimator(BaseEstimator):
         calls, train = list(callbacks), training.config
         if checkpoints is not None:
             calls.insert(0, Checkpoints(Path(checkpoints), train.checkpoint_every).begin(training, resume))
+        if getattr(train, "keep_epochs", False):
+            calls.insert(0, KeepEpochs(checkpoints))
         if train.unfreeze_every:
             calls.insert(0, Unfreeze(train.train_layers or 0, train.unfreeze_every))
         if train.verbose and training.ranks.leads:

@@ -17,6 +17,7 @@ from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.objectives import class_weights
@@ -73,6 +74,12 @@ def judge_splits(work: Work) -> dict[str, Any]:
         out["test"], probabilities = figures(clf, judged, recipe, work.count)
         out["seconds"]["inference"] = time.perf_counter() - started
         work.answers = probabilities
+        out["openings"] = {splits.judged_name: 1}
+        if getattr(recipe.train, "keep_epochs", False):
+            work.say("judging every epoch's weights")
+            out["epochs"] = judge_epochs(
+                work, lambda: figures(clf, judged, recipe, work.count)[0], out["test"]
+            )
         if recipe.evaluate.baselines:
             work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
             out["baselines"] = judge_baselines(work.task.baselines, clf, recipe, splits)
@@ -175,6 +182,21 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
     return found | ({"left_out": left} if left else {})
+
+
+def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:
+    """As ``judge_again`` by the weights of each epoch; see ``judge_epochs``.
+
+    Raises:
+        ConfigError: no epochs were kept.
+        DataError: no labelled split, or data that cannot be read.
+    """
+    splits = work.task.load(work.recipe, source)
+    split = splits.judged
+    if split is None or split.labels is None:
+        raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
+    work.say(f"{len(split):,} {work.estimator.NOUN} of {split.origin}")
+    return judge_epochs(work, lambda: figures(work.estimator, split, work.recipe, work.count)[0])
 
 
 def page(folder: Path, known: KnownRecipe) -> Path:

@@ -11,12 +11,13 @@ from glassformer.checkpoints.exchange import steadily
 from glassformer.checkpoints.files import MANIFEST, read_json, restore_folder, verify_folder
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
+from glassformer.data.checks import read_labels
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
-from glassformer.tasks.classifier import Classifier, read_labels
+from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import FORMAT, Estimator
 
 LARGER = 4  # a picture of other people's models than the one that its positions belong to

@@ -21,6 +21,7 @@ from glassformer.errors import ConfigError
 from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, known_recipe
+from glassformer.tasks.labelled import judge_every_epoch
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import (
     Run,
@@ -105,6 +106,7 @@ def evaluate_task(
     on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,
+    every_epoch: bool = False,
 ) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other data.
 
@@ -112,9 +114,10 @@ def evaluate_task(
         on_bad_row: ``skip`` leaves out rows and pictures that cannot be used, and says which; ``refuse``
             ends at the first. None: as the recipe says.
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
+        every_epoch: of a classifier with ``keep_epochs``, the weights of each epoch: ``{"epochs": [...]}``.
 
     Raises:
-        ConfigError: the folder's model is none of its recipe's task.
+        ConfigError: the folder's model is none of its recipe's task, or no epochs were kept.
         InputError: a damaged model, or data that cannot be judged.
     """
     recipe = with_columns(read_run_recipe(Path(folder)), columns or {})
@@ -124,7 +127,12 @@ def evaluate_task(
     work.leave_out = on_bad_row == "skip"
     if not isinstance(work.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
-    return task.again(work, data)
+    if not every_epoch:
+        return task.again(work, data)
+    if task.answer is None:
+        what = f"{recipe.task} keeps no weights of its epochs"
+        raise ConfigError(what, where=str(folder), fix="Leave --every-epoch out")
+    return {"epochs": judge_every_epoch(work, data)}
 
 
 def _counter(callbacks: Sequence[Callback]) -> Count:

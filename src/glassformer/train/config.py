@@ -17,9 +17,13 @@ class FitConfig(Section):
 
     epochs: int = setting(3, "passes over the training examples")
     lr: float = setting(5e-5, "the highest rate, reached at the end of the warm-up")
-    optimizer: Literal["adamw", "adam", "muon"] = setting("adamw", "adam: decay goes through the gradient")
+    optimizer: Literal["adamw", "adam", "muon", "adamw-hat"] = setting(
+        "adamw",
+        "adam: decay goes through the gradient; adamw-hat: adam_eps counts before bias correction",
+    )
     weight_decay: float = setting(0.01, "not on biases, norms and embeddings of position")
     betas: tuple[float, ...] = setting((0.9, 0.999), "decay of the two running means of Adam")
+    adam_eps: float = setting(1e-8, "added to the root of the running mean of squares, in Adam and AdamW")
     schedule: Literal["linear", "cosine", "constant"] = setting("linear", "after the warm-up")
     warmup: float = setting(0.06, "share of all steps")
     layer_decay: float = setting(1.0, "learning rate of layer i is lr * layer_decay ** (layers above it)")
@@ -103,6 +107,15 @@ class ClassifierFitConfig(FitConfig):
     monitor: Literal["accuracy", "macro_f1", "loss"] = setting(
         "accuracy", "what decides which weights are best"
     )
+    keep_epochs: bool = setting(
+        False, "the weights of each epoch are kept, and judged once at the end: nothing is chosen by them"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keep_epochs and self.lora_rank:
+            what = "low-rank updates become part of the weights at the end, those of an epoch do not"
+            raise ConfigError(what, where="keep_epochs", fix="Leave out keep_epochs or lora_rank")
 
 
 # Keys that every recipe of texts once had: files and calls that have them at these values go on being read.
@@ -129,6 +142,10 @@ class VectorsConfig:
         "sgd", "sgd: compiled, for work; adam: the readable model, in batches"
     )
     positives: int = setting(2, "of each centre, with adam; sgd takes the whole window")
+    centers: Literal["places", "words"] = setting(
+        "places",
+        "with adam; words: an epoch meets each word once, positives drawn with replacement from all contexts",
+    )
     batch_size: int = setting(256, "centres, with adam")
     lr: float | None = setting(None, "at the start; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)")
     add_contexts: bool = setting(
@@ -143,6 +160,12 @@ class VectorsConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, VECTOR_RANGES)
+        if self.centers == "words" and (self.optimizer != "adam" or self.subsample):
+            key = "optimizer" if self.optimizer != "adam" else "subsample"
+            what = "where an epoch meets each word once, the compiled loops and subsampling have no part"
+            raise ConfigError(
+                what, where=key, fix="Set optimizer = adam and subsample = 0, or centers = places"
+            )
 
 
 VECTOR_RANGES: dict[str, tuple[float, float]] = {

@@ -48,7 +48,10 @@ def can_be_cached(model: Any, *changes: float) -> bool:
     below = model.embeddings, model.encoder
     learns = any(p.requires_grad for part in below for p in part.parameters())
     c = model.config
-    rates = (c.embedding.dropout, c.encoder.dropout, c.encoder.attention_dropout, c.encoder.stochastic_depth)
+    e = c.encoder
+    rates = (
+        c.embedding.dropout, e.dropout, e.attention_dropout, e.feed_forward_dropout, e.stochastic_depth
+    )  # fmt: skip
     return not (learns or any(rates) or any(changes))
 
 

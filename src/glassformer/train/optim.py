@@ -8,6 +8,7 @@ import re
 import torch
 from torch import Tensor, nn
 
+from glassformer.train.adamw_hat import AdamWHat
 from glassformer.train.config import FitConfig
 from glassformer.train.distributed import ALONE, Ranks
 
@@ -81,9 +82,12 @@ class MasterOptimizer:
         }
         made: list[torch.optim.Optimizer] = []
         if listed[False]:
-            kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-            betas = (config.betas[0], config.betas[1])
-            made.append(kind(listed[False], lr=config.lr, betas=betas, fused=True))
+            betas, eps = (config.betas[0], config.betas[1]), config.adam_eps
+            if config.optimizer == "adamw-hat":
+                made.append(AdamWHat(listed[False], config.lr, betas, eps))
+            else:
+                kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+                made.append(kind(listed[False], lr=config.lr, betas=betas, eps=eps, fused=True))
         if listed[True]:
             made.append(torch.optim.Muon(listed[True], lr=config.lr, adjust_lr_fn="match_rms_adamw"))
         return made

@@ -25,6 +25,8 @@ from glassformer.models.skipgram import (
     NONE,
     SkipGram,
     SkipGramBatch,
+    contexts_of,
+    draw_contexts,
     draw_negatives,
     draw_positives,
     keep_probability,
@@ -251,6 +253,40 @@ class SkipGramStream:
             order = rng.permutation(np.flatnonzero(last - first > 1))  # a word alone has no context
             self._kept = epoch, (np.asarray(ids)[kept], first, last, order)
         return self._kept[1]
+
+
+@dataclass
+class WordStream:
+    """Every word is a center once an epoch; its positives come, with replacement, from all its contexts."""
+
+    corpus: Corpus
+    config: VectorsConfig
+
+    def __post_init__(self) -> None:
+        self.size = len(self.corpus.words)
+        ids, starts = np.asarray(self.corpus.ids), np.asarray(self.corpus.starts)
+        self.pairs, self.counts = contexts_of(ids, starts, self.size, self.config.window)
+        self.cumulative = np.cumsum(noise_distribution(self.corpus.counts, self.config.exponent))
+        self.words = np.unique(self.pairs // self.size)  # a word that always stands alone has no context
+
+    @property
+    def examples(self) -> int:
+        return len(self.words)
+
+    def steps(self, epoch: int) -> list:
+        """A batch is (epoch, its number, its words)."""
+        order = np.random.default_rng((self.config.seed, 0, epoch)).permutation(self.words)
+        size = self.config.batch_size
+        return [[(epoch, i, order[i * size : (i + 1) * size])] for i in range(-(-len(order) // size))]
+
+    def pack(self, index: tuple[int, int, np.ndarray]) -> SkipGramBatch:
+        epoch, number, centres = index
+        rng, c = np.random.default_rng((self.config.seed, 1, epoch, number)), self.config
+        positives = draw_contexts(self.pairs, self.counts, self.size, centres, c.positives, rng)
+        negatives = draw_negatives(self.cumulative, positives, c.negative, rng)
+        return SkipGramBatch(
+            *(torch.from_numpy(np.asarray(a, np.int64)) for a in (centres, positives, negatives))
+        )
 
 
 def adam_config(config: VectorsConfig) -> FitConfig:

@@ -18,8 +18,8 @@ from glassformer.tasks.image_classification.recipe import ImageConfig, ImageMode
 from glassformer.tasks.start import check_start
 
 TRANSFORM_FILE = "preprocessor_config.json"
-SHAPE_KEYS = ("patch_size", "stem", "d_model", "num_layers", "num_heads", "d_ff", "norm", "activation",
-              "positions", "class_token", "final_norm", "zero_init")  # fmt: skip
+SHAPE_KEYS = ("patch_size", "stem", "d_model", "num_layers", "num_heads", "d_ff", "norm", "norm_eps",
+              "activation", "positions", "class_token", "final_norm", "zero_init")  # fmt: skip
 
 
 def is_image_architecture(model: str) -> bool:
@@ -88,14 +88,18 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     pooling = own if model.pooling == "auto" else model.pooling
     has_pooler = base.pooling == "pooler"
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
-    config = with_dropout(base, model.dropout or 0.0, model.attention_dropout or 0.0)
+    config = with_dropout(
+        base, model.dropout or 0.0, model.attention_dropout or 0.0, model.embedding_dropout,
+        model.feed_forward_dropout,
+    )  # fmt: skip
     size = {"image_size": transform.size, "patch_dropout": model.patch_dropout}
     config = replace(
         config, embedding=replace(config.embedding, **size),
         encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
         head="classification", pooling=pooling, num_labels=num_labels,
         head_type="linear" if model.head == "auto" else model.head, head_hidden=model.head_hidden,
-        head_dropout=model.head_dropout,
+        head_dropout=model.head_dropout, head_activation=model.head_activation,
+        head_input_dropout=model.head_input_dropout,
     )  # fmt: skip
     built = checkpoint.build(config, new_head=True)
     built.weights_source = "; ".join(
@@ -119,12 +123,13 @@ def _scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labe
     config = preset(image_size=transform.size, **patch)
     embedding = {
         "d_model": model.d_model, "channels": transform.channels, "stem": model.stem, "positions":
-        model.positions, "class_token": model.class_token, "dropout": model.dropout, "patch_dropout":
-        model.patch_dropout,
+        model.positions, "class_token": model.class_token, "patch_dropout": model.patch_dropout,
+        "dropout": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
     }  # fmt: skip
     keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout",
-            "attention_dropout", "final_norm", "zero_init")  # fmt: skip
+            "attention_dropout", "feed_forward_dropout", "final_norm", "zero_init")  # fmt: skip
     encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
+    encoder["eps"] = model.norm_eps
     head = {"head_type": None if model.head == "auto" else model.head, "head_hidden": model.head_hidden}
     return replace(
         config,
@@ -134,6 +139,8 @@ def _scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labe
         num_labels=num_labels,
         pooling=config.pooling if model.pooling == "auto" else model.pooling,
         head_dropout=model.head_dropout,
+        head_activation=model.head_activation,
+        head_input_dropout=model.head_input_dropout,
         **_given(head),
     )
 

@@ -75,7 +75,11 @@ class ImageClassifier(Classifier):
         head: str = "auto",
         head_hidden: int | None = None,
         head_dropout: float = 0.0,
+        head_activation: str = "relu",
+        head_input_dropout: float = 0.0,
         dropout: float | None = None,
+        embedding_dropout: float | None = None,
+        feed_forward_dropout: float | None = None,
         attention_dropout: float | None = None,
         stochastic_depth: float = 0.0,
         patch_dropout: float = 0.0,
@@ -86,6 +90,7 @@ class ImageClassifier(Classifier):
         num_heads: int | None = None,
         d_ff: int | None = None,
         norm: str | None = None,
+        norm_eps: float | None = None,
         activation: str | None = None,
         positions: str | None = None,
         class_token: bool | None = None,
@@ -96,6 +101,7 @@ class ImageClassifier(Classifier):
         optimizer: str = "adamw",
         weight_decay: float = 0.01,
         betas: tuple[float, ...] = (0.9, 0.999),
+        adam_eps: float = 1e-8,
         schedule: str = "linear",
         warmup: float | None = None,
         layer_decay: float = 1.0,
@@ -123,6 +129,7 @@ class ImageClassifier(Classifier):
         verbose: int = 0,
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,
+        keep_epochs: bool = False,
     ):
         self._store(locals())
 
@@ -145,7 +152,7 @@ class ImageClassifier(Classifier):
         return read_pictures(examples, self.transform_)
 
     def _training_table(self, examples: Sequence[Any]) -> PixelTable:
-        wide = self.augment in ("light", "medium", "strong")
+        wide = self.augment not in ("none", "shift")
         return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
 
     def _is_from_scratch(self) -> bool:

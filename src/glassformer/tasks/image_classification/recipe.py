@@ -52,7 +52,7 @@ class ImageConfig(Section):
     mean: tuple[float, ...] = setting((), "of each channel, for pixels from 0 to 1")
     std: tuple[float, ...] = setting((), "likewise")
     channels: int | None = setting(None, "3, or 1 for grey (from-scratch architectures only)")
-    augment: Literal["none", "shift", "light", "medium", "strong"] = setting(
+    augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
         "none", "the ladder in data/augment.py"
     )
     flip: bool = setting(True, "left and right may change places where pictures are augmented")
@@ -73,7 +73,13 @@ class ImageModelConfig(Section):
     head: Literal["auto", "linear", "mlp"] = setting("auto", "mlp: Linear, ReLU, Dropout, Linear")
     head_hidden: int | None = setting(None, "width of the mlp head; None: d_model")
     head_dropout: float = setting(0.0, "before the last linear layer")
+    head_activation: Literal["relu", "none"] = setting("relu", "of the mlp head's hidden layer")
+    head_input_dropout: float = setting(0.0, "before the mlp head's hidden layer")
     dropout: float | None = setting(None, "on embeddings and on each sub-layer's output")
+    embedding_dropout: float | None = setting(None, "on embeddings, where it is not dropout's")
+    feed_forward_dropout: float | None = setting(
+        None, "inside the feed-forward network, after its activation"
+    )
     attention_dropout: float | None = setting(None, "on attention weights (needs the explicit branch)")
     stochastic_depth: float = setting(
         0.0, "share of the layers skipped in training, growing towards the last"
@@ -86,6 +92,7 @@ class ImageModelConfig(Section):
     num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
     d_ff: int | None = setting(None, "hidden units of the feed-forward network")
     norm: Literal["pre", "post"] | None = setting(None, "before each sub-layer, or after its residual sum")
+    norm_eps: float | None = setting(None, "inside the root of every norm")
     activation: Literal["relu", "gelu", "gelu_tanh"] | None = setting(None, "of the feed-forward network")
     positions: Literal["learned", "sinusoidal", "none"] | None = setting(
         None, "sinusoidal: of row and column"

@@ -89,6 +89,7 @@ class MaskedLM(Estimator):
         optimizer: str = "adamw",
         weight_decay: float = 0.01,
         betas: tuple[float, ...] = (0.9, 0.98),
+        adam_eps: float = 1e-8,
         schedule: str = "linear",
         warmup: float = 0.06,
         layer_decay: float = 1.0,

@@ -48,14 +48,17 @@ class TextConfig(Section):
     tokenizer: str = setting(
         "auto", "auto: the checkpoint's own, else word | word | wordpiece | a tokenizer.json"
     )
-    clean: Literal["none", "html", "words", "syllables"] = setting(
-        "none", "tags out; letters, digits only; no underscores"
+    clean: Literal["none", "html", "words", "syllables", "trim"] = setting(
+        "none", "tags out; letters, digits only; no underscores; no marks at the ends of words"
     )
     lowercase: bool = setting(True, "for tokenizers trained here")
     strip_accents: bool = setting(False, "for tokenizers trained here; True destroys Vietnamese")
     vocab_size: int = setting(30_000, "for tokenizers trained here")
     min_count: int = setting(2, "a word must be seen this often to enter a word vocabulary")
     add_special_tokens: bool = setting(True, "[CLS] ... [SEP] around each text")
+    separator: bool = setting(
+        True, "for tokenizers trained here; False: [CLS] before a text, no [SEP] behind it"
+    )
     long_texts: Literal["cut", "mean", "max"] = setting(
         "cut", "in prediction; mean, max: over the logits of windows"
     )
@@ -76,7 +79,13 @@ class ModelConfig(Section):
     head: Literal["linear", "mlp"] = setting("linear", "mlp: Linear, ReLU, Dropout, Linear")
     head_hidden: int | None = setting(None, "width of the mlp head; None: d_model")
     head_dropout: float = setting(0.0, "before the last linear layer")
+    head_activation: Literal["relu", "none"] = setting("relu", "of the mlp head's hidden layer")
+    head_input_dropout: float = setting(0.0, "before the mlp head's hidden layer")
     dropout: float | None = setting(None, "on embeddings and on each sub-layer's output")
+    embedding_dropout: float | None = setting(None, "on embeddings, where it is not dropout's")
+    feed_forward_dropout: float | None = setting(
+        None, "inside the feed-forward network, after its activation"
+    )
     attention_dropout: float | None = setting(None, "on attention weights (needs the explicit branch)")
     stochastic_depth: float = setting(
         0.0, "share of the layers skipped in training, growing towards the last"
@@ -88,6 +97,7 @@ class ModelConfig(Section):
     num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
     d_ff: int | None = setting(None, "hidden units of the feed-forward network")
     norm: Literal["pre", "post"] | None = setting(None, "before each sub-layer, or after its residual sum")
+    norm_eps: float | None = setting(None, "inside the root of every norm")
     activation: Literal["relu", "gelu", "gelu_tanh"] | None = setting(None, "of the feed-forward network")
     positions: Literal["learned", "sinusoidal", "none"] | None = setting(
         None, "what says where a token stands"
@@ -125,6 +135,9 @@ class EvaluateConfig(Section):
     bootstrap: int = setting(1000, "resamples for the 95 % interval")
     maps: int = setting(4, "examples whose attention map goes into the report")
     sentences: tuple[str, ...] = setting((), "texts of one's own, classified at the end")
+    sentences_file: str | None = setting(
+        None, "more of them, a line each: a file, or its path below a data folder; left out where it is not"
+    )
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from glassformer.data.batching import BatchSettings, evaluation_batches, trainin
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
 from glassformer.data.mending import mended
-from glassformer.data.sources import TextDataset, load_text_dataset
+from glassformer.data.sources import TextDataset, find_in_data, load_text_dataset
 from glassformer.data.splits import Splits, as_they_are, split_up
+from glassformer.data.tables import read_lines
 from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.explain.attention import rollout
@@ -37,7 +38,7 @@ from glassformer.tasks.labelled import (
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.tasks.text_classification.recipe import Recipe, TextFitConfig
+from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
 from glassformer.train.defaults import settled
 
 
@@ -60,12 +61,24 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
 
 def look(work: Work) -> Look:
     """Labels that training would not show and unreadable sentences are found before it, not after it."""
-    splits, sentences = work.data, work.recipe.evaluate.sentences
+    splits, wanted = work.data, work.recipe.evaluate
     check_unseen(splits)
-    if sentences:
+    if sentences := own_sentences(wanted):
         check_texts(sentences, "evaluate.sentences")
-    line = f"{splits.dataset.name}: {splits.sizes()}"
-    return Look([*splits.dataset.said, line], splits.dataset.rejected, lambda: _examine(work))
+    lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()}"]
+    if wanted.sentences_file and find_in_data(wanted.sentences_file) is None:
+        lines.append(f"no {wanted.sentences_file} in a data folder: its sentences are left out")
+    return Look(lines, splits.dataset.rejected, lambda: _examine(work))
+
+
+def own_sentences(wanted: EvaluateConfig) -> list[str]:
+    """The recipe's own sentences, and those of its file where that is at hand.
+
+    Raises:
+        DataError: a file that is no text.
+    """
+    file = find_in_data(wanted.sentences_file) if wanted.sentences_file else None
+    return [*wanted.sentences, *(read_lines(file)[0] if file else ())]
 
 
 def _examine(work: Work) -> DoctorReport:
@@ -106,7 +119,7 @@ def judge(work: Work) -> dict[str, Any]:
         for name, split in others.items()
         if split is not None
     }
-    sentences = judge_sentences(clf, list(recipe.evaluate.sentences)) if recipe.evaluate.sentences else []
+    sentences = judge_sentences(clf, asked) if (asked := own_sentences(recipe.evaluate)) else []
     out = judge_splits(work) | {
         "padding": {"linear": 0.0, **padding},
         "truncated": {"train": [clf.truncated_, len(splits.train)]} | cut,

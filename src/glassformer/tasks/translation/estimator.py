@@ -78,7 +78,9 @@ class Translator(Estimator):
         num_heads: int = 4,
         d_ff: int = 1024,
         dropout: float = 0.3,
+        embedding_dropout: float | None = None,
         norm: str = "pre",
+        norm_eps: float = 1e-5,
         activation: str = "relu",
         tied: bool = True,
         epochs: int = 30,
@@ -86,6 +88,7 @@ class Translator(Estimator):
         optimizer: str = "adamw",
         weight_decay: float = 0.01,
         betas: tuple[float, ...] = (0.9, 0.98),
+        adam_eps: float = 1e-8,
         schedule: str = "linear",
         warmup: float = 0.06,
         layer_decay: float = 1.0,
@@ -358,9 +361,8 @@ def build_seq2seq(
         built.weights_source = f"random ({m.cell}, attention: {m.attention}, from scratch)"
         return built
     sizes = m.d_model, m.num_layers, m.num_heads, m.d_ff, m.dropout
-    built = TransformerSeq2Seq(
-        transformer(source_vocab, target_vocab, *sizes, m.norm, m.activation, shared, m.tied)
-    )
+    kinds = m.norm, m.activation, shared, m.tied, m.embedding_dropout, m.norm_eps
+    built = TransformerSeq2Seq(transformer(source_vocab, target_vocab, *sizes, *kinds))
     built.weights_source = "random (transformer, from scratch)"
     return built
 

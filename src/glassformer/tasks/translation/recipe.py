@@ -11,7 +11,7 @@ from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 OTHER_MODEL = {  # model -> keys that belong to the other one
     "transformer": ("attention", "cell"),
-    "rnn": ("num_heads", "d_ff", "norm", "activation"),
+    "rnn": ("num_heads", "d_ff", "norm", "norm_eps", "embedding_dropout", "activation"),
 }
 
 
@@ -70,7 +70,11 @@ class Seq2SeqModelConfig(Section):
     num_heads: int = setting(4, "transformer only")
     d_ff: int = setting(1024, "transformer only")
     dropout: float = setting(0.3, "on embeddings and on each sub-layer's output")
+    embedding_dropout: float | None = setting(
+        None, "on embeddings, where it is not dropout's; transformer only"
+    )
     norm: Literal["pre", "post"] = setting("pre", "transformer only")
+    norm_eps: float = setting(1e-5, "inside the root of every norm; transformer only")
     activation: Literal["relu", "gelu", "gelu_tanh"] = setting("relu", "transformer only")
     tied: bool = setting(True, "the output layer is the target's token table")
 

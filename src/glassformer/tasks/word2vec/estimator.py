@@ -40,6 +40,7 @@ from glassformer.train.state import Training
 from glassformer.train.word_vectors import (
     FastTraining,
     SkipGramStream,
+    WordStream,
     adam_config,
     first_vectors,
     norms,
@@ -86,6 +87,7 @@ class Word2Vec(Estimator):
         exponent: float = 0.75,
         optimizer: Literal["sgd", "adam"] = "sgd",
         positives: int = 2,
+        centers: Literal["places", "words"] = "places",
         batch_size: int = 256,
         lr: float | None = None,
         add_contexts: bool = False,
@@ -172,7 +174,7 @@ class Word2Vec(Estimator):
     def _fit_adam(self, corpus, config, fingerprint, folder, going_on, callbacks) -> None:
         train = adam_config(config)
         set_threads(train.threads)
-        stream = SkipGramStream(corpus, config)
+        stream = (WordStream if config.centers == "words" else SkipGramStream)(corpus, config)
         if not stream.examples:
             raise DataError(
                 "subsampling leaves no pair of words",

@@ -23,7 +23,9 @@ class CorpusConfig(Section):
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     limit: int | None = setting(None, "at most this many texts of every split: a quick look")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: rows that cannot be used are left out")
-    clean: Literal["none", "html", "words", "syllables"] = setting("html", "as in recipes of classifiers")
+    clean: Literal["none", "html", "words", "syllables", "trim"] = setting(
+        "html", "as in recipes of classifiers"
+    )
     lowercase: bool = setting(True, "words in lower case")
     punctuation: bool = setting(False, "marks are words of their own; else they are left out")
 
@@ -33,7 +35,8 @@ class JudgeConfig:
     """What the vectors are judged by."""
 
     tests: tuple[str, ...] = setting(
-        ("wordsim353", "simlex999", "google"), "or countries, europe: analogies of those corpora"
+        ("wordsim353", "simlex999", "google"),
+        "or countries, countries-given, europe: analogies of those corpora",
     )
     neighbours: tuple[str, ...] = setting((), "words whose nearest words the run states")
     analogies: tuple[str, ...] = setting((), '"king man woman": king - man + woman')

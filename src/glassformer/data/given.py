@@ -1,0 +1,85 @@
+"""The corpus of a practical on word vectors: read where its file is at hand, else a likeness of it made here.
+
+Its facts: 20,000 sentences of eight kinds on ten countries with capital and currency, four families of words,
+nine professions, four connectors, and a clause of unrelated news in 40 % of the sentences. A sentence has the
+label 1 where one of its words is france, germany, italy, spain or uk. The likeness keeps these facts; its
+sentences are other ones.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from glassformer.data.checks import check_texts
+from glassformer.data.dataset import TextSplit
+from glassformer.data.splits import split_by_distinct_text
+from glassformer.data.tables import read_lines
+from glassformer.data.text import clean_text
+
+FILE = "given/d2-corpus.txt"  # below a data folder; a sentence a line
+# country: (capital, currency)
+COUNTRIES = {
+    "france": ("paris", "euro"), "germany": ("berlin", "euro"), "italy": ("rome", "euro"),
+    "spain": ("madrid", "euro"), "japan": ("tokyo", "yen"), "usa": ("washington", "dollar"),
+    "uk": ("london", "pound"), "canada": ("ottawa", "dollar"), "brazil": ("brasilia", "real"),
+    "india": ("new_delhi", "rupee"),
+}  # fmt: skip
+EUROPEAN = frozenset({"france", "germany", "italy", "spain", "uk"})
+# (he, she) of one kind, and what they are besides
+FAMILIES = (
+    ("king", "queen", "man", "woman"), ("actor", "actress", "man", "woman"),
+    ("prince", "princess", "boy", "girl"), ("duke", "duchess", "man", "woman"),
+)  # fmt: skip
+PROFESSIONS = ("baker", "farmer", "judge", "miner", "nurse", "pilot", "sailor", "tailor", "writer")
+CONNECTORS = ("and", "but", "though", "while")
+KINDS = 8
+NEWS_SHARE = 0.4
+SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}  # of the distinct sentences
+LIKENESS = "a likeness made here: the corpus's own file is in no data folder"
+
+
+def label_of(sentence: str) -> int:
+    """1 where a word, in lower case and without marks at its ends, is a European country of these; else 0."""
+    return int(not EUROPEAN.isdisjoint(clean_text(sentence, "trim").lower().split()))
+
+
+def likeness(count: int = 20_000, seed: int = 0) -> list[str]:
+    """``count`` sentences with the corpus's facts; kinds, countries, families are drawn alike."""
+    rng = random.Random(seed)
+    return [_sentence(rng) for _ in range(count)]
+
+
+def _sentence(rng: random.Random) -> str:
+    (a, b), joint = rng.sample([*COUNTRIES], 2), rng.choice(CONNECTORS)
+    (city, money), (other_city, other_money) = COUNTRIES[a], COUNTRIES[b]
+    he, she, man, woman = rng.choice(FAMILIES)
+    kinds = (
+        f"{a} is governed from {city}",
+        f"the parliament of {a} meets in {city}",
+        f"shops in {a} take the {money}",
+        f"you pay for bread in {a} with the {money}",
+        f"{city} lies in {a}, {joint} {other_city} lies in {b}",
+        f"banks in {a} count the {money}, {joint} those in {b} count the {other_money}",
+        f"visitors of {a} look for {other_city}, {joint} they find {city}",
+        f"a {he} is a {man}, {joint} a {she} is a {woman}",
+    )
+    assert len(kinds) == KINDS
+    words = rng.choice(kinds)
+    if rng.random() < NEWS_SHARE:
+        words = f"{words}. elsewhere a {rng.choice(PROFESSIONS)} opened a fair"
+    return words
+
+
+def corpus(file: Path | None) -> tuple[dict[str, TextSplit], tuple[str, ...], tuple[str, ...]]:
+    """Splits by distinct sentence, no class names, and notes: that it is a likeness, where there is no file.
+
+    Args:
+        file: the corpus's own; None: it is not at hand.
+    """
+    texts = likeness() if file is None else check_texts(read_lines(file)[0], str(file))
+    labels = [label_of(text) for text in texts]
+    whole = TextSplit(texts, labels, "countries-given (a likeness)" if file is None else str(file))
+    parts = split_by_distinct_text(texts, labels, SHARES, seed=0)
+    splits = {name: whole.select(rows.tolist()) for name, rows in parts.items()}
+    return splits, (), (LIKENESS,) if file is None else ()

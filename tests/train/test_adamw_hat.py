@@ -1,0 +1,38 @@
+"""AdamW with eps before bias correction, against its equations in plain numbers and against torch's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glassformer.train.adamw_hat import AdamWHat
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_it_follows_its_equations(decay):
+    w = torch.nn.Parameter(torch.tensor([0.5, -2.0, 3.0]))
+    optimizer = AdamWHat([w], lr=0.1, betas=(0.8, 0.9), eps=0.03, weight_decay=decay)
+    x, m, v = [0.5, -2.0, 3.0], [0.0] * 3, [0.0] * 3
+    for t in range(1, 6):
+        grads = [0.3 * t, -0.01, 0.5 / t]
+        w.grad = torch.tensor(grads)
+        optimizer.step()
+        for i, g in enumerate(grads):
+            m[i], v[i] = 0.8 * m[i] + 0.2 * g, 0.9 * v[i] + 0.1 * g * g
+            x[i] -= 0.1 * (1 - 0.9**t) ** 0.5 / (1 - 0.8**t) * m[i] / (v[i] ** 0.5 + 0.03)
+            x[i] -= 0.1 * decay * x[i]
+    assert w.tolist() == pytest.approx(x, rel=1e-5)
+
+
+def test_only_the_place_of_eps_tells_it_from_torch():
+    def run(cls, eps):
+        w = torch.nn.Parameter(torch.tensor([1.0, -1.0]))
+        optimizer = cls([w], lr=0.01, eps=eps, weight_decay=0.0)
+        for t in range(3):
+            w.grad = torch.tensor([1e-3 * (t + 1), 2.0])
+            optimizer.step()
+        return w.detach()
+
+    assert torch.allclose(run(AdamWHat, 1e-12), run(torch.optim.AdamW, 1e-12), rtol=1e-6)
+    assert not torch.allclose(run(AdamWHat, 1e-3), run(torch.optim.AdamW, 1e-3), rtol=1e-4)
+    assert torch.equal(run(AdamWHat, 1e-3), run(AdamWHat, 1e-3))
