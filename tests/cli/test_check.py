@@ -23,7 +23,7 @@ from glassformer.families.vit import vit
 from glassformer.models.image import ImageEncoder
 from glassformer.tasks.image_classification.build import save_transform
 
-HUB = runpy.run_path(str(Path(__file__).parents[1] / "checkpoints" / "test_hub.py"))
+HUB = runpy.run_path(str(Path(__file__).parents[1] / "checkpoints" / "fake_hub.py"))
 
 
 @pytest.fixture
