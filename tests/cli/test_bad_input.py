@@ -50,7 +50,7 @@ TABLES = {
     "one class only": (b"text,label\n" + b"a film,pos\nanother film,pos\n" * 9, ["one class only ('pos')"]),
     "column": (
         b"text,labl\n" + b"".join(b"film %d,mood %d\n" % (i, i) for i in range(18)),
-        ["no column 'label'", "'labl' holds 18 different values", "label_column"],
+        ["no column 'label'", "'labl' holds 18 different values", "--label-column"],
     ),
 }
 

@@ -63,7 +63,7 @@ def read_texts(
     if not good:
         raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
     labels = None if split == "unsupervised" or "" in classes else [files[i][0] for i in good]
-    return TextSplit([texts[i] for i in good], labels, str(folder))  # type: ignore[misc]  # no None
+    return TextSplit([text for text in texts if text is not None], labels, str(folder))
 
 
 def _read_text(path: Path, rejected: list[RejectedRow] | None) -> str | None:

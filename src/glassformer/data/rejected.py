@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,18 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
     if rejected is None:
         return read_table(path)
     return read_table(path, lambda error, row: rejected.append(RejectedRow(str(path), row, error.what)))
+
+
+@contextmanager
+def way_out(rejected: list[RejectedRow] | None) -> Iterator[None]:
+    """A row that is refused, where rows are not listed, says how to go on without such rows."""
+    try:
+        yield
+    except DataError as error:
+        if rejected is not None or not error.where or ", row " not in error.where:
+            raise
+        fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
+        raise DataError(error.what, where=error.where, fix=fix) from None
 
 
 def without_bad_rows(

@@ -8,8 +8,7 @@ file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
 from glassformer.data.label_kinds import what_labels_are
-from glassformer.data.rejected import RejectedRow, lenient_table, without_bad_rows
+from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.splits import stratified_subset
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
 from glassformer.errors import DataError
@@ -157,14 +156,14 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
                 table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected)
-            with _way_out(columns):
+            with way_out(columns.rejected):
                 texts += check_texts(table.read(found.text), table.origin, table.rows)
             if found.label is None:
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
                 continue
             class_names = table.class_names.get(found.label, class_names)
-            with _way_out(columns):
+            with way_out(columns.rejected):
                 labels += _read_labels(table, found.label, class_names)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
@@ -182,9 +181,8 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         return find_columns(replace(table, names=_without_labels(table, columns)), text, None, labels=False)
     text, label = columns.text, columns.label
     if first is not None:
-        text, label = (
-            x or (y if y in table.names else None) for x, y in ((text, first.text), (label, first.label))
-        )
+        text = text or (first.text if first.text in table.names else None)
+        label = label or (first.label if first.label in table.names else None)
     found = find_columns(table, text, label, labels=columns.find_labels, need_labels=columns.need_labels)
     return found if columns.labels else replace(found, label=None)
 
@@ -193,18 +191,6 @@ def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
     """The columns of unlabelled texts, where a column of labels says nothing."""
     kept = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
     return kept or table.names
-
-
-@contextmanager
-def _way_out(columns: _Columns) -> Iterator[None]:
-    """A refused row says how to go on without such rows."""
-    try:
-        yield
-    except DataError as error:
-        if columns.rejected is not None or not error.where or ", row " not in error.where:
-            raise
-        fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
-        raise DataError(error.what, where=error.where, fix=fix) from None
 
 
 def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
