@@ -234,8 +234,11 @@ def test_table_of_a_comparison(tool, monkeypatch, tmp_path):
     common.write_result(tmp_path / "train_pictures-base.json", result)
     stored = json.loads((tmp_path / "train_pictures-base.json").read_text(encoding="utf-8"))
     assert stored["contenders"][0]["windows"][0] == {
-        "pictures": 6, "tokens": 60, "seconds": 2.0, "loss": 2.5,
-    }  # fmt: skip
+        "pictures": 6,
+        "tokens": 60,
+        "seconds": 2.0,
+        "loss": 2.5,
+    }
     lines = speed.pictures("base").splitlines()
     assert lines[2] == "| peer | 2.2 (1.5 to 3.0) | 3.0 × (2.0 to 4.0) | -4.0% |"
     assert lines[3] == "| glassformer | 6.0 (6.0 to 6.0) |  |  |"
@@ -277,9 +280,10 @@ def test_the_nearest_peer_of_each_work_has_a_line(tool, monkeypatch, tmp_path):
     }  # fmt: skip
     (tmp_path / "pretrain.json").write_text(json.dumps(pre), encoding="utf-8")
     words = {
-        "environment": where, "ratio": ratio(5),
+        "environment": where,
+        "ratio": ratio(5),
         "contenders": [rate(35) | {"name": "glassformer, 2 threads"}, rate(7) | {"name": "gensim"}],
-    }  # fmt: skip
+    }
     (tmp_path / "word2vec-speed.json").write_text(json.dumps(words), encoding="utf-8")
     assert speed.nearest_peers().splitlines()[2:] == [
         "| Pre-training, real tokens | quick: 2,000 | 6,000 | 3.0 × (2.0 to 4.0) |",

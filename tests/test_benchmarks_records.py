@@ -58,8 +58,10 @@ def test_a_picture_recipe_in_form_has_its_grid(tmp_path, monkeypatch):
     layout = tool.Layout("vit-base-patch16-224-in21k", lambda folder: tool.write_vit(folder, **SIZES))
     weights = tool.random_checkpoint(layout, tmp_path, seed=0)
     assert sorted(p.name for p in weights.iterdir()) == [
-        "config.json", "model.safetensors", "preprocessor_config.json",
-    ]  # fmt: skip
+        "config.json",
+        "model.safetensors",
+        "preprocessor_config.json",
+    ]
     assert tool.random_checkpoint(layout, tmp_path, seed=0) == weights  # not written again
     changes = [f"source={tmp_path / 'pictures'}", "epochs=1", "batch_size=7", "bootstrap=10"]
     record = tool.run_in_form("cifar10-vit-base", weights, tmp_path / "run", changes, lambda line: None)
@@ -127,8 +129,10 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
     found = tool.measure(recipe, tmp_path / "work", flips=7, folds=2, seed=0, say=lambda line: None)
     assert (found["flipped"], found["folds"], found["examples"]) == (7, 2, 120)
     assert found["found_among_first"]["1000"] == {
-        "flipped": 7, "share_of_suggestions": 7 / 120, "share_of_flips": 1.0,
-    }  # fmt: skip
+        "flipped": 7,
+        "share_of_suggestions": 7 / 120,
+        "share_of_flips": 1.0,
+    }
     with pytest.raises(ConfigError, match="holds other examples or other flips"):
         tool.measure(recipe, tmp_path / "work", flips=8, folds=2, seed=0, say=lambda line: None)
     with pytest.raises(ConfigError, match="0 flips of 120 examples"):
@@ -164,8 +168,10 @@ def test_flipped_rows_are_those_of_the_file(tmp_path, monkeypatch):
     assert len(rows) == 11
     assert [row["text"] for row in written] == train.texts
     assert tool.found_among([3, 9, 5], {5, 9})["100"] == {
-        "flipped": 2, "share_of_suggestions": 2 / 3, "share_of_flips": 1.0,
-    }  # fmt: skip
+        "flipped": 2,
+        "share_of_suggestions": 2 / 3,
+        "share_of_flips": 1.0,
+    }
 
 
 # --- calibration ----------------------------------------------------------------------------------
@@ -201,9 +207,20 @@ def explained(tmp_path, monkeypatch):
     """Runs the benchmark on a small classifier of texts; returns the function and where it writes."""
     tool, texts = load_tool("explain", monkeypatch), [GOOD, BAD] * 8
     clf = TextClassifier(
-        "encoder-mini", d_model=22, num_heads=2, d_ff=31, num_layers=2, max_length=23, tokenizer="word",
-        min_count=1, epochs=6, lr=1e-2, batch_size=5, precision="fp32", seed=0,
-    ).fit(texts, ["pos", "neg"] * 8)  # fmt: skip
+        "encoder-mini",
+        d_model=22,
+        num_heads=2,
+        d_ff=31,
+        num_layers=2,
+        max_length=23,
+        tokenizer="word",
+        min_count=1,
+        epochs=6,
+        lr=1e-2,
+        batch_size=5,
+        precision="fp32",
+        seed=0,
+    ).fit(texts, ["pos", "neg"] * 8)
     clf.save(tmp_path / "model")
     data = tmp_path / "data"
     data.mkdir()
@@ -241,8 +258,13 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     assert result["max_length"] == 11
     assert result["counter_examples"]["searched"] == 5
     assert {*result["methods"]} == {
-        "attention", "rollout", "gradient_x_input", "integrated_gradients", "attention_gradient", "occlusion",
-    }  # fmt: skip
+        "attention",
+        "rollout",
+        "gradient_x_input",
+        "integrated_gradients",
+        "attention_gradient",
+        "occlusion",
+    }
     for row in result["methods"].values():
         assert row.keys() >= METHOD_KEYS
         assert {*row["stability"]} == {"synonym", "typo"}

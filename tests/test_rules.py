@@ -30,19 +30,48 @@ LEVELS, ARROWS = MAP["read_levels"](PAGE)
 
 # What few places may import, and what none may.
 WEB_PLOTTING_HUB = {
-    "fastapi", "starlette", "uvicorn", "pydantic", "prometheus_client",
-    "matplotlib", "jinja2", "huggingface_hub", "requests",
-}  # fmt: skip
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "pydantic",
+    "prometheus_client",
+    "matplotlib",
+    "jinja2",
+    "huggingface_hub",
+    "requests",
+}
 THEIR_PLACES = ("serve/", "report/", "explain/render.py", "checkpoints/", "data/sources.py")
 NEVER = {
-    "transformers", "sentence_transformers", "torchvision", "timm", "accelerate", "datasets",  # not needed
-    "pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib",  # code in disguise
-}  # fmt: skip
+    "transformers",
+    "sentence_transformers",
+    "torchvision",
+    "timm",
+    "accelerate",
+    "datasets",  # not needed
+    "pickle",
+    "marshal",
+    "shelve",
+    "dill",
+    "cloudpickle",
+    "joblib",  # code in disguise
+}
 NEVER_CALLED = {"eval", "exec", "compile", "__import__", "torch.load", "torch.save", "pickle.load"}
 HEAVY = (
-    "sklearn", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "PIL", "jinja2", "typer", "rich",
-    "huggingface_hub", "transformers", "datasets", "accelerate",
-)  # fmt: skip
+    "sklearn",
+    "scipy",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "numba",
+    "PIL",
+    "jinja2",
+    "typer",
+    "rich",
+    "huggingface_hub",
+    "transformers",
+    "datasets",
+    "accelerate",
+)
 
 MAX_LINES = 400
 SOURCES = {".py", ".js"}
@@ -158,12 +187,13 @@ def test_families_and_special_tokens_are_named_in_their_own_places_only():
             id(node.body[0].value)
             for node in ast.walk(tree_of(path))
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-            and node.body and isinstance(node.body[0], ast.Expr)
+            and node.body
+            and isinstance(node.body[0], ast.Expr)
         } | {  # the meaning of a key is read by people
             id(node.args[1])
             for node in ast.walk(tree_of(path))
             if isinstance(node, ast.Call) and dotted_name(node.func) == "setting" and len(node.args) > 1
-        }  # fmt: skip
+        }
         for node in ast.walk(tree_of(path)):
             if (
                 isinstance(node, ast.Constant)

@@ -149,9 +149,13 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
 
 
 WORDS = {
-    int: "a whole number", float: "a number", str: "text", bool: "true or false", dict: "a table",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    dict: "a table",
     type(None): "none",
-}  # fmt: skip
+}
 
 
 def _in_words(hint: Any) -> str:

@@ -45,8 +45,11 @@ def choose_device(name: str = "auto") -> torch.device:
     if name in ("auto", "cuda") and torch.cuda.is_available():
         place, gpus = int(os.environ.get("LOCAL_RANK", "-1")), torch.cuda.device_count()
         if place >= gpus:
-            raise ConfigError(f"process {place} of this machine has no GPU", where="torchrun",
-                              fix=f"Use --nproc-per-node {gpus}, or --set device=cpu")  # fmt: skip
+            raise ConfigError(
+                f"process {place} of this machine has no GPU",
+                where="torchrun",
+                fix=f"Use --nproc-per-node {gpus}, or --set device=cpu",
+            )
         return torch.device("cuda" if place < 0 else f"cuda:{place}")
     if name == "auto":
         return torch.device("cpu")

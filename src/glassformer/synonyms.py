@@ -13,8 +13,13 @@ KEYS = {
     "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr"),
     "epochs": ("num_train_epochs", "num_epochs", "n_epochs", "max_epochs", "nb_epoch", "max_iter"),
     "batch_size": (
-        "per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size", "bs", "batch",
-        "per_device_eval_batch_size", "mini_batch_size",
+        "per_device_train_batch_size",
+        "per_gpu_train_batch_size",
+        "train_batch_size",
+        "bs",
+        "batch",
+        "per_device_eval_batch_size",
+        "mini_batch_size",
     ),
     "accumulate": ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum"),
     "warmup": ("warmup_ratio", "warmup_steps", "num_warmup_steps", "warmup_proportion"),
@@ -37,11 +42,21 @@ KEYS = {
     "precision": ("fp16", "bf16", "amp", "mixed_precision", "torch_dtype", "dtype"),
     "device": ("use_cpu", "no_cuda", "cuda", "gpu", "gpus", "accelerator"),
     "model": (
-        "model_name_or_path", "model_name", "pretrained_model_name_or_path", "checkpoint", "architecture",
-        "arch", "backbone",
+        "model_name_or_path",
+        "model_name",
+        "pretrained_model_name_or_path",
+        "checkpoint",
+        "architecture",
+        "arch",
+        "backbone",
     ),
     "max_length": (
-        "max_seq_length", "max_seq_len", "maxlen", "max_len", "model_max_length", "sequence_length",
+        "max_seq_length",
+        "max_seq_len",
+        "maxlen",
+        "max_len",
+        "model_max_length",
+        "sequence_length",
         "max_tokens",
     ),
     "min_count": ("min_df", "min_frequency", "min_freq"),
@@ -60,11 +75,15 @@ KEYS = {
     "text_column": ("text_column_name", "text_field", "text_col", "sentence1_key", "text_key"),
     "label_column": ("label_column_name", "label_field", "label_col", "target_column", "label_key", "y_col"),
     "source": ("train_file", "dataset_name", "data_dir", "dataset", "data_path"),
-}  # fmt: skip
+}
 OPTIONS = {
-    "output_dir": "--out", "out_dir": "--out", "save_dir": "--out", "logging_dir": "--out",
-    "resume_from_checkpoint": "--resume", "overwrite_output_dir": "--out",
-}  # fmt: skip
+    "output_dir": "--out",
+    "out_dir": "--out",
+    "save_dir": "--out",
+    "logging_dir": "--out",
+    "resume_from_checkpoint": "--resume",
+    "overwrite_output_dir": "--out",
+}
 SAID = {theirs: ours for ours, names in KEYS.items() for theirs in names}
 # What must be said beside the name, because the value means something else.
 NOTES = {

@@ -37,9 +37,15 @@ CONFIGS = {
     "mean": (Bert, replace(TEXT, pooling="mean")),
     "classes": (Bert, replace(TEXT, head="classification", num_labels=5, head_dropout=0.37)),
     "mlp": (
-        Bert, replace(TEXT, head="classification", num_labels=3, head_type="mlp", head_hidden=13, head_dropout=0.37)
+        Bert,
+        replace(
+            TEXT, head="classification", num_labels=3, head_type="mlp", head_hidden=13, head_dropout=0.37
+        ),
     ),
-    "mean classes": (Bert, replace(TEXT, head="classification", pooling="mean", num_labels=3, head_dropout=0.37)),
+    "mean classes": (
+        Bert,
+        replace(TEXT, head="classification", pooling="mean", num_labels=3, head_dropout=0.37),
+    ),
     "words": (Bert, replace(TEXT, head="mlm", pooling=None)),
     "pretraining": (Bert, replace(TEXT, head="pretraining")),
     "own": (Bert, replace(TEXT, encoder=replace(TEXT.encoder, norm="pre", final_norm=True))),
@@ -52,16 +58,25 @@ CONFIGS = {
     "picture": (ViT, replace(PICTURE, pooling=None)),
     "picture pooler": (ViT, replace(PICTURE, pooling="pooler")),
     "picture classes": (ViT, replace(PICTURE, head="classification", num_labels=5)),
-    "picture mean": (ViT, replace(PICTURE, head="classification", pooling="mean", num_labels=3, head_dropout=0.37)),
-    "picture mlp": (ViT, replace(PICTURE, head="classification", head_type="mlp", head_hidden=13, num_labels=3)),
+    "picture mean": (
+        ViT,
+        replace(PICTURE, head="classification", pooling="mean", num_labels=3, head_dropout=0.37),
+    ),
+    "picture mlp": (
+        ViT,
+        replace(PICTURE, head="classification", head_type="mlp", head_hidden=13, num_labels=3),
+    ),
     "sinusoidal": (ViT, replace(PICTURE, embedding=replace(PICTURE.embedding, positions="sinusoidal"))),
-    "no cls": (ViT, replace(PICTURE, pooling="mean", embedding=replace(PICTURE.embedding, class_token=False))),
+    "no cls": (
+        ViT,
+        replace(PICTURE, pooling="mean", embedding=replace(PICTURE.embedding, class_token=False)),
+    ),
     "no bias": (ViT, replace(PICTURE, embedding=replace(PICTURE.embedding, bias=False))),
     "stem": (ViT, replace(PICTURE, embedding=replace(PICTURE.embedding, patch_size=(4, 8), stem=5))),
     "another dropout": (ViT, replace(PICTURE, embedding=replace(PICTURE.embedding, dropout=0.0))),
     "post": (ViT, replace(PICTURE, encoder=replace(PICTURE.encoder, norm="post"))),
     "no final norm": (ViT, replace(PICTURE, encoder=replace(PICTURE.encoder, final_norm=False))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -93,9 +108,13 @@ def test_without_names_the_labels_have_numbers(tmp_path, name):
 
 
 ALIKE = (
-    "layer_norm_eps", "hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range", "hidden_act",
+    "layer_norm_eps",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "initializer_range",
+    "hidden_act",
     "position_embedding_type",
-)  # fmt: skip
+)
 
 
 def without(folder, *keys, **changes):
@@ -299,10 +318,19 @@ def test_baselines_come_back_as_they_were(tmp_path, model_class, config, names):
 
 @pytest.mark.parametrize(
     ("name", "architecture"),
-    [("pooler", "BertModel"), ("none", "BertModel"), ("mean", "BertModel"), ("mean classes", "BertModel"),
-     ("classes", "BertForSequenceClassification"), ("words", "BertForMaskedLM"), ("pretraining", "BertForPreTraining"),
-     ("picture", "ViTModel"), ("picture classes", "ViTForImageClassification"), ("picture mean", "ViTModel")],
-)  # fmt: skip
+    [
+        ("pooler", "BertModel"),
+        ("none", "BertModel"),
+        ("mean", "BertModel"),
+        ("mean classes", "BertModel"),
+        ("classes", "BertForSequenceClassification"),
+        ("words", "BertForMaskedLM"),
+        ("pretraining", "BertForPreTraining"),
+        ("picture", "ViTModel"),
+        ("picture classes", "ViTForImageClassification"),
+        ("picture mean", "ViTModel"),
+    ],
+)
 def test_other_readers_learn_which_class_to_take(tmp_path, name, architecture):
     model_class, config = CONFIGS[name]
     save_pretrained(model_class(config), tmp_path)

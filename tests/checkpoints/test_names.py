@@ -37,12 +37,15 @@ OURS = {
     "head.out.weight": draw(2, D),
 }
 THEIRS = {
-    "bert.embeddings.word_embeddings.weight", "bert.embeddings.LayerNorm.bias",
+    "bert.embeddings.word_embeddings.weight",
+    "bert.embeddings.LayerNorm.bias",
     *(f"bert.encoder.layer.0.attention.self.{part}.weight" for part in ("query", "key", "value")),
     *(f"bert.encoder.layer.11.attention.self.{part}.bias" for part in ("query", "key", "value")),
-    "bert.encoder.layer.11.intermediate.dense.weight", "bert.pooler.dense.bias", "cls.predictions.bias",
+    "bert.encoder.layer.11.intermediate.dense.weight",
+    "bert.pooler.dense.bias",
+    "cls.predictions.bias",
     "classifier.weight",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("prefix", [True, False])
@@ -61,11 +64,14 @@ def test_names_of_bert_both_ways(prefix):
 
 def test_old_names_of_norms_and_what_is_left_out():
     theirs = {
-        "bert.embeddings.LayerNorm.gamma": draw(D), "bert.embeddings.LayerNorm.beta": draw(D),
-        "bert.embeddings.position_ids": torch.arange(7), "bert.embeddings.word_embeddings.weight": draw(7, D),
-        "cls.predictions.decoder.weight": draw(7, D), "cls.predictions.decoder.bias": draw(7),
+        "bert.embeddings.LayerNorm.gamma": draw(D),
+        "bert.embeddings.LayerNorm.beta": draw(D),
+        "bert.embeddings.position_ids": torch.arange(7),
+        "bert.embeddings.word_embeddings.weight": draw(7, D),
+        "cls.predictions.decoder.weight": draw(7, D),
+        "cls.predictions.decoder.bias": draw(7),
         "cls.predictions.bias": draw(7),
-    }  # fmt: skip
+    }
     found = BERT.from_hub(theirs, "f")
     assert set(found) == {
         "embeddings.norm.weight",
@@ -116,11 +122,13 @@ def test_shapes_of_a_vit_both_ways():
     made = vit((3, 8), (3, 4), D, 1, 1, 7)
     config = replace(made, embedding=replace(made.embedding, channels=2))
     ours = {
-        "embeddings.cls": draw(D), "embeddings.positions": draw(7, D),
+        "embeddings.cls": draw(D),
+        "embeddings.positions": draw(7, D),
         "embeddings.projection.weight": draw(D, 2 * 3 * 4),
-        "encoder.layers.2.attention.qkv.weight": draw(3 * D, D), "encoder.layers.2.attention.qkv.bias": draw(3 * D),
+        "encoder.layers.2.attention.qkv.weight": draw(3 * D, D),
+        "encoder.layers.2.attention.qkv.bias": draw(3 * D),
         "head.out.bias": draw(3),
-    }  # fmt: skip
+    }
     theirs = names_vit.to_hub(ours, True, config)
     shapes = {name: tuple(tensor.shape) for name, tensor in theirs.items() if "attention" not in name}
     assert shapes == {
@@ -272,14 +280,17 @@ def test_a_table_needs_no_more_than_its_encoder():
 
 def test_a_layer_s_number_may_stand_anywhere():
     table = NameTable(
-        "moon.", {"encoder.layers.{i}.norm1": "blocks.{i}.first", "encoder.final_norm": "tail.2.norm"},
+        "moon.",
+        {"encoder.layers.{i}.norm1": "blocks.{i}.first", "encoder.final_norm": "tail.2.norm"},
         {"encoder.layers.{i}.attention.qkv": tuple(f"blocks.{{i}}.mix.{part}" for part in "qkv")},
         {"head.out": "answer.0"},
-    )  # fmt: skip
+    )
     ours = {
-        "encoder.layers.11.norm1.weight": torch.randn(3), "encoder.final_norm.bias": torch.randn(3),
-        "encoder.layers.2.attention.qkv.weight": torch.randn(6, 2), "head.out.weight": torch.randn(5, 3),
-    }  # fmt: skip
+        "encoder.layers.11.norm1.weight": torch.randn(3),
+        "encoder.final_norm.bias": torch.randn(3),
+        "encoder.layers.2.attention.qkv.weight": torch.randn(6, 2),
+        "head.out.weight": torch.randn(5, 3),
+    }
     theirs = table.to_hub(ours, True)
     assert {"moon.blocks.11.first.weight", "moon.tail.2.norm.bias", "moon.blocks.2.mix.k.weight"} <= {*theirs}
     back = table.from_hub(theirs, "x")

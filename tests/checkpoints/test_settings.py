@@ -74,7 +74,7 @@ def altered(folder, target, name, **changes):
         ({"model_type": ["bert"]}, "model_type is"),
         ({"glassformer": 3}, "'glassformer' is missing or no object"),
     ],
-)  # fmt: skip
+)
 def test_a_config_that_does_not_fit_is_refused_before_a_model_is_made(
     hub, tmp_path, changes, said, monkeypatch
 ):
@@ -173,14 +173,17 @@ def test_word_vectors(tmp_path):
     vectors = gf.Word2Vec(dim=5, min_count=1, epochs=1, threads=1).fit([text.split() for text in TEXTS])
     whole = vectors.save(tmp_path / "whole")
     counts = json.loads((whole / "words.json").read_text())["counts"]
-    for i, (name, changes, said) in enumerate((
-        ("words.json", {"words": ["a"]}, "no lists of one length"), ("words.json", {"counts": None}, "no lists"),
-        ("words.json", {"words": ["a"] * len(counts)}, "a word twice"),
-        ("words.json", {"counts": ["a"] * len(counts)}, "no count"),
-        ("words.json", {"words": ["a"], "counts": [3]}, "no table of 1 rows"),
-        ("glassformer.json", {"norms": 3}, "'norms' is missing or no object"),
-        ("glassformer.json", {"parameters": {"window": "wide"}}, "a wrong parameter"),
-    )):  # fmt: skip
+    for i, (name, changes, said) in enumerate(
+        (
+            ("words.json", {"words": ["a"]}, "no lists of one length"),
+            ("words.json", {"counts": None}, "no lists"),
+            ("words.json", {"words": ["a"] * len(counts)}, "a word twice"),
+            ("words.json", {"counts": ["a"] * len(counts)}, "no count"),
+            ("words.json", {"words": ["a"], "counts": [3]}, "no table of 1 rows"),
+            ("glassformer.json", {"norms": 3}, "'norms' is missing or no object"),
+            ("glassformer.json", {"parameters": {"window": "wide"}}, "a wrong parameter"),
+        )
+    ):
         with pytest.raises(CheckpointError, match=said):
             gf.load(altered(whole, tmp_path / str(i), name, **changes))
 
@@ -188,10 +191,16 @@ def test_word_vectors(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"image_mean": 3}, {"resample": [2]}, {"rescale_factor": "no"}, {"size": {"height": "a", "width": 3}},
-        {"size": 10**9}, {"size": -1}, {"image_std": [float("nan")] * 3}, {"image_mean": None},
+        {"image_mean": 3},
+        {"resample": [2]},
+        {"rescale_factor": "no"},
+        {"size": {"height": "a", "width": 3}},
+        {"size": 10**9},
+        {"size": -1},
+        {"image_std": [float("nan")] * 3},
+        {"image_mean": None},
     ],
-)  # fmt: skip
+)
 def test_preprocessing(wrong):
     with pytest.raises(ConfigError, match=r"here\.json: "):
         ImageTransform.from_hub({"size": 7} | wrong, "here.json")

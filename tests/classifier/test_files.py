@@ -19,10 +19,19 @@ from glassformer.models.text import TextEncoder as Bert
 from glassformer.tasks.build import save_tokenizer
 
 TEXTS = [
-    "a wonderful film", "a dull film", "it was not dull", "wonderful , it was not", "I did laugh",
+    "a wonderful film",
+    "a dull film",
+    "it was not dull",
+    "wonderful , it was not",
+    "I did laugh",
     "I did not laugh at all",
-    "go and see it", "stay at home", "the best of the year , by far", "the worst", "best", "worst of all the year",
-]  # fmt: skip
+    "go and see it",
+    "stay at home",
+    "the best of the year , by far",
+    "the worst",
+    "best",
+    "worst of all the year",
+]
 LABELS = ["pos", "neg"] * 6
 TINY = {"d_model": 22, "num_heads": 2, "d_ff": 31, "num_layers": 2, "dropout": 0.0, "max_length": 13, "min_count": 1,
         "epochs": 40, "lr": 5e-3, "batch_size": 5, "precision": "fp32"}  # fmt: skip
@@ -133,8 +142,14 @@ def test_a_folder_that_exists_is_not_overwritten_by_accident(clf, tmp_path):
 def test_what_a_folder_holds(clf, tmp_path):
     clf.save(tmp_path / "model")
     names = {file.name for file in (tmp_path / "model").iterdir()}
-    assert names == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "glassformer.json",
-                     "manifest.json"}  # fmt: skip
+    assert names == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "glassformer.json",
+        "manifest.json",
+    }
     about = json.loads((tmp_path / "model/glassformer.json").read_text())
     assert about["format"] == 1
     assert about["kind"] == "TextClassifier"

@@ -238,9 +238,13 @@ def test_cross_val_score(small, data):
 
 def test_cross_val_predict_with_sample_weights(small, data):
     proba = cross_val_predict(
-        small(), np.array(data[0]), np.array(data[1]), cv=2, method="predict_proba",
+        small(),
+        np.array(data[0]),
+        np.array(data[1]),
+        cv=2,
+        method="predict_proba",
         params={"sample_weight": np.ones(101)},
-    )  # fmt: skip
+    )
     assert proba.shape == (101, 2)
 
 

@@ -60,11 +60,29 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
     assert small(**base, head="mlp", head_hidden=5).fit(*data).model_.head.hidden.out_features == 5
     covered = set(changes) | {"stochastic_depth", "head_hidden"}
     elsewhere = {
-        "model", "revision", "strip_accents", "validation_fraction", "early_stopping", "monitor", "keep_best",
-        "evaluate_every", "checkpoint_every", "device", "threads", "verbose",
-        "unfreeze_every", "lora_alpha", "lora_targets", "long_texts", "window_stride", "vectors", "freeze_vectors",
-        "embedding_dim", "bidirectional", "strategy",
-    }  # fmt: skip
+        "model",
+        "revision",
+        "strip_accents",
+        "validation_fraction",
+        "early_stopping",
+        "monitor",
+        "keep_best",
+        "evaluate_every",
+        "checkpoint_every",
+        "device",
+        "threads",
+        "verbose",
+        "unfreeze_every",
+        "lora_alpha",
+        "lora_targets",
+        "long_texts",
+        "window_stride",
+        "vectors",
+        "freeze_vectors",
+        "embedding_dim",
+        "bidirectional",
+        "strategy",
+    }
     assert covered | elsewhere == set(TextClassifier.defaults())
 
 

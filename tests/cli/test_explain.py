@@ -27,9 +27,18 @@ def test_every_method_prints_a_table(gf, trained, method):
 
 def test_a_page_with_maps_and_a_judgement(gf, trained, tmp_path):
     result = gf(
-        "explain", trained, TEXT, "a dreadful plot", "--method", "occlusion", "--set", "unit=word", "--trust",
-        "--out", "map.html",
-    )  # fmt: skip
+        "explain",
+        trained,
+        TEXT,
+        "a dreadful plot",
+        "--method",
+        "occlusion",
+        "--set",
+        "unit=word",
+        "--trust",
+        "--out",
+        "map.html",
+    )
     assert result.code == 0, result
     page = (tmp_path / "map.html").read_text(encoding="utf-8")
     assert page.count("<article") == 2

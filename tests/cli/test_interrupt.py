@@ -16,9 +16,15 @@ from .tiny import sentences, settings, snapshot, write_csv
 
 # Dropout, a running mean of the weights, the best weights so far, accumulation: all of it must survive.
 SETTINGS = settings(
-    "epochs=8", "batch_size=4", "accumulate=2", "dropout=0.1", "word_dropout=0.1", "average=0.9", "keep_best=true",
+    "epochs=8",
+    "batch_size=4",
+    "accumulate=2",
+    "dropout=0.1",
+    "word_dropout=0.1",
+    "average=0.9",
+    "keep_best=true",
     "evaluate_every=17",
-)  # fmt: skip
+)
 LONG = 120  # seconds that nothing here takes, however busy the machine is
 
 

@@ -85,9 +85,11 @@ def test_named_data_are_split_as_ever(gf):
 
 def test_in_python_too(twice: Path, tmp_path: Path):
     toml = tmp_path / "mine.toml"
-    values = "\n".join(f'{k} = "{v}"' if not v[0].isdigit() else f"{k} = {v}" for k, v in (
-        pair.split("=") for pair in settings()[1::2] if not pair.endswith(("true", "false"))
-    ) if k in ("epochs", "precision", "threads"))  # fmt: skip
+    values = "\n".join(
+        f'{k} = "{v}"' if not v[0].isdigit() else f"{k} = {v}"
+        for k, v in (pair.split("=") for pair in settings()[1::2] if not pair.endswith(("true", "false")))
+        if k in ("epochs", "precision", "threads")
+    )
     toml.write_text(
         f'name = "mine"\n[data]\nsource = "{twice}"\ntest_size = 0.2\n[model]\nmodel = "encoder-mini"\nd_model = 16\n'
         f"num_layers = 1\nnum_heads = 2\nd_ff = 16\n[train]\n{values}\n[evaluate]\nbaselines = false\nmaps = 1\n"

@@ -93,7 +93,7 @@ OPTIONS = {
     "data list": [],
     "data show": ["--augment", "--json", "--label-column", "--out", "--text-column", "name"],
     "data doctor": ["--json", "--label-column", "--max-length", "--model", "--text-column", "name"],
-    "doctor": ["--json"],
+    "doctor": ["--json", "--revision", "[model]"],
     "calibrate": [
         "--data",
         "--image-column",

@@ -14,9 +14,18 @@ from glassformer.errors import ConfigError, ShortModelWarning
 from .tiny import sentences, write_csv
 
 MLM = [
-    word for pair in ("d_model=8", "num_layers=1", "num_heads=2", "d_ff=13", "epochs=1", "precision=fp32", "vocab_size=90")
+    word
+    for pair in (
+        "d_model=8",
+        "num_layers=1",
+        "num_heads=2",
+        "d_ff=13",
+        "epochs=1",
+        "precision=fp32",
+        "vocab_size=90",
+    )
     for word in ("--set", pair)
-]  # fmt: skip
+]
 
 
 def test_pairs_are_made_only_of_texts_with_several_sentences(gf, tmp_path: Path):

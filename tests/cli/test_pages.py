@@ -34,7 +34,7 @@ SMALL = {  # what a command has added behind it
     "compare --images": ["--workers", "0", *SHORT, *NARROW, "--set", "image_size=8", "--set", "patch_size=4"],
     "cross-validate --text": ["--folds", "2", *FOLDS],
     "review-labels --text": ["--folds", "2", *FOLDS],
-}  # fmt: skip
+}
 STUDY = """
 recipe = "europe"
 seeds = [0]

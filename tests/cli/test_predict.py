@@ -105,8 +105,10 @@ def test_empty_lines_of_a_text_file_keep_their_places(gf, run: Path, tmp_path: P
     assert gf("predict", run, "three.txt", "--out", "p.csv").code == 0
     rows = cells_of("p.csv")
     assert [(r["row"], r["predicted"] != "", r["error"]) for r in rows] == [
-        ("1", True, ""), ("2", False, "the line is empty"), ("3", True, "")
-    ]  # fmt: skip
+        ("1", True, ""),
+        ("2", False, "the line is empty"),
+        ("3", True, ""),
+    ]
     assert [r.predicted != "" for r in read_predictions("p.csv")] == [True, False, True]
 
 
@@ -119,16 +121,19 @@ def test_the_columns_of_a_table_are_kept(gf, run: Path, tmp_path: Path):
     assert result.code == 0, result
     rows = cells_of("p.csv")
     assert [(r["id"], r["text"], r["given:label"], r["given:p:x"]) for r in rows] == [
-        ("7", "a splendid film", "?", "'=1+1"), ("9", "a dreadful one", "", "z")
-    ]  # fmt: skip
+        ("7", "a splendid film", "?", "'=1+1"),
+        ("9", "a dreadful one", "", "z"),
+    ]
     assert set(next(read_predictions("p.csv")).probabilities) == {"neg", "pos"}
     other = tmp_path / "more.jsonl"
     other.write_text(json.dumps({"text": "so so", "tags": ["a", 1], "id": 11}) + "\n", encoding="utf-8")
     assert gf("predict", run, table, other, "--out", "q.csv").code == 0
     rows = cells_of("q.csv")
     assert [(r["file"], r["id"], r["tags"]) for r in rows] == [
-        (str(table), "7", ""), (str(table), "9", ""), (str(other), "11", '["a", 1]')
-    ]  # fmt: skip
+        (str(table), "7", ""),
+        (str(table), "9", ""),
+        (str(other), "11", '["a", 1]'),
+    ]
 
 
 def test_bad_rows_are_marked_where_that_is_asked_for(gf, refused, run: Path, tmp_path: Path):
@@ -148,8 +153,11 @@ def test_bad_rows_are_marked_where_that_is_asked_for(gf, refused, run: Path, tmp
     )
     rows = cells_of("p.csv")
     assert [(r["row"], r["id"], bool(r["predicted"])) for r in rows] == [
-        ("2", "1", True), ("3", "2", False), ("4", "", False), ("5", "4", True)
-    ]  # fmt: skip
+        ("2", "1", True),
+        ("3", "2", False),
+        ("4", "", False),
+        ("5", "4", True),
+    ]
     assert "'skp' is not a choice" in refused("predict", run, table, "--on-bad-row", "skp")
     write_csv(tmp_path / "none.csv", [("", "x")], "text,id")
     assert "no row can be used" in refused("predict", run, "none.csv", "--on-bad-row", "skip")
@@ -207,9 +215,12 @@ def test_the_column_of_texts_is_found(header: str, column: str | None, wanted: s
 
 @pytest.mark.parametrize(
     ("header", "column", "message"),
-    [("body,title", None, "no column of texts.*--text-column"), ("body,review,comment", None, "several columns"),
-     ("body,title", "bdy", "no column 'bdy'.*'body'")],
-)  # fmt: skip
+    [
+        ("body,title", None, "no column of texts.*--text-column"),
+        ("body,review,comment", None, "several columns"),
+        ("body,title", "bdy", "no column 'bdy'.*'body'"),
+    ],
+)
 def test_the_column_of_texts_is_asked_for(header: str, column: str | None, message: str, tmp_path: Path):
     path = write_csv(tmp_path / "a.csv", [header.split(",")], header=header)
     with pytest.raises(DataError, match=message):

@@ -26,8 +26,10 @@ def start(run: Path, port: int) -> subprocess.Popen:
     command = [sys.executable, "-m", "glassformer.cli.app", "serve", str(run), "--port", str(port)]
     process = subprocess.Popen(
         [*command, "--threads", "1", "--precision", "fp32"],
-        stdout=subprocess.PIPE, text=True, env=os.environ | {"GLASSFORMER_API_KEY": "k"},
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"GLASSFORMER_API_KEY": "k"},
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == f"serving on http://127.0.0.1:{port}\n"
     return process

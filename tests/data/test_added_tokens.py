@@ -13,8 +13,9 @@ from glassformer.errors import CheckpointError
 
 def token(content: str, **flags: object) -> dict:
     return dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized", "special"), False) | {
-        "content": content, **flags,
-    }  # fmt: skip
+        "content": content,
+        **flags,
+    }
 
 
 def put_words(folder: Path, more: dict | None = None, **settings) -> int:

@@ -27,7 +27,7 @@ def test_kinds_are_counted_with_the_first_rows():
     ]
     assert by_kind(rows) == (
         "4 the text is empty (rows 3, 8, 9 ...), 2 n fields where the header has n (rows 5, 6)"
-    )  # fmt: skip
+    )
     assert by_kind([RejectedRow("a", i, f"{'x' * (i + 1)}") for i in range(7)], most=2).endswith(
         "and 5 more kinds"
     )

@@ -126,14 +126,14 @@ def test_classes_in_two_spellings_become_one():
 
 def test_repeats_are_dropped_and_what_is_judged_stays():
     splits = {
-        "train": TextSplit(["a b", "A  B", "c d", "e f", "great :)", "great :("], [0, 0, 1, 1, 1, 0], "x", [2, 3, 4, 5, 6, 7]),
+        "train": TextSplit(
+            ["a b", "A  B", "c d", "e f", "great :)", "great :("], [0, 0, 1, 1, 1, 0], "x", [2, 3, 4, 5, 6, 7]
+        ),
         "test": TextSplit(["C D", "g h", "g h"], [1, 0, 0], "x"),
-    }  # fmt: skip
+    }
     dataset, said = mended(TextDataset("x", splits), "none", True)
     assert dataset.splits["train"].texts == ["a b", "e f", "great :)", "great :("]
     assert dataset.splits["train"].rows == [2, 5, 6, 7]
     assert dataset.splits["test"].texts == ["C D", "g h"]
-    assert said == [
-        "drop_duplicates: 1 of 3 of test left out", "drop_duplicates: 2 of 6 of train left out"
-    ]  # fmt: skip
+    assert said == ["drop_duplicates: 1 of 3 of test left out", "drop_duplicates: 2 of 6 of train left out"]
     assert list(dataset.splits) == ["train", "test"]

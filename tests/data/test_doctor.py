@@ -214,9 +214,11 @@ def test_the_way_out_stands_in_every_warning():
     lossy = word_tokenizer(texts, min_count=1, strip_accents=True)
     found = {f.code: f for f in examine(data, tokenizer=lossy).findings if f.severity == "warning"}
     ways = {
-        "duplicates": "drop_duplicates=true", "contradictions": "review-labels", "accents": "strip_accents=false",
+        "duplicates": "drop_duplicates=true",
+        "contradictions": "review-labels",
+        "accents": "strip_accents=false",
         "twin-classes": "merge_labels=spelling",
-    }  # fmt: skip
+    }
     assert {code: way for code, way in ways.items() if way in found[code].fix} == ways
     assert "'Bad' and 'bad'" in found["twin-classes"].message
 

@@ -95,8 +95,12 @@ def test_prefixes_that_repeat_are_counted_as_they_unfold(tmp_path, monkeypatch):
 def test_columns_that_nobody_asks_for_are_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "memory_limit", lambda size: 1 << 20)
     path = tmp_path / "a.parquet"
-    pq.write_table(repeated("z" * 10_007, 211).rename_columns(["junk", "label"]).append_column("text", [
-        ["a film"] * 211]), path)  # fmt: skip
+    pq.write_table(
+        repeated("z" * 10_007, 211)
+        .rename_columns(["junk", "label"])
+        .append_column("text", [["a film"] * 211]),
+        path,
+    )
     assert read_column(path, "text") == ["a film"] * 211
     with pytest.raises(DataError, match="'junk' unfolds"):
         read_column(path, "junk")
@@ -114,8 +118,15 @@ def test_what_is_honest_is_read_as_it_is(tmp_path, version, packed, encoding):
     }
     given = {"use_dictionary": encoding is None, "column_encoding": encoding and {"text": encoding}}
     path = tmp_path / "a.parquet"
-    pq.write_table(pa.table(columns), path, row_group_size=307, data_page_size=509, data_page_version=version,
-                   compression=packed, **given)  # fmt: skip
+    pq.write_table(
+        pa.table(columns),
+        path,
+        row_group_size=307,
+        data_page_size=509,
+        data_page_version=version,
+        compression=packed,
+        **given,
+    )
     for name, values in columns.items():
         assert read_column(path, name) == list(values)
     assert [x for b in batches(path, "text", [1, 2]) for x in to_list(b, path, 0)] == texts[307:921]

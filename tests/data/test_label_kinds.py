@@ -36,8 +36,15 @@ def test_what_they_look_like(labels, what, fix):
 
 @pytest.mark.parametrize(
     "labels",
-    [[], ["pos", "neg"], [1, 2, 3, 4, 5] * 20, ["0.5", "1.0", "1.5"] * 30, ["Arts, Culture", "Sport"], ["0.0", "1.0"] * 3],
-)  # fmt: skip
+    [
+        [],
+        ["pos", "neg"],
+        [1, 2, 3, 4, 5] * 20,
+        ["0.5", "1.0", "1.5"] * 30,
+        ["Arts, Culture", "Sport"],
+        ["0.0", "1.0"] * 3,
+    ],
+)
 def test_what_may_be_classes(labels):
     assert what_labels_are(labels) is None
 

@@ -15,9 +15,11 @@ from glassformer.errors import DataError
 
 TEXTS = [
     f"The {a} {b} was {c}. It ran {d} times over the unbelievable hill! Then it slept for {d} hours."
-    for a in ("small", "large", "unhappy") for b in ("dog", "wolf", "elephant") for c in ("red", "greenish")
+    for a in ("small", "large", "unhappy")
+    for b in ("dog", "wolf", "elephant")
+    for c in ("red", "greenish")
     for d in ("two", "seventeen", "thirty")
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +94,16 @@ def test_long_texts_become_several_chunks_and_lose_little(tokenizer):
 def stream_of(tokenizer, next_sentence=False, seed=3, tokens=301):
     table = chunk_texts(tokenizer, TEXTS, 29)
     return masked_stream(
-        table, tokenizer, MaskSettings.of(tokenizer), 32, BatchSettings(0, tokens), 1, seed, torch.device("cpu"),
+        table,
+        tokenizer,
+        MaskSettings.of(tokenizer),
+        32,
+        BatchSettings(0, tokens),
+        1,
+        seed,
+        torch.device("cpu"),
         next_sentence,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -134,9 +143,12 @@ def test_half_of_the_second_segments_follow_the_first(tokenizer):
                 wanted[batch.rows] = batch.labels
                 strangers += batch.strangers.tolist()
                 parts = zip(
-                    micro[1], batch.packing.split(wanted), batch.packing.split(batch.segments), batch.strangers,
+                    micro[1],
+                    batch.packing.split(wanted),
+                    batch.packing.split(batch.segments),
+                    batch.strangers,
                     strict=True,
-                )  # fmt: skip
+                )
                 for i, ids, segments, strange in parts:
                     assert len(ids) <= 32
                     first, second = ids[segments == 0][1:-1], ids[segments == 1][:-1]

@@ -73,9 +73,12 @@ def test_empty_sides_are_kept_to_be_looked_at_only_where_asked(tmp_path):
 def test_what_a_data_set_holds_is_seen_in_it(tmp_path):
     assert [kind_of(name) for name in ("europe", "digits", "multi30k")] == ["texts", "pictures", "pairs"]
     for header, kind in {
-        ("text", "label"): "texts", ("source", "target"): "pairs", ("image", "label"): "pictures",
-        ("body", "target"): "texts", ("a", "b"): "pairs",
-    }.items():  # fmt: skip
+        ("text", "label"): "texts",
+        ("source", "target"): "pairs",
+        ("image", "label"): "pictures",
+        ("body", "target"): "texts",
+        ("a", "b"): "pairs",
+    }.items():
         rows = [("a dog sleeps", "ein Hund"), ("a cat sleeps", "eine Katze")]
         assert kind_of(table(tmp_path / "x.csv", header, rows)) == kind
     assert kind_of(table(tmp_path / "x.csv", ("body", "mood"), [("a fine film", "pos")])) == "texts"

@@ -65,9 +65,11 @@ def put_bytes(folder: Path, **settings) -> None:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=311, special_tokens=SPECIAL, show_progress=False,
+        vocab_size=311,
+        special_tokens=SPECIAL,
+        show_progress=False,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-    )  # fmt: skip
+    )
     tokenizer.train_from_iterator(["a wonderful film", "an unwonderful, dull film"] * 3, trainer)
     tokenizer.model.save(str(folder))
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
@@ -328,13 +330,21 @@ def test_wrong_lists_of_fast_bpe(file, content, said, tmp_path):
         ("vocab.json", '{"a": 1, "a": 2}', "vocab.json: not JSON"),
         ("vocab.json", "{" * 100_000, "vocab.json: not JSON"),
         ("vocab.json", '{"a": 1}', "vocab.json: the vocabulary lacks <s>"),
-        ("vocab.json", '{"<s>": "one", "</s>": 2}', "id of a special token is no number|the id of '<s>' is one"),
+        (
+            "vocab.json",
+            '{"<s>": "one", "</s>": 2}',
+            "id of a special token is no number|the id of '<s>' is one",
+        ),
         ("vocab.json", '{"<s>": [], "</s>": 2}', "id of a special token is no number"),
         ("vocab.json", '{"<s>": 0, "</s>": 99999999999}', "the id of '</s>' is 99999999999"),
         ("merges.txt", "#version: 0.2\na b c\n", "merges.txt: line 2 is no merge of two pieces"),
-        ("merges.txt", "\u2603 \u2603\n", "vocab.json with merges.txt: .*needs '\u2603', which its vocabulary lacks"),
+        (
+            "merges.txt",
+            "\u2603 \u2603\n",
+            "vocab.json with merges.txt: .*needs '\u2603', which its vocabulary lacks",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_lists_of_bytes(file, content, said, tmp_path):
     put_bytes(tmp_path)
     (tmp_path / file).write_text(content, encoding="utf-8")

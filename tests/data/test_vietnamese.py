@@ -84,8 +84,10 @@ def test_the_doctor_speaks_of_lost_accents_and_of_decomposed_text():
 def test_the_real_reviews(data_root):
     found = load_text_dataset("ntc-scv")
     assert {name: len(split) for name, split in found.splits.items()} == {
-        "train": 30_000, "validation": 10_000, "test": 10_000,
-    }  # fmt: skip
+        "train": 30_000,
+        "validation": 10_000,
+        "test": 10_000,
+    }
     assert set(found.splits["train"].labels or ()) == {0, 1} or found.label_names
     texts = [text for split in found.splits.values() for text in split.texts]
     assert all(unicodedata.is_normalized("NFC", text) for text in texts)

@@ -23,9 +23,11 @@ def roberta_like(*special):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=300, special_tokens=list(special), show_progress=False,
+        vocab_size=300,
+        special_tokens=list(special),
+        show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-    )  # fmt: skip
+    )
     tokenizer.train_from_iterator(TEXTS, trainer)
     return tokenizer
 

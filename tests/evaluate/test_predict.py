@@ -85,8 +85,10 @@ def test_windows_of_a_text_are_one_row():
     assert done == [3]
     wanted = np.array(sums())
     assert found.tolist() == [
-        np.float32(wanted[:3].mean()), np.float32(wanted[3]), np.float32(wanted[4:].mean())
-    ]  # fmt: skip
+        np.float32(wanted[:3].mean()),
+        np.float32(wanted[3]),
+        np.float32(wanted[4:].mean()),
+    ]
     found = predict_windows(Recorder(), cut, read_logits, how="max", batch_tokens=13)[:, 0]
     assert found.tolist() == [wanted[:3].max(), wanted[3], wanted[4:].max()]
 

@@ -24,8 +24,10 @@ VECTORS = np.array([[1, 0, 0], [1, 1, 0], [3, 0, 1], [3, 1, 1], [0, 0, 2], [0, 1
 
 def test_analogies_by_hand():
     units = unit_rows(VECTORS)
-    sections = {"royal": [("man", "king", "woman", "queen"), ("man", "king", "woman", "emperor")],
-                "odd": [("man", "woman", "king", "duke")]}  # fmt: skip
+    sections = {
+        "royal": [("man", "king", "woman", "queen"), ("man", "king", "woman", "emperor")],
+        "odd": [("man", "woman", "king", "duke")],
+    }
     result = judge_analogies(WORDS, units, sections)
     assert (result["questions"], result["known"], result["correct"]) == (3, 2, 1)
     assert result["sections"]["royal"] == {"questions": 2, "known": 1, "correct": 1}
@@ -57,8 +59,11 @@ def test_spearman_by_hand():
 def test_country_questions():
     questions = country_questions()
     assert {k: len(v) for k, v in questions.items()} == {
-        "country : capital": 90, "country : currency": 78, "king - man + woman": 1, "family": 156,
-    }  # fmt: skip
+        "country : capital": 90,
+        "country : currency": 78,
+        "king - man + woman": 1,
+        "family": 156,
+    }
     assert ("france", "paris", "japan", "tokyo") in questions["country : capital"]
     assert ("France", "euro", "Japan", "yen") in country_questions(lowercase=False)["country : currency"]
     assert not any(b == d for q in questions.values() for _, b, _, d in q)

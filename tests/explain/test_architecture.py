@@ -41,10 +41,14 @@ def recurrent(**choices) -> RecurrentSeq2Seq:
 MODELS = {
     **{name: lambda make=make: _model(make(101)) for name, make in TEXT_ARCHITECTURES.items()},
     **{name: lambda make=make: ViT(make()) for name, make in IMAGE_ARCHITECTURES.items()},
-    **{f"bert {head}": lambda head=head: Bert(replace(encoder_mini(101), head=head, pooling="pooler"))
-       for head in (None, "classification", "mlm", "pretraining")},
+    **{
+        f"bert {head}": lambda head=head: Bert(replace(encoder_mini(101), head=head, pooling="pooler"))
+        for head in (None, "classification", "mlm", "pretraining")
+    },
     "lstm, pooled": lambda: Rnn(replace(lstm(101), pooling="attention", num_layers=2)),
-    "frozen table": lambda: Rnn(RnnConfig(EmbeddingConfig(101, 17, "none", segments=0, token_width=13, frozen=True))),
+    "frozen table": lambda: Rnn(
+        RnnConfig(EmbeddingConfig(101, 17, "none", segments=0, token_width=13, frozen=True))
+    ),
     "transformer": transformer,
     "transformer, own output": lambda: transformer(tied=False),
     "transformer, one vocabulary": lambda: transformer(shared_vocabulary=True),
@@ -53,7 +57,7 @@ MODELS = {
     "rnn, dot, own output": lambda: recurrent(attention="dot", tied=False),
     "rnn, one vocabulary": lambda: recurrent(shared_vocabulary=True, attention="multiplicative"),
     "skip-gram": lambda: SkipGram(101, 17),
-}  # fmt: skip
+}
 
 
 def _model(config):
@@ -89,8 +93,10 @@ def test_a_translator_is_drawn_in_the_order_of_its_data():
     decoder = found[4]
     assert decoder.repeat == 3
     assert [part.name for part in decoder.parts if part.name != "norm"] == [
-        "self-attention", "cross-attention", "feed-forward",
-    ]  # fmt: skip
+        "self-attention",
+        "cross-attention",
+        "feed-forward",
+    ]
     assert found[3].parameters == 0
     assert found[3].parts[0].about == "shared with the source: table 61 × 14"
     assert (found[-1].parameters, found[-1].shape) == (61, "[N, V]")

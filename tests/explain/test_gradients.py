@@ -116,9 +116,15 @@ def test_a_linear_model_on_paper():
     rows = torch.tensor([[1.0, 2, 3], [0, -1, 4], [2, 0, -5], [0.5, 1, 1], [7, 0, 1]])
     w = torch.tensor([2.0, -3, 1])
     subject = Subject(
-        LinearModel(w), rows, {"mask": lambda: torch.zeros(5, 3)}, np.arange(5), ["no", "yes"], 1,
-        np.array([0.5, 0.5]), {"text": "", "tokens": list("abcde"), "offsets": [(0, 0)] * 5, "label": "yes"},
-    )  # fmt: skip
+        LinearModel(w),
+        rows,
+        {"mask": lambda: torch.zeros(5, 3)},
+        np.arange(5),
+        ["no", "yes"],
+        1,
+        np.array([0.5, 0.5]),
+        {"text": "", "tokens": list("abcde"), "offsets": [(0, 0)] * 5, "label": "yes"},
+    )
     expected = (rows @ w).numpy()
     for method in ("gradient_x_input", "integrated_gradients", "occlusion"):
         np.testing.assert_allclose(explain(subject, method=method).scores, expected, atol=1e-5)

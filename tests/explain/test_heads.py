@@ -19,15 +19,22 @@ WORDS = np.array([-1, 0, 1, 1, 2, 3, -1])
 def test_figures_of_known_maps():
     t = 7
     eye = np.eye(t)
-    maps = np.stack([
-        np.full((t, t), 1 / t), eye, np.roll(eye, -1, 1), np.roll(eye, 1, 1),
-        np.tile(eye[0], (t, 1)), np.tile(eye[-1], (t, 1)),
-    ])[None]  # [1, 6, T, T]  # fmt: skip
+    maps = np.stack(
+        [
+            np.full((t, t), 1 / t),
+            eye,
+            np.roll(eye, -1, 1),
+            np.roll(eye, 1, 1),
+            np.tile(eye[0], (t, 1)),
+            np.tile(eye[-1], (t, 1)),
+        ]
+    )[None]  # [1, 6, T, T]
     found = heads.map_figures(maps, WORDS)
     assert found["entropy"].shape == (1, 6)
     np.testing.assert_allclose(found["entropy"][0], [1, 0, 0, 0, 0, 0], atol=1e-6)
-    np.testing.assert_allclose(found["distance"][0], [np.mean([[abs(i - j) for j in range(7)] for i in range(1, 6)]),
-                                                      0, 1, 1, 3, 3])  # fmt: skip
+    np.testing.assert_allclose(
+        found["distance"][0], [np.mean([[abs(i - j) for j in range(7)] for i in range(1, 6)]), 0, 1, 1, 3, 3]
+    )
     np.testing.assert_allclose(found["diagonal"][0, 1:], [1, 0, 0, 0, 0])
     # A token back: [CLS], another word, a piece of the same word, another word, another word.
     np.testing.assert_allclose(found["previous"][0], [5 / 35, 0, 0.6, 0, 0, 0])

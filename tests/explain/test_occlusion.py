@@ -142,9 +142,14 @@ def test_everything_hidden_still_has_a_row(tiny):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"unit": "letter"}, "no unit 'letter'"), ({"by": "nothing"}, "no baseline 'nothing'"),
-     ({"window": -1}, "a window of -1"), ({"stride": 0}, "stride 0"), ({"target": "neutral"}, "no label 'neutral'")],
-)  # fmt: skip
+    [
+        ({"unit": "letter"}, "no unit 'letter'"),
+        ({"by": "nothing"}, "no baseline 'nothing'"),
+        ({"window": -1}, "a window of -1"),
+        ({"stride": 0}, "stride 0"),
+        ({"target": "neutral"}, "no label 'neutral'"),
+    ],
+)
 def test_options_that_cannot_be(tiny, options, said):
     with pytest.raises(InputError, match=said):
         tiny.explain(TEXT, method="occlusion", **options)

@@ -48,10 +48,12 @@ class Reader(Backbone):
 def clf():
     torch.manual_seed(0)
     return SimpleNamespace(
-        model_=Reader().eval(), classes_=np.array(["cat", "dog", "owl"]), temperature_=1.0,
+        model_=Reader().eval(),
+        classes_=np.array(["cat", "dog", "owl"]),
+        temperature_=1.0,
         decide=lambda p: np.array(["cat", "dog", "owl"])[p.argmax(1)],
         transform_=SimpleNamespace(picture=lambda x: x, normalize=lambda x: x.float() / 127.5 - 1),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")

@@ -16,11 +16,18 @@ from glassformer.explain.render import page
 from glassformer.explain.view import certainty, view_of
 
 ATTACKS = [
-    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</script><script>alert(1)</script>",
-    "</style></title><svg onload=alert(1)>", "{{ 7 * 7 }}{% raw %}", "javascript:alert(1)//",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</script><script>alert(1)</script>",
+    "</style></title><svg onload=alert(1)>",
+    "{{ 7 * 7 }}{% raw %}",
+    "javascript:alert(1)//",
     "\u2028\u2029\x00\x1b[31m\u202e",
-    "<!--<script>", "' autofocus onfocus=alert(1) x='", "]]><a href=javascript:alert(1)>x</a>", "&lt;script&gt;",
-]  # fmt: skip
+    "<!--<script>",
+    "' autofocus onfocus=alert(1) x='",
+    "]]><a href=javascript:alert(1)>x</a>",
+    "&lt;script&gt;",
+]
 HOSTILE = " ".join(ATTACKS)
 
 
@@ -30,19 +37,26 @@ def made(text="A wonderful film .", layers=3, heads=2, **changes):
     tokens = ["[CLS]", *(text[a:b] for a, b in words), "[SEP]"]
     rng = np.random.default_rng(0)
     values = {
-        "text": text, "tokens": tokens, "offsets": offsets, "scores": rng.normal(size=len(tokens)), "label": "pos",
-        "probability": 0.93, "method": "occlusion", "target": "pos",
+        "text": text,
+        "tokens": tokens,
+        "offsets": offsets,
+        "scores": rng.normal(size=len(tokens)),
+        "label": "pos",
+        "probability": 0.93,
+        "method": "occlusion",
+        "target": "pos",
         "maps": rng.dirichlet(np.ones(len(tokens)), (layers, heads, len(tokens))),
-    }  # fmt: skip
+    }
     return Explanation(**(values | changes))
 
 
 def picture(**changes):
     rng = np.random.default_rng(1)
     values = dict(
-        image=rng.integers(0, 255, (20, 28, 3)).astype(np.uint8), scores=rng.normal(size=(5, 7)),
+        image=rng.integers(0, 255, (20, 28, 3)).astype(np.uint8),
+        scores=rng.normal(size=(5, 7)),
         maps=rng.dirichlet(np.ones(36), (3, 2, 36)),
-    )  # fmt: skip
+    )
     values |= dict(label="cat", probability=0.9, method="occlusion", target="cat")
     return Explanation("", [], [], **(values | changes))
 

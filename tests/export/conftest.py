@@ -14,9 +14,18 @@ import glassformer as gf
 TEXTS = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
 LABELS = ["good", "bad"] * 20
 TINY = dict(
-    d_model=14, num_heads=2, d_ff=22, num_layers=2, max_length=19, epochs=2, lr=1e-2, min_count=1, dropout=0.0,
-    precision="fp32", threads=1,
-)  # fmt: skip
+    d_model=14,
+    num_heads=2,
+    d_ff=22,
+    num_layers=2,
+    max_length=19,
+    epochs=2,
+    lr=1e-2,
+    min_count=1,
+    dropout=0.0,
+    precision="fp32",
+    threads=1,
+)
 BUILDS: dict[str, dict[str, Any]] = {
     "mean, pre-norm, sinusoidal": dict(model="encoder-mini", pooling="mean"),
     "repeats damped": dict(model="encoder-mini", pooling="mean", damp_repeats=0.5),
@@ -56,10 +65,21 @@ def build(name: str) -> Any:
     if name in BUILDS:
         settings = dict(TINY) | BUILDS[name]
         return gf.TextClassifier(**settings).fit(TEXTS, LABELS)
-    settings = dict(
-        image_size=12, patch_size=4, d_model=14, num_heads=2, d_ff=22, num_layers=2, epochs=2, lr=1e-2,
-        precision="fp32", threads=1,
-    ) | PICTURE_BUILDS[name]  # fmt: skip
+    settings = (
+        dict(
+            image_size=12,
+            patch_size=4,
+            d_model=14,
+            num_heads=2,
+            d_ff=22,
+            num_layers=2,
+            epochs=2,
+            lr=1e-2,
+            precision="fp32",
+            threads=1,
+        )
+        | PICTURE_BUILDS[name]
+    )
     return gf.ImageClassifier("vit-tiny", **settings).fit(PICTURES, ["a", "b"] * 10)
 
 

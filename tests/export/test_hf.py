@@ -43,9 +43,12 @@ def test_the_hubs_own_class(minilm, tmp_path: Path):
     clf = minilm()
     found = export_hf(clf, tmp_path / "hf", TEXTS)
     assert found == {
-        "opens_as": "BertForSequenceClassification", "whole": True, "inputs": 40, "largest_difference": 0.0,
+        "opens_as": "BertForSequenceClassification",
+        "whole": True,
+        "inputs": 40,
+        "largest_difference": 0.0,
         "clean": "none",
-    }  # fmt: skip
+    }
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
     batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
@@ -135,9 +138,19 @@ def test_what_the_hub_cannot_hold_is_refused(text_model, tmp_path: Path):
 
 def test_the_script_reads_pictures_as_the_classifier_does(tmp_path: Path):
     clf = gf.ImageClassifier(
-        "vit-tiny", image_size=12, patch_size=4, d_model=14, num_heads=2, d_ff=22, num_layers=2, epochs=1,
-        precision="fp32", head="mlp", head_hidden=5, pooling="first",
-    ).fit(PICTURES, ["a", "b"] * 10)  # fmt: skip
+        "vit-tiny",
+        image_size=12,
+        patch_size=4,
+        d_model=14,
+        num_heads=2,
+        d_ff=22,
+        num_layers=2,
+        epochs=1,
+        precision="fp32",
+        head="mlp",
+        head_hidden=5,
+        pooling="first",
+    ).fit(PICTURES, ["a", "b"] * 10)
     assert export_hf(clf, tmp_path / "hf", samples_of(clf, "", 5)[0])["whole"] is False
     files = odd_pictures(tmp_path)
     script = runpy.run_path(str(tmp_path / "hf" / "run.py"))

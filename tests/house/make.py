@@ -26,21 +26,73 @@ SHOWN = ["baselines=false", "bootstrap=20"]
 EUROPE = ["limit=211", "min_count=1", "max_length=24", "sentences=[]", *SHOWN]
 # kind -> (recipe, settings): each takes some seconds, so that it can be stopped on the way
 KINDS: dict[str, tuple[str, list[str]]] = {
-    "masked": ("europe-mlm", ["limit=241", "validation_size=41", "vocab_size=60", *SMALL, "epochs=60", "sentences=[]"]),
-    "text": ("europe", [*EUROPE, "model=encoder-small", *SMALL, "epochs=60", "dropout=0.1", "batch_size=13",
-                        "average=0.9", "word_dropout=0.1", "early_stopping=200", "maps=1"]),
-    "lora": ("europe", [*EUROPE, "model=runs/masked/model", "lora_rank=3", "epochs=60", "batch_size=13", "maps=1",
-                        "tokenizer=auto", "pooling=mean"]),
+    "masked": (
+        "europe-mlm",
+        ["limit=241", "validation_size=41", "vocab_size=60", *SMALL, "epochs=60", "sentences=[]"],
+    ),
+    "text": (
+        "europe",
+        [
+            *EUROPE,
+            "model=encoder-small",
+            *SMALL,
+            "epochs=60",
+            "dropout=0.1",
+            "batch_size=13",
+            "average=0.9",
+            "word_dropout=0.1",
+            "early_stopping=200",
+            "maps=1",
+        ],
+    ),
+    "lora": (
+        "europe",
+        [
+            *EUROPE,
+            "model=runs/masked/model",
+            "lora_rank=3",
+            "epochs=60",
+            "batch_size=13",
+            "maps=1",
+            "tokenizer=auto",
+            "pooling=mean",
+        ],
+    ),
     "lstm": ("europe", [*EUROPE, "model=lstm", "d_model=12", "epochs=60", "batch_size=13", "maps=0"]),
     "textcnn": ("europe", [*EUROPE, "model=textcnn", "d_model=12", "epochs=90", "batch_size=7", "maps=0"]),
-    "pictures": ("digits", ["limit=151", *SMALL, "epochs=40", "batch_size=13", "lr=2e-3", "augment=light", *SHOWN]),
-    "translation": ("multi30k-rnn-additive", ["d_model=12", "vocab_size=270", "max_length=16", "epochs=60",
-                                              "batch_tokens=200", "beam=2", "sentences=[]"]),
-    "transformer": ("multi30k-transformer", ["d_model=16", "num_layers=1", "num_heads=2", "d_ff=24", "vocab_size=270",
-                                             "max_length=16", "epochs=60", "batch_tokens=200", "beam=2",
-                                             "sentences=[]"]),
+    "pictures": (
+        "digits",
+        ["limit=151", *SMALL, "epochs=40", "batch_size=13", "lr=2e-3", "augment=light", *SHOWN],
+    ),
+    "translation": (
+        "multi30k-rnn-additive",
+        [
+            "d_model=12",
+            "vocab_size=270",
+            "max_length=16",
+            "epochs=60",
+            "batch_tokens=200",
+            "beam=2",
+            "sentences=[]",
+        ],
+    ),
+    "transformer": (
+        "multi30k-transformer",
+        [
+            "d_model=16",
+            "num_layers=1",
+            "num_heads=2",
+            "d_ff=24",
+            "vocab_size=270",
+            "max_length=16",
+            "epochs=60",
+            "batch_tokens=200",
+            "beam=2",
+            "sentences=[]",
+        ],
+    ),
     "vectors": ("countries-word2vec", ["dim=11", "epochs=400", "checkpoint_every=1", "seed=3"]),
-}  # fmt: skip
+}
 TEXTS = ["The capital of France is Paris .", "The capital of Japan is Tokyo .", "germany uses the euro"]
 PAIRS = ["the dog runs", "a small cat"]
 WORDS = ["france", "paris", "king"]
@@ -49,8 +101,18 @@ WORDS = ["france", "paris", "king"]
 def write_pairs(path: Path) -> None:
     """Sentences and what a word-by-word translator makes of them."""
     rng = random.Random(3)
-    words = {"the": "der", "a": "ein", "dog": "Hund", "cat": "Katze", "small": "klein", "runs": "läuft", "big": "groß",
-             "sees": "sieht", "house": "Haus", "man": "Mann"}  # fmt: skip
+    words = {
+        "the": "der",
+        "a": "ein",
+        "dog": "Hund",
+        "cat": "Katze",
+        "small": "klein",
+        "runs": "läuft",
+        "big": "groß",
+        "sees": "sieht",
+        "house": "Haus",
+        "man": "Mann",
+    }
     rows = ["en,de"]
     for _ in range(173):
         chosen = rng.choices(list(words), k=rng.randint(2, 7))
@@ -73,8 +135,10 @@ def answers(kind: str, folder: Path) -> dict:
     """What a saved model says to a few inputs."""
     model = gf.load(folder)
     if kind == "vectors":
-        return {"nearest": [[w for w, _ in model.most_similar(word)[:3]] for word in WORDS],
-                "norms": [float((model.vectors_[i] ** 2).sum() ** 0.5) for i in range(5)]}  # fmt: skip
+        return {
+            "nearest": [[w for w, _ in model.most_similar(word)[:3]] for word in WORDS],
+            "norms": [float((model.vectors_[i] ** 2).sum() ** 0.5) for i in range(5)],
+        }
     if kind == "masked":
         return {"fill": model.fill("[MASK] is the capital of France .", top=3)}
     if kind in ("translation", "transformer"):
@@ -118,8 +182,17 @@ def main(folder: Path, kinds: list[str]) -> None:
         expected = {"answers": answers(kind, out / "model"), "records": len(history)}
         expected["losses"] = [r["loss"] for r in history if r.get("kind") == "step"]
         (out / "expected.json").write_text(json.dumps(expected, ensure_ascii=False) + "\n", encoding="utf-8")
-        for name in ("checkpoints", "report.html", "doctor.json", "maps.json", "predictions.csv", "rejected.jsonl",
-                     "adapter", "figures", "history.jsonl"):  # fmt: skip
+        for name in (
+            "checkpoints",
+            "report.html",
+            "doctor.json",
+            "maps.json",
+            "predictions.csv",
+            "rejected.jsonl",
+            "adapter",
+            "figures",
+            "history.jsonl",
+        ):
             target = out / name
             if target.is_dir():
                 shutil.rmtree(target)

@@ -163,8 +163,13 @@ def test_transform_survives_its_file(transform):
 
 
 def test_transforms_that_cannot_be():
-    for options in ({"size": (0, 5)}, {"mean": (0.5,)}, {"std": (0.0, 1.0, 1.0)}, {"channels": 2},
-                    {"fit": "crop", "shorter": 3}):  # fmt: skip
+    for options in (
+        {"size": (0, 5)},
+        {"mean": (0.5,)},
+        {"std": (0.0, 1.0, 1.0)},
+        {"channels": 2},
+        {"fit": "crop", "shorter": 3},
+    ):
         with pytest.raises(ConfigError):
             ImageTransform(**options)
     with pytest.raises(ConfigError, match="many sizes"):

@@ -49,9 +49,18 @@ def test_run_folder_is_complete(run):
     assert code == 0
     names = {p.name for p in (folder / "run").iterdir()}
     assert names == {
-        "config.toml", "doctor.json", "history.jsonl", "checkpoints", "model", "metrics.json", "predictions.csv",
-        "pictures.json", "maps.json", "grid.png", "report.html",
-    }  # fmt: skip
+        "config.toml",
+        "doctor.json",
+        "history.jsonl",
+        "checkpoints",
+        "model",
+        "metrics.json",
+        "predictions.csv",
+        "pictures.json",
+        "maps.json",
+        "grid.png",
+        "report.html",
+    }
     metrics = json.loads((folder / "run" / "metrics.json").read_text())
     rows = list(read_predictions(folder / "run" / "predictions.csv"))
     assert metrics["test"]["accuracy"] == pytest.approx(sum(not r.wrong for r in rows) / len(rows))

@@ -134,9 +134,15 @@ def test_orientation_that_is_none_leaves_the_picture_as_it_is(made):
         entry = 274, kind, count, struct.pack("<I", value)
         picture = open_picture(made["with_chunks"](png, (b"eXIf", made["ifd"]([entry]))))
         np.testing.assert_array_equal(np.asarray(picture), RGB)
-    for number, turn in ((2, np.fliplr), (3, lambda a: np.rot90(a, 2)), (4, np.flipud), (6, lambda a: np.rot90(a, -1)),
-                         (8, np.rot90), (5, lambda a: a.swapaxes(0, 1)),
-                         (7, lambda a: np.rot90(a, 2).swapaxes(0, 1))):  # fmt: skip
+    for number, turn in (
+        (2, np.fliplr),
+        (3, lambda a: np.rot90(a, 2)),
+        (4, np.flipud),
+        (6, lambda a: np.rot90(a, -1)),
+        (8, np.rot90),
+        (5, lambda a: a.swapaxes(0, 1)),
+        (7, lambda a: np.rot90(a, 2).swapaxes(0, 1)),
+    ):
         block = made["ifd"]([(274, 3, 1, struct.pack("<I", number)), (305, 7, 99, b"\xff\xff\xff\xff")])
         picture = open_picture(made["with_chunks"](png, (b"eXIf", block)))
         np.testing.assert_array_equal(np.asarray(picture), turn(RGB))

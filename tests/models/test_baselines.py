@@ -31,10 +31,14 @@ CONFIGS = {
     "lstm": RnnConfig(embedding(), "lstm", D, 2, True, num_labels=C, embedding_std=1.0),
     "gru, one way": RnnConfig(embedding(), "gru", D, 1, False, num_labels=C, embedding_std=1.0),
     "lstm, max": RnnConfig(embedding(), "lstm", D, 1, True, pooling="max", num_labels=C, embedding_std=1.0),
-    "gru, attention": RnnConfig(embedding(), "gru", D, 1, True, pooling="attention", num_labels=C, embedding_std=1.0),
-    "textcnn": TextCnnConfig(embedding(), 5, (2, 3, 4), 0.0, num_labels=C, head_type="mlp", embedding_std=1.0),
+    "gru, attention": RnnConfig(
+        embedding(), "gru", D, 1, True, pooling="attention", num_labels=C, embedding_std=1.0
+    ),
+    "textcnn": TextCnnConfig(
+        embedding(), 5, (2, 3, 4), 0.0, num_labels=C, head_type="mlp", embedding_std=1.0
+    ),
     "frozen": TextCnnConfig(embedding(frozen=True), 5, (3,), 0.0, num_labels=C, embedding_std=1.0),
-}  # fmt: skip
+}
 BLIND = "pooling.score.bias"  # a softmax does not see what is added to all of its scores
 
 

@@ -40,9 +40,7 @@ PRESETS = {
     "encoder-base": encoder_base(V),
     "encoder-mini": encoder_mini(V),
 }
-MODELS = {
-    name: shrunk(config, head="classification", num_labels=3) for name, config in PRESETS.items()
-} | {
+MODELS = {name: shrunk(config, head="classification", num_labels=3) for name, config in PRESETS.items()} | {
     "no pooling": shrunk(bert(V), pooling=None),
     "mean, mlp": shrunk(bert(V), pooling="mean", head="classification", head_type="mlp", num_labels=5),
     "max": shrunk(encoder_mini(V), pooling="max", head="classification"),
@@ -52,7 +50,7 @@ MODELS = {
     "tanh, pre-norm": shrunk(
         bert(V, d_model=D, num_layers=2, num_heads=7, d_ff=FF), head="classification", pooling="first"
     ),
-}  # fmt: skip
+}
 MODELS["tanh, pre-norm"] = replace(
     MODELS["tanh, pre-norm"],
     encoder=replace(MODELS["tanh, pre-norm"].encoder, activation="gelu_tanh", norm="pre", final_norm=True),

@@ -40,8 +40,14 @@ WORDS = [
     "passage",
 ]
 TEXTS = [
-    "good", "The film was GOOD and the story was dull", "", "a " * 40, "it ended", "bad bad bad", "and then , nothing",
-]  # fmt: skip
+    "good",
+    "The film was GOOD and the story was dull",
+    "",
+    "a " * 40,
+    "it ended",
+    "bad bad bad",
+    "and then , nothing",
+]
 
 
 @pytest.fixture(scope="module")
@@ -126,22 +132,36 @@ CASES: dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], dict[str, Any]]] 
     "nothing said": ((pooling(),), {}),
     "several": ((pooling("cls_token", "mean_tokens", "max_tokens"), ("Normalize", {})), {}),
     "as lists": (
-        (("Pooling", {"embedding_dimension": D, "pooling_mode": ["mean", "cls"], "include_prompt": True}),), {},
+        (("Pooling", {"embedding_dimension": D, "pooling_mode": ["mean", "cls"], "include_prompt": True}),),
+        {},
     ),
-    "dense": ((pooling("mean_tokens"), dense(D, 7, "torch.nn.modules.activation.Tanh"), ("Normalize", {})), {}),
+    "dense": (
+        (pooling("mean_tokens"), dense(D, 7, "torch.nn.modules.activation.Tanh"), ("Normalize", {})),
+        {},
+    ),
     "two dense": (
         (
             pooling("mean_tokens", "lasttoken"),
             dense(2 * D, 5, "torch.nn.modules.linear.Identity", bias=False, use_residual=True),
             dense(5, 5, "torch.nn.modules.activation.GELU", use_residual=True),
-        ), {},
+        ),
+        {},
     ),
     "prompts": ((pooling("mean_tokens"),), {"config_sentence_transformers": PROMPTS}),
     "prompts left out": (
-        (pooling("mean_tokens", "max_tokens", "cls_token", "weightedmean_tokens", "lasttoken", include_prompt=False),),
+        (
+            pooling(
+                "mean_tokens",
+                "max_tokens",
+                "cls_token",
+                "weightedmean_tokens",
+                "lasttoken",
+                include_prompt=False,
+            ),
+        ),
         {"config_sentence_transformers": PROMPTS, "sentence_bert_config": LENGTHS},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)

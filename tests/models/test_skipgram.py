@@ -47,10 +47,19 @@ def compiled_step(centre_table, context_table, centres, around, negatives, lr: f
     bounds[len(around) + 1 :] = bounds[len(around)]
     grad, noise = np.empty(WIDTH, np.float32), np.empty((SHARED, WIDTH), np.float32)
     return kernel(WIDTH).block(
-        centre_table, context_table, np.asarray(centres, np.int32), len(centres),
-        np.concatenate(around).astype(np.int32), bounds, np.asarray(negatives, np.int32),
-        np.float32(NEGATIVE / SHARED), np.float32(lr), grad, noise, True,
-    )  # fmt: skip
+        centre_table,
+        context_table,
+        np.asarray(centres, np.int32),
+        len(centres),
+        np.concatenate(around).astype(np.int32),
+        bounds,
+        np.asarray(negatives, np.int32),
+        np.float32(NEGATIVE / SHARED),
+        np.float32(lr),
+        grad,
+        noise,
+        True,
+    )
 
 
 def readable_loss(model: SkipGram, centres, around, negatives) -> torch.Tensor:

@@ -29,16 +29,22 @@ MODELS = {
     "pooler": replace(BASE, head="classification", pooling="pooler"),
     "no head": replace(BASE, pooling=None),
     "sinusoidal": replace(
-        BASE, head="classification", embedding=replace(BASE.embedding, positions="sinusoidal", class_token=False)
+        BASE,
+        head="classification",
+        embedding=replace(BASE.embedding, positions="sinusoidal", class_token=False),
     ),
     "no positions": replace(BASE, head="classification", embedding=replace(BASE.embedding, positions="none")),
-    "stem": replace(BASE, head="classification", embedding=replace(BASE.embedding, patch_size=(8, 4), stem=6)),
+    "stem": replace(
+        BASE, head="classification", embedding=replace(BASE.embedding, patch_size=(8, 4), stem=6)
+    ),
     "one": replace(
-        vit_one(SIZE, PATCH), head="classification", num_labels=5,
+        vit_one(SIZE, PATCH),
+        head="classification",
+        num_labels=5,
         embedding=replace(vit_one(SIZE, PATCH).embedding, d_model=D),
         encoder=replace(vit_one().encoder, d_model=D, num_heads=7, d_ff=17),
     ),
-}  # fmt: skip
+}
 
 
 def build(name):

@@ -26,18 +26,27 @@ def randomised(module):
 
 def torch_layer(config):
     return nn.TransformerEncoderLayer(
-        config.d_model, config.num_heads, config.d_ff, dropout=0.0, activation=config.activation,
-        layer_norm_eps=config.eps, batch_first=True, norm_first=config.norm == "pre",
-    )  # fmt: skip
+        config.d_model,
+        config.num_heads,
+        config.d_ff,
+        dropout=0.0,
+        activation=config.activation,
+        layer_norm_eps=config.eps,
+        batch_first=True,
+        norm_first=config.norm == "pre",
+    )
 
 
 def names(ours: EncoderLayer, theirs: nn.TransformerEncoderLayer):
     """Our parameter beside torch's."""
     pairs = [
-        (ours.attention.qkv, theirs.self_attn, "in_proj_"), (ours.attention.out, theirs.self_attn.out_proj, ""),
-        (ours.feed_forward.up, theirs.linear1, ""), (ours.feed_forward.down, theirs.linear2, ""),
-        (ours.norm1, theirs.norm1, ""), (ours.norm2, theirs.norm2, ""),
-    ]  # fmt: skip
+        (ours.attention.qkv, theirs.self_attn, "in_proj_"),
+        (ours.attention.out, theirs.self_attn.out_proj, ""),
+        (ours.feed_forward.up, theirs.linear1, ""),
+        (ours.feed_forward.down, theirs.linear2, ""),
+        (ours.norm1, theirs.norm1, ""),
+        (ours.norm2, theirs.norm2, ""),
+    ]
     return [(getattr(a, k), getattr(b, prefix + k)) for a, b, prefix in pairs for k in ("weight", "bias")]
 
 

@@ -154,9 +154,14 @@ def test_only_a_trace_that_needs_them_makes_the_last_layer_compute_all_rows(mode
     seen = []
     model.encoder.layers[-1].register_forward_hook(lambda _, __, out: seen.append(len(out)))
     for request_, rows in [
-        (None, 3), (Trace(), 3), (Trace(attentions=True, rows="first"), 3), (Trace(attentions=[0, 1]), 3),
-        (Trace(hidden_states=[0, 2]), 3), (Trace(attentions=[-1]), 14), (Trace(hidden_states=[-1]), 14),
-    ]:  # fmt: skip
+        (None, 3),
+        (Trace(), 3),
+        (Trace(attentions=True, rows="first"), 3),
+        (Trace(attentions=[0, 1]), 3),
+        (Trace(hidden_states=[0, 2]), 3),
+        (Trace(attentions=[-1]), 14),
+        (Trace(hidden_states=[-1]), 14),
+    ]:
         seen.clear()
         out = model(IDS, packing=PACKING, trace=request_)
         assert seen == [rows], request_

@@ -37,10 +37,17 @@ CONFIGS = [
 def peer_config(sizes, **extra):
     vocab, hidden, layers, heads, d_ff, positions, segments, activation, _ = sizes
     config = transformers.BertConfig(
-        vocab_size=vocab, hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
-        intermediate_size=d_ff, max_position_embeddings=positions, type_vocab_size=segments,
-        hidden_act=activation, initializer_range=0.2, **extra,
-    )  # fmt: skip
+        vocab_size=vocab,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=d_ff,
+        max_position_embeddings=positions,
+        type_vocab_size=segments,
+        hidden_act=activation,
+        initializer_range=0.2,
+        **extra,
+    )
     config._attn_implementation = "eager"
     return config
 
@@ -151,8 +158,10 @@ def test_old_norm_names_and_shards(tmp_path):
     sizes = CONFIGS[0]
     peer = randomise(transformers.BertModel(peer_config(sizes)))
     peer.save_pretrained(tmp_path)
-    old = {k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
-           for k, v in peer.state_dict().items()}  # fmt: skip
+    old = {
+        k.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): v
+        for k, v in peer.state_dict().items()
+    }
     (tmp_path / "model.safetensors").unlink()
     write_tensors(tmp_path, {f"bert.{k}": v for k, v in old.items()}, max_shard_bytes=20_000)
     assert (tmp_path / "model.safetensors.index.json").is_file()

@@ -61,45 +61,79 @@ POOLER = ("roberta.pooler.dense.weight", "roberta.pooler.dense.bias")
 DECODER = ("lm_head.decoder.weight", "lm_head.decoder.bias")
 KNOWN = {
     "roberta-base": Published(
-        "roberta", "RobertaForMaskedLM", ROBERTA, (*POOLER, f"roberta.{IDS}", "lm_head.decoder.weight"),
-        head="mlm", pooling="pooler",
+        "roberta",
+        "RobertaForMaskedLM",
+        ROBERTA,
+        (*POOLER, f"roberta.{IDS}", "lm_head.decoder.weight"),
+        head="mlm",
+        pooling="pooler",
     ),
     "roberta-large": Published(
-        "roberta", "RobertaForMaskedLM", ROBERTA, (*POOLER, f"roberta.{IDS}", *DECODER), head="mlm", pooling="pooler"
+        "roberta",
+        "RobertaForMaskedLM",
+        ROBERTA,
+        (*POOLER, f"roberta.{IDS}", *DECODER),
+        head="mlm",
+        pooling="pooler",
     ),
     "xlm-roberta-base": Published(
-        "xlm-roberta", "XLMRobertaForMaskedLM", ROBERTA | NEWER | {"output_past": True},
-        (*POOLER, f"roberta.{IDS}", *DECODER), head="mlm", pooling="pooler",
+        "xlm-roberta",
+        "XLMRobertaForMaskedLM",
+        ROBERTA | NEWER | {"output_past": True},
+        (*POOLER, f"roberta.{IDS}", *DECODER),
+        head="mlm",
+        pooling="pooler",
     ),
     "camembert-base": Published(
-        "camembert", "CamembertForMaskedLM", ROBERTA | {"bos_token_id": 5, "eos_token_id": 6, "output_past": True},
-        (*POOLER, f"roberta.{IDS}", "lm_head.decoder.weight"), head="mlm", pooling="pooler",
+        "camembert",
+        "CamembertForMaskedLM",
+        ROBERTA | {"bos_token_id": 5, "eos_token_id": 6, "output_past": True},
+        (*POOLER, f"roberta.{IDS}", "lm_head.decoder.weight"),
+        head="mlm",
+        pooling="pooler",
     ),
     "distilroberta-base": Published(
         "roberta", "RobertaForMaskedLM", ROBERTA, (*POOLER, f"roberta.{IDS}"), head="mlm", pooling="pooler"
     ),
     "phobert-base": Published(
-        "roberta", "RobertaForMaskedLM",
+        "roberta",
+        "RobertaForMaskedLM",
         ROBERTA | {"max_position_embeddings": 258, "tokenizer_class": "PhobertTokenizer"},
-        (*POOLER, f"roberta.{IDS}", *DECODER), head="mlm", pooling="pooler", positions=256,
+        (*POOLER, f"roberta.{IDS}", *DECODER),
+        head="mlm",
+        pooling="pooler",
+        positions=256,
     ),
     "all-distilroberta-v1": Published(
-        "roberta", "RobertaModel", ROBERTA | NEWER | {"classifier_dropout": None}, (IDS,), pooling="pooler",
+        "roberta",
+        "RobertaModel",
+        ROBERTA | NEWER | {"classifier_dropout": None},
+        (IDS,),
+        pooling="pooler",
     ),
     "a fine-tuned roberta of older versions": Published(
-        "roberta", "RobertaForSequenceClassification",
-        ROBERTA | {"id2label": {"0": "negative", "1": "neutral", "2": "positive"}}, (*POOLER, f"roberta.{IDS}"),
-        head="classification", pooling="pooler", labels=("negative", "neutral", "positive"),
+        "roberta",
+        "RobertaForSequenceClassification",
+        ROBERTA | {"id2label": {"0": "negative", "1": "neutral", "2": "positive"}},
+        (*POOLER, f"roberta.{IDS}"),
+        head="classification",
+        pooling="pooler",
+        labels=("negative", "neutral", "positive"),
     ),
     "distilbert-base-uncased": Published(
         "distilbert", "DistilBertForMaskedLM", DISTILLED, ("vocab_projector.weight",), head="mlm"
     ),
     "distilbert-base-uncased-finetuned-sst-2-english": Published(
-        "distilbert", "DistilBertForSequenceClassification",
-        DISTILLED | {"finetuning_task": "sst-2", "id2label": {"0": "NEGATIVE", "1": "POSITIVE"}, "output_past": True},
-        (f"distilbert.{IDS}",), head="classification", pooling="first", labels=("NEGATIVE", "POSITIVE"),
+        "distilbert",
+        "DistilBertForSequenceClassification",
+        DISTILLED
+        | {"finetuning_task": "sst-2", "id2label": {"0": "NEGATIVE", "1": "POSITIVE"}, "output_past": True},
+        (f"distilbert.{IDS}",),
+        head="classification",
+        pooling="first",
+        labels=("NEGATIVE", "POSITIVE"),
     ),
-}  # fmt: skip
+}
 
 
 def put(name: str, folder: Path) -> Any:

@@ -110,9 +110,12 @@ def test_what_peft_saves_becomes_part_of_our_weights(base, tmp_path, targets):
     merge(ours)
     whole = {name.rpartition(".")[0] for name in head_in_hub(ours)}
     config = peft.LoraConfig(
-        r=RANK, lora_alpha=ALPHA, target_modules=settings["target_modules"], use_rslora="o" in targets,
+        r=RANK,
+        lora_alpha=ALPHA,
+        target_modules=settings["target_modules"],
+        use_rslora="o" in targets,
         modules_to_save=sorted(name.removeprefix(names_of(ours.config).prefix) for name in whole),
-    )  # fmt: skip
+    )
     peer = peft.get_peft_model(theirs(base), config)
     drawn(peer)
     with torch.no_grad():
@@ -136,11 +139,21 @@ def test_an_adapter_of_another_model_changes_nothing(base, tmp_path):
     out = f"{table.heads.get('head.out', 'classifier')}.weight"
     good = {"0.query.A": torch.ones(2, d), "0.query.B": torch.ones(d, 2)}
     for name, updates, head, said in (
-        ("wide", {**good, "1.key.A": torch.ones(2, d + 1), "1.key.B": torch.ones(d, 2)}, {}, "the update of 1.key is"),
-        ("deep", {**good, "7.key.A": torch.ones(2, d), "7.key.B": torch.ones(d, 2)}, {}, "but the model has 2 layers"),
+        (
+            "wide",
+            {**good, "1.key.A": torch.ones(2, d + 1), "1.key.B": torch.ones(d, 2)},
+            {},
+            "the update of 1.key is",
+        ),
+        (
+            "deep",
+            {**good, "7.key.A": torch.ones(2, d), "7.key.B": torch.ones(d, 2)},
+            {},
+            "but the model has 2 layers",
+        ),
         ("none", {}, {}, "holds no updates"),
         ("classes", good, {out: torch.ones(5, d)}, r"head.out.weight is \(5, "),
-    ):  # fmt: skip
+    ):
         save_adapter(tmp_path / name, table, updates, 2, 4.0, head=head)
         with pytest.raises(CheckpointError, match=said):
             add_adapter(ours, tmp_path / name)

@@ -51,16 +51,28 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     shared = {"vocab_size": rng.choice((101, 103, 107)), "initializer_range": 0.2}
     if kind == "distilbert":
         return shared | {
-            "dim": width, "n_layers": layers, "n_heads": heads, "hidden_dim": d_ff, "activation": activation,
-            "max_position_embeddings": rng.choice((13, 17, 23)), "sinusoidal_pos_embds": draw % 3 == 0,
-            "seq_classif_dropout": 0.3, "dropout": 0.2,
-        }  # fmt: skip
+            "dim": width,
+            "n_layers": layers,
+            "n_heads": heads,
+            "hidden_dim": d_ff,
+            "activation": activation,
+            "max_position_embeddings": rng.choice((13, 17, 23)),
+            "sinusoidal_pos_embds": draw % 3 == 0,
+            "seq_classif_dropout": 0.3,
+            "dropout": 0.2,
+        }
     return shared | {
-        "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads, "intermediate_size": d_ff,
-        "hidden_act": activation, "max_position_embeddings": rng.choice((19, 23)), "pad_token_id": draw % 4,
-        "type_vocab_size": rng.choice((1, 1, 2)), "layer_norm_eps": rng.choice((1e-12, 1e-5)),
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": d_ff,
+        "hidden_act": activation,
+        "max_position_embeddings": rng.choice((19, 23)),
+        "pad_token_id": draw % 4,
+        "type_vocab_size": rng.choice((1, 1, 2)),
+        "layer_norm_eps": rng.choice((1e-12, 1e-5)),
         "classifier_dropout": 0.3 if draw % 2 else None,
-    }  # fmt: skip
+    }
 
 
 def peer_of(kind: str, draw: int, head: str | None = None, pooler: bool = True, **extra: Any) -> Any:

@@ -51,9 +51,15 @@ def texts(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=13, hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=31,
-        max_position_embeddings=19, initializer_range=0.5, id2label={0: "good", 1: "bad", 2: "so-so"},
-    )  # fmt: skip
+        vocab_size=13,
+        hidden_size=22,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=31,
+        max_position_embeddings=19,
+        initializer_range=0.5,
+        id2label={0: "good", 1: "bad", 2: "so-so"},
+    )
     BertForSequenceClassification(config).eval().save_pretrained(tmp_path / "theirs")
     BertTokenizer(str(tmp_path / "vocab.txt"), model_max_length=19).save_pretrained(tmp_path / "theirs")
     return tmp_path / "theirs"
@@ -63,9 +69,15 @@ def texts(tmp_path):
 def pictures(tmp_path):
     torch.manual_seed(1)
     config = ViTConfig(
-        hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=31, image_size=15, patch_size=5,
-        initializer_range=0.5, id2label={0: "cat", 1: "dog", 2: "bird"},
-    )  # fmt: skip
+        hidden_size=22,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=31,
+        image_size=15,
+        patch_size=5,
+        initializer_range=0.5,
+        id2label={0: "cat", 1: "dog", 2: "bird"},
+    )
     ViTForImageClassification(config).eval().save_pretrained(tmp_path / "theirs")
     ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(tmp_path / "theirs")
     return tmp_path / "theirs"

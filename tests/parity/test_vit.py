@@ -35,10 +35,18 @@ def peer_config(sizes, **more):
     if image[0] == image[1]:
         image, patch = image[0], patch[0]  # one number where one is enough, as the Hub's files have it
     return transformers.ViTConfig(
-        image_size=image, patch_size=patch, num_channels=channels, hidden_size=d, num_hidden_layers=layers,
-        num_attention_heads=heads, intermediate_size=d_ff, hidden_act=activation, layer_norm_eps=eps,
-        attn_implementation="eager", **more,
-    )  # fmt: skip
+        image_size=image,
+        patch_size=patch,
+        num_channels=channels,
+        hidden_size=d,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=d_ff,
+        hidden_act=activation,
+        layer_norm_eps=eps,
+        attn_implementation="eager",
+        **more,
+    )
 
 
 def randomise(peer, seed=5):

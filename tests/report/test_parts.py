@@ -156,10 +156,16 @@ def test_a_note_of_the_doctor_is_as_wide_as_its_list():
 def test_word_vectors_have_the_frame_of_every_page(tmp_path):
     norms = {"mean": 1.0, "min": 0.5, "max": 2.0}
     metrics = {
-        "texts": 5, "words": 31, "vocabulary": 7, "seed": 3, "seconds": {"train": 1.5},
-        "norms": {"before": norms, "after": norms}, "tests": {"likeness": None},
-        "neighbours": {"<b>red</b>": [("blue", 0.5)]}, "analogies": {},
-    }  # fmt: skip
+        "texts": 5,
+        "words": 31,
+        "vocabulary": 7,
+        "seed": 3,
+        "seconds": {"train": 1.5},
+        "norms": {"before": norms, "after": norms},
+        "tests": {"likeness": None},
+        "neighbours": {"<b>red</b>": [("blue", 0.5)]},
+        "analogies": {},
+    }
     history = [{"kind": "step", "step": i, "epoch": 0, "loss": 1 / i} for i in range(1, 12)]
     page = write_vectors_report(tmp_path, "mine", metrics, history).read_text(encoding="utf-8")
     assert page.count("<header") == page.count("<main>") == page.count("<footer>") == 1
@@ -257,9 +263,12 @@ def test_pieces_of_a_word_are_added_up_and_special_tokens_stand_apart():
     (one,), left_out = maps.prepare([example()])
     assert left_out == 0
     assert [(p.before, p.text, p.shade, p.special) for p in one.pieces] == [
-        ("", "[CLS]", "h10", True), (" ", "unbelievable", "h8", False), ("", ",", "h1", False),
-        (" ", "yes", "h4", False), (" ", "[SEP]", "h2", True),
-    ]  # fmt: skip
+        ("", "[CLS]", "h10", True),
+        (" ", "unbelievable", "h8", False),
+        ("", ",", "h1", False),
+        (" ", "yes", "h4", False),
+        (" ", "[SEP]", "h2", True),
+    ]
     assert one.unread == "and more"
     assert one.caption == f"[CLS] 40{THIN}% · [SEP] 10{THIN}% · words 50{THIN}%"
     assert one.data["special"] == [0, 4]

@@ -80,10 +80,14 @@ def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):
 
 def write_result(folder, name, accuracies, **more):
     runs = [
-        {"test": {"accuracy": a}, "seconds": {"train": 60.0 * (i + 1)}, "machine": {"cpu": "X", "threads": 2},
-         "date": "2026-01-02T03:04:05"}
+        {
+            "test": {"accuracy": a},
+            "seconds": {"train": 60.0 * (i + 1)},
+            "machine": {"cpu": "X", "threads": 2},
+            "date": "2026-01-02T03:04:05",
+        }
         for i, a in enumerate(accuracies)
-    ]  # fmt: skip
+    ]
     (folder / f"recipe-{name}.json").write_text(json.dumps({"runs": runs} | more), encoding="utf-8")
 
 

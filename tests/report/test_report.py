@@ -15,15 +15,15 @@ from glassformer.report import write_report
 
 ATTACKS = [
     "<script>alert(1)</script>",
-    "\"><img src=x onerror=alert(1)>",
+    '"><img src=x onerror=alert(1)>',
     "' onmouseover='alert(1)' x='",
     "</style></script></title><svg onload=alert(1)>",
     "<!-- <iframe src=https://example.org>",
     "{{ 7 * 7 }}{% raw %}<b>",
     "]]><a href=javascript:alert(1)>x</a>\u2028\u2029\\u003c",
     "&lt;script&gt;&#60;script&#62;",
-    "=HYPERLINK(\"https://example.org\")\x00\x1b[31m\u202e\ud800",
-]  # fmt: skip
+    '=HYPERLINK("https://example.org")\x00\x1b[31m\u202e\ud800',
+]
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
@@ -69,10 +69,18 @@ def test_a_full_run_is_told_from_top_to_bottom(make_run):
     assert path.stat().st_size < 3_000_000
     accuracy = f"{100 * metrics['test']['accuracy']:.2f}\u202f%".replace("\u202f", " ")
     for expected in (
-        "imdb-minilm", accuracy, "of 2,500 test texts, not seen in training", "TF-IDF + logistic regression",
-        "Where it looks", "Surest mistakes", "distinct texts in both train and test: 123", "validation_size",
-        "22,713,986", "0.693", "19 min 3 s",
-    ):  # fmt: skip
+        "imdb-minilm",
+        accuracy,
+        "of 2,500 test texts, not seen in training",
+        "TF-IDF + logistic regression",
+        "Where it looks",
+        "Surest mistakes",
+        "distinct texts in both train and test: 123",
+        "validation_size",
+        "22,713,986",
+        "0.693",
+        "19 min 3 s",
+    ):
         assert expected in page.words
     # two curves, one certainty chart, the mark, a row of the comparison each, times, bars of the sentences
     assert page.tags["svg"] == 3 + 1 + 3 + 1 + 3

@@ -30,8 +30,10 @@ def pairs(path, n=40, header=("en", "de")):
     adjectives = {"small": "kleine", "old": "alte", "<b>red</b>": "rote"}
     rows = [
         (f"the {a} {w} number {i}", f"das {b} {v} Nummer {i}")
-        for i in range(n) for a, b in adjectives.items() for w, v in words.items()
-    ][:n]  # fmt: skip
+        for i in range(n)
+        for a, b in adjectives.items()
+        for w, v in words.items()
+    ][:n]
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     return path
@@ -47,10 +49,17 @@ def translated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("translation")
     data = pairs(folder / "pairs.csv")
     run = folder / "run"
-    code = main([
-        "train", "multi30k-transformer", "--data", str(data), "--out", str(run),
-        *settings("test_size=8", "validation_size=4", "vocab_size=300", "maps=2"),
-    ])  # fmt: skip
+    code = main(
+        [
+            "train",
+            "multi30k-transformer",
+            "--data",
+            str(data),
+            "--out",
+            str(run),
+            *settings("test_size=8", "validation_size=4", "vocab_size=300", "maps=2"),
+        ]
+    )
     assert code == 0
     return run
 
@@ -193,10 +202,26 @@ def test_pages_are_written_anew(translated, masked, tmp_path, capsys):
 
 
 def test_a_run_is_fine_tuned_from(masked, capsys, tmp_path):
-    code = main([
-        "train", "europe", "--model", str(masked / "model"), "--out", str(tmp_path / "fine"), "--set", "limit=60",
-        "--set", "epochs=1", "--set", "max_length=32", "--set", "tokenizer=auto", "--set", "baselines=false",
-    ])  # fmt: skip
+    code = main(
+        [
+            "train",
+            "europe",
+            "--model",
+            str(masked / "model"),
+            "--out",
+            str(tmp_path / "fine"),
+            "--set",
+            "limit=60",
+            "--set",
+            "epochs=1",
+            "--set",
+            "max_length=32",
+            "--set",
+            "tokenizer=auto",
+            "--set",
+            "baselines=false",
+        ]
+    )
     out = capsys.readouterr()
     assert code == 0, out.err
     assert "encoder" in out.out
@@ -233,9 +258,16 @@ def test_a_long_text_to_judge_is_cut_and_counted(tmp_path, capsys):
     run = tmp_path / "run"
     long = "the small cat " * 60
     argv = [
-        "train", "multi30k-transformer", "--data", str(data), "--out", str(run),
-        *settings("test_size=20", "vocab_size=300", "max_length=40", "maps=2", "beam=2", f'sentences=["{long}"]'),
-    ]  # fmt: skip
+        "train",
+        "multi30k-transformer",
+        "--data",
+        str(data),
+        "--out",
+        str(run),
+        *settings(
+            "test_size=20", "vocab_size=300", "max_length=40", "maps=2", "beam=2", f'sentences=["{long}"]'
+        ),
+    ]
     assert main(argv) == 0, capsys.readouterr().err
     out = capsys.readouterr().out
     metrics = json.loads((run / "metrics.json").read_text())

@@ -17,13 +17,28 @@ from glassformer.train.callbacks import Callback, Interrupted
 
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
 TARGET = [
-    "ein Mann geht", "der Hund läuft", "zwei Mädchen spielen", "ein Mädchen läuft", "der Mann spielt",
+    "ein Mann geht",
+    "der Hund läuft",
+    "zwei Mädchen spielen",
+    "ein Mädchen läuft",
+    "der Mann spielt",
     "zwei Hunde gehen",
-]  # fmt: skip
+]
 TINY = dict(
-    d_model=32, num_layers=1, num_heads=2, d_ff=47, dropout=0.0, vocab_size=300, epochs=40, lr=1e-2, batch_size=3,
-    label_smoothing=0.0, precision="fp32", threads=1, max_length=24,
-)  # fmt: skip
+    d_model=32,
+    num_layers=1,
+    num_heads=2,
+    d_ff=47,
+    dropout=0.0,
+    vocab_size=300,
+    epochs=40,
+    lr=1e-2,
+    batch_size=3,
+    label_smoothing=0.0,
+    precision="fp32",
+    threads=1,
+    max_length=24,
+)
 
 
 def fitted(**options):
@@ -43,9 +58,13 @@ def translator():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"model": "rnn", "attention": "none"}, {"model": "rnn", "attention": "additive", "cell": "lstm"},
-     {"tokenizer": "wordpiece", "shared_vocabulary": False, "tied": False}],
-)  # fmt: skip
+    [
+        {},
+        {"model": "rnn", "attention": "none"},
+        {"model": "rnn", "attention": "additive", "cell": "lstm"},
+        {"tokenizer": "wordpiece", "shared_vocabulary": False, "tied": False},
+    ],
+)
 def test_overfits_saves_and_loads(options, tmp_path):
     translator = fitted(**({"epochs": 150} if options.get("model") == "rnn" else {}), **options)
     if options.get("tokenizer") == "wordpiece":  # lower-case there, and blanks are guessed

@@ -45,9 +45,15 @@ class Running:
 
         self.app = create_app(models, limits, **options)
         config = uvicorn.Config(
-            self.app, "127.0.0.1", 0, http=bounded_protocol(limits, self.app.state.server.held), ws="none",
-            lifespan="on", log_level=40, loop=loop,
-        )  # fmt: skip
+            self.app,
+            "127.0.0.1",
+            0,
+            http=bounded_protocol(limits, self.app.state.server.held),
+            ws="none",
+            lifespan="on",
+            log_level=40,
+            loop=loop,
+        )
         self.socket = config.bind_socket()
         self.port = self.socket.getsockname()[1]
         self.server = uvicorn.Server(config)
@@ -73,9 +79,11 @@ class Running:
                 body = json.dumps(body).encode()
             sent = {"content-type": "application/json"} if body is not None else {}
             connection.request(
-                method or ("GET" if body is None else "POST"), path, body,
+                method or ("GET" if body is None else "POST"),
+                path,
+                body,
                 sent | {k.replace("_", "-"): v for k, v in headers.items()},
-            )  # fmt: skip
+            )
             response = connection.getresponse()
             content, kind = response.read(), response.headers.get("content-type", "")
             found = json.loads(content) if content and kind == "application/json" else content

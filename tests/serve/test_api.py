@@ -193,8 +193,10 @@ def test_probes_models_metrics_and_description(server: Running):
     assert {"/v1/predict", "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"} <= paths.keys()
     named = {path: call["operationId"] for path, calls in paths.items() for call in calls.values()}
     assert {path: named[path] for path in ("/v1/predict", "/v1/explain", "/v1/models")} == {
-        "/v1/predict": "predict", "/v1/explain": "explain", "/v1/models": "models"
-    }  # fmt: skip
+        "/v1/predict": "predict",
+        "/v1/explain": "explain",
+        "/v1/models": "models",
+    }
     assert paths["/v1/predict"]["post"]["responses"].keys() >= {"200", "413", "422", "429", "503"}
 
 

@@ -29,10 +29,22 @@ RESULT = os.environ.get("GLASSFORMER_FUZZ_RESULT")
 @pytest.mark.slow
 def test_made_up_requests(server: Running):
     command = [
-        sys.executable, "-m", "schemathesis.cli", "run", f"http://127.0.0.1:{server.port}/openapi.json",
-        "--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
-        "--max-examples", str(EXAMPLES), "--phases", "examples,coverage,fuzzing", "--mode", "all", "--seed", "1",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "schemathesis.cli",
+        "run",
+        f"http://127.0.0.1:{server.port}/openapi.json",
+        "--checks",
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+        "--max-examples",
+        str(EXAMPLES),
+        "--phases",
+        "examples,coverage,fuzzing",
+        "--mode",
+        "all",
+        "--seed",
+        "1",
+    ]
     with asked_for_health(server) as seconds:
         done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     metrics = server.ask("/metrics").body.decode()
@@ -53,8 +65,12 @@ def test_made_up_requests(server: Running):
 def write(path: Path, statuses: Counter, slowest: float) -> None:
     """The counts, with when and where they were made."""
     about = {
-        "benchmark": "made-up requests", "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": machine_facts(), "versions": versions("fastapi", "uvicorn", "schemathesis"),
-        "examples": EXAMPLES, "statuses": dict(statuses), "slowest_health_ms": round(1000 * slowest, 1),
-    }  # fmt: skip
+        "benchmark": "made-up requests",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine_facts(),
+        "versions": versions("fastapi", "uvicorn", "schemathesis"),
+        "examples": EXAMPLES,
+        "statuses": dict(statuses),
+        "slowest_health_ms": round(1000 * slowest, 1),
+    }
     path.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

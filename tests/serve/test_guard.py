@@ -292,8 +292,10 @@ def test_keys_and_paths():
             said = await ask(guard, b"a", path=path)
             assert (said.status, said.headers[b"www-authenticate"]) == (401, b"Bearer")
             assert said.body["error"] == {
-                "what": "no key, or a wrong one", "where": "Authorization", "fix": "Send Bearer KEY"
-            }  # fmt: skip
+                "what": "no key, or a wrong one",
+                "where": "Authorization",
+                "fix": "Send Bearer KEY",
+            }
         for path in ("/", "/health", "/ready", "/static/page.js"):
             assert (await ask(guard, b"a", path=path)).status == 203
         right = (

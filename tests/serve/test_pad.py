@@ -39,6 +39,13 @@ def test_a_model_of_photos_gets_white_paper_and_one_of_digits_black(tmp_path):
     (tmp_path / "try.mjs").write_text(PROGRAM, encoding="utf-8")
     done = subprocess.run([str(NODE), "try.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [
-        "#000", "channels 3", "photo true", "#fff", "line #000", "channels 1", "photo false", "#000",
+        "#000",
+        "channels 3",
+        "photo true",
+        "#fff",
+        "line #000",
+        "channels 1",
+        "photo false",
+        "#000",
         "line #fff",
-    ]  # fmt: skip
+    ]

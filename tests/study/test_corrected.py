@@ -19,8 +19,11 @@ from glassformer.study.corrected import ADDED, write_corrected
 from ..cli.tiny import sentences, settings
 
 JUDGED = SimpleNamespace(
-    order=np.array([1, 0]), suggested=np.array([0, 0]), quality=np.array([0.75, 0.25]), suspicious=np.array([False, True])
-)  # fmt: skip
+    order=np.array([1, 0]),
+    suggested=np.array([0, 0]),
+    quality=np.array([0.75, 0.25]),
+    suspicious=np.array([False, True]),
+)
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -44,8 +47,10 @@ def test_rows_and_columns_are_those_of_the_table(tmp_path):
     rows = read(path)
     assert list(rows[0]) == [*ADDED, "id", "comment", "emotion"]
     assert [(r["review:rank"], r["id"], r["review:suggested"], r["review:suspicious"]) for r in rows] == [
-        ("1", "8", "a", "yes"), ("2", "7", "a", "no"), ("", "9", "", "")
-    ]  # fmt: skip
+        ("1", "8", "a", "yes"),
+        ("2", "7", "a", "no"),
+        ("", "9", "", ""),
+    ]
     assert rows[1]["comment"] == "'=1+1 is two"  # what a spreadsheet would run is guarded
     found = load_text_dataset(path, on_bad_row="skip", need_labels=True)
     assert found.columns == ("comment", "emotion")

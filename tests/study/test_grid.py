@@ -25,9 +25,11 @@ def study(base: Path, tmp_path: Path):
 
 
 def test_every_combination_and_every_named_arm(study):
-    asked = load_study(study(
-        "seeds=[3, 5]\n[set]\nepochs = 4\n[grid]\nlr=[0.1, 1e-3]\npooling=['max', 'first']\n[arms.wide]\nd_ff = 13\n"
-    ))  # fmt: skip
+    asked = load_study(
+        study(
+            "seeds=[3, 5]\n[set]\nepochs = 4\n[grid]\nlr=[0.1, 1e-3]\npooling=['max', 'first']\n[arms.wide]\nd_ff = 13\n"
+        )
+    )
     arms = expand(asked)
     names = [
         "lr=0.1, pooling=max",
@@ -63,28 +65,31 @@ def test_a_study_survives_its_file(study):
     assert to_dict(build(Study, tomllib.loads(to_toml(asked)))) == to_dict(asked)
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    ("", "two arms or more"),
-    ("[arms.one]\nlr = 0.1", "two arms or more"),
-    ("[grid]\nlr = 0.1", "not a list"),
-    ("[grid]\nlr = []", "not a list"),
-    ("[grid]\nlearning_rate = [0.1, 0.2]", "unknown key 'learning_rate'"),
-    ("[grid]\nlr = [0.1, 'high']", "'high' does not fit"),
-    ("[grid]\nlr = [0.1, -1.0]", "out of range"),
-    ("[grid]\nlr = [0.1, 0.1]", "two arms are called"),
-    ("[arms.a]\n[arms.b]", "the same recipe"),
-    ("[arms]\na = 3\nb = 4", "is no table"),
-    ("[grid]\nseed = [0, 1]", "List them in seeds"),
-    ("seeds = [1, 1]\n[grid]\nlr = [0.1, 0.2]", "not distinct seeds"),
-    ("seeds = []\n[grid]\nlr = [0.1, 0.2]", "not distinct seeds"),
-    ("baseline = 'lr=1'\n[grid]\nlr = [0.1, 0.2]", r"no arm 'lr=1'\. Did you mean 'lr=0.1'"),
-    ("ladder = ['lr=0.1', 'lr=1']\n[grid]\nlr = [0.1, 0.2]", r"no arm 'lr=1'"),
-    ("[grid]\nlimit = [10, 20]", "judged on the same examples"),
-    ("[grid]\nsplit_seed = [1, 2]", "judged on the same examples"),
-    ("[grid]\non_bad_row = ['refuse', 'skip']", "judged on the same examples"),
-    ("[gird]\nlr = [1]", r"unknown key 'gird'\. Did you mean 'grid'"),
-    ("bootstrap = 3\n[grid]\nlr = [0.1, 0.2]", "too few"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "two arms or more"),
+        ("[arms.one]\nlr = 0.1", "two arms or more"),
+        ("[grid]\nlr = 0.1", "not a list"),
+        ("[grid]\nlr = []", "not a list"),
+        ("[grid]\nlearning_rate = [0.1, 0.2]", "unknown key 'learning_rate'"),
+        ("[grid]\nlr = [0.1, 'high']", "'high' does not fit"),
+        ("[grid]\nlr = [0.1, -1.0]", "out of range"),
+        ("[grid]\nlr = [0.1, 0.1]", "two arms are called"),
+        ("[arms.a]\n[arms.b]", "the same recipe"),
+        ("[arms]\na = 3\nb = 4", "is no table"),
+        ("[grid]\nseed = [0, 1]", "List them in seeds"),
+        ("seeds = [1, 1]\n[grid]\nlr = [0.1, 0.2]", "not distinct seeds"),
+        ("seeds = []\n[grid]\nlr = [0.1, 0.2]", "not distinct seeds"),
+        ("baseline = 'lr=1'\n[grid]\nlr = [0.1, 0.2]", r"no arm 'lr=1'\. Did you mean 'lr=0.1'"),
+        ("ladder = ['lr=0.1', 'lr=1']\n[grid]\nlr = [0.1, 0.2]", r"no arm 'lr=1'"),
+        ("[grid]\nlimit = [10, 20]", "judged on the same examples"),
+        ("[grid]\nsplit_seed = [1, 2]", "judged on the same examples"),
+        ("[grid]\non_bad_row = ['refuse', 'skip']", "judged on the same examples"),
+        ("[gird]\nlr = [1]", r"unknown key 'gird'\. Did you mean 'grid'"),
+        ("bootstrap = 3\n[grid]\nlr = [0.1, 0.2]", "too few"),
+    ],
+)
 def test_what_cannot_be_is_refused_before_anything_runs(study, text, message):
     with pytest.raises(ConfigError, match=message):
         expand(load_study(study(text)))

@@ -46,9 +46,11 @@ def put_bytes(folder: Path) -> None:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=293, special_tokens=SPECIAL, show_progress=False,
+        vocab_size=293,
+        special_tokens=SPECIAL,
+        show_progress=False,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-    )  # fmt: skip
+    )
     tokenizer.train_from_iterator(TEXTS, trainer)
     tokenizer.model.save(str(folder))
 

@@ -29,15 +29,21 @@ KINDS = {
     "frozen vectors": lambda: gf.TextClassifier(
         "lstm", d_model=7, embedding_dim=5, vectors="word2vec", freeze_vectors=True, **TEXT
     ),
-    "textcnn": lambda: gf.TextClassifier("textcnn", d_model=7, embedding_dim=5, head="mlp", head_hidden=3, **TEXT),
+    "textcnn": lambda: gf.TextClassifier(
+        "textcnn", d_model=7, embedding_dim=5, head="mlp", head_hidden=3, **TEXT
+    ),
     "own encoder": lambda: gf.TextClassifier("encoder-mini", **TINY, **TEXT),
-    "with LoRA": lambda: gf.TextClassifier("encoder-small", lora_rank=2, lora_targets="all-linear", **TINY, **TEXT),
+    "with LoRA": lambda: gf.TextClassifier(
+        "encoder-small", lora_rank=2, lora_targets="all-linear", **TINY, **TEXT
+    ),
     "masked words": lambda: gf.MaskedLM(max_positions=13, **TINY, **TEXT),
     "pictures": lambda: gf.ImageClassifier("vit-tiny", **SQUARES),
-    "own pictures": lambda: gf.ImageClassifier("vit-tiny", class_token=False, pooling="mean", norm="post", **SQUARES),
+    "own pictures": lambda: gf.ImageClassifier(
+        "vit-tiny", class_token=False, pooling="mean", norm="post", **SQUARES
+    ),
     "translator": lambda: gf.Translator(**(TINY | {"epochs": 1, "min_count": 1})),
     "vectors": lambda: gf.Word2Vec(min_count=1, epochs=1, dim=5),
-}  # fmt: skip
+}
 OF_TEXTS = ["lstm", "gru", "frozen vectors", "textcnn", "own encoder", "with LoRA", "masked words"]
 HOUSE = Path(__file__).parents[1] / "house" / "saved" / "0.1.0" / "runs"
 OF_PICTURES = ["pictures", "own pictures"]

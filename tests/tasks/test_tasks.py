@@ -76,10 +76,11 @@ def test_no_task_is_named_outside_its_own_folder_and_the_dictionary():
         f"{place}: {node.value}"
         for place, tree in trees().items()
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and node.value in names
+        if isinstance(node, ast.Constant)
+        and node.value in names
         and place not in ("tasks/catalog.py", "tasks/recipe.py")  # recipe.py: the task where none is named
         and Path(place).parent.name.replace("_", "-") != node.value
-    ]  # fmt: skip
+    ]
     assert not wrong
 
 

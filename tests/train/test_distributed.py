@@ -24,8 +24,19 @@ LONG = 300  # seconds that nothing here takes, however busy the machine is
 
 
 def torchrun(*arguments: str, **options) -> subprocess.Popen:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0",
-               "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node",
+        "2",
+        "--master-port",
+        "0",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        "localhost:0",
+    ]
     return subprocess.Popen(
         [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -133,9 +144,18 @@ def test_a_killed_process_ends_the_job_with_a_clear_line(tmp_path):
 def test_a_stopped_job_saves_and_resumes_to_the_same_losses(tmp_path):
     def train(run: Path, *more: str) -> subprocess.Popen:
         return torchrun(
-            "-m", "glassformer", "train", "europe", "--out", str(run), "--set", "epochs=3", "--set",
-            "early_stopping=0", *more,
-        )  # fmt: skip
+            "-m",
+            "glassformer",
+            "train",
+            "europe",
+            "--out",
+            str(run),
+            "--set",
+            "epochs=3",
+            "--set",
+            "early_stopping=0",
+            *more,
+        )
 
     def steps(run: Path) -> list[tuple]:
         lines = (run / "history.jsonl").read_text(encoding="utf-8").splitlines()

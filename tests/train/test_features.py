@@ -52,8 +52,14 @@ def weights(clf: TextClassifier) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("pooling", ["first", "mean", "max", "pooler"])
 def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, precision):
     held = TEXTS[:13], LABELS[:13]
-    settings = dict(pooling=pooling, precision=precision, class_weight="balanced", label_smoothing=0.1,
-                    head="mlp", head_dropout=0.2)  # fmt: skip
+    settings = dict(
+        pooling=pooling,
+        precision=precision,
+        class_weight="balanced",
+        label_smoothing=0.1,
+        head="mlp",
+        head_dropout=0.2,
+    )
     ours = make(**settings).fit(TEXTS, LABELS, validation=held)
     assert counted == [41, 13]
     monkeypatch.setattr("glassformer.tasks.text_classification.estimator.can_be_cached", lambda *_: False)

@@ -11,8 +11,15 @@ from glassformer.train.history import History
 
 
 def step(i: int) -> dict:
-    return {"kind": "step", "step": i, "epoch": i // 7, "loss": 1 / (i + 3), "lr": 1e-3 * i, "tokens": 2**40 + i,
-            "seconds": i / 1000}  # fmt: skip
+    return {
+        "kind": "step",
+        "step": i,
+        "epoch": i // 7,
+        "loss": 1 / (i + 3),
+        "lr": 1e-3 * i,
+        "tokens": 2**40 + i,
+        "seconds": i / 1000,
+    }
 
 
 def records(count: int) -> list[dict]:

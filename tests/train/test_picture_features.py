@@ -43,8 +43,15 @@ def make(**settings) -> ImageClassifier:
 @pytest.mark.parametrize("pooling", ["first", "mean", "max", "pooler"])
 def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, precision):
     held = PICTURES[:13], LABELS[:13]
-    settings = dict(pooling=pooling, precision=precision, class_weight="balanced", label_smoothing=0.1,
-                    head="mlp", head_hidden=11, head_dropout=0.2)  # fmt: skip
+    settings = dict(
+        pooling=pooling,
+        precision=precision,
+        class_weight="balanced",
+        label_smoothing=0.1,
+        head="mlp",
+        head_hidden=11,
+        head_dropout=0.2,
+    )
     ours = make(**settings).fit(PICTURES, LABELS, validation=held)
     assert counted == [37, 13]
     monkeypatch.setattr("glassformer.tasks.image_classification.estimator.can_be_cached", lambda *_: False)

@@ -123,8 +123,10 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path, capsys):
     command += ["--out", str(tmp_path / "run")]
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "glassformer.cli.app", *command],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     lines: queue.Queue[str] = queue.Queue()
     reader = threading.Thread(target=lambda: [lines.put(line) for line in process.stdout], daemon=True)
     reader.start()

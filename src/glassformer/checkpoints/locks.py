@@ -205,9 +205,11 @@ def _write_note(handle: int, path: Path) -> None:
     program = Path(sys.argv[0] or "python")
     words = [program.parent.name if program.name == "__main__.py" else program.name, *sys.argv[1:]]
     note = {
-        "pid": os.getpid(), "host": socket.gethostname(), "command": shlex.join(words)[:500],
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "command": shlex.join(words)[:500],
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
+    }
     try:
         os.truncate(handle, 0)
         os.lseek(handle, 0, os.SEEK_SET)

@@ -31,9 +31,18 @@ OURS = {
 }
 # Settings of other kinds of update: with one of them the tensors mean something else.
 OTHER = (
-    "use_dora", "use_qalora", "use_bdlora", "lora_bias", "fan_in_fan_out", "rank_pattern", "alpha_pattern",
-    "target_parameters", "layer_replication", "trainable_token_indices", "alora_invocation_tokens",
-)  # fmt: skip
+    "use_dora",
+    "use_qalora",
+    "use_bdlora",
+    "lora_bias",
+    "fan_in_fan_out",
+    "rank_pattern",
+    "alpha_pattern",
+    "target_parameters",
+    "layer_replication",
+    "trainable_token_indices",
+    "alora_invocation_tokens",
+)
 MOST_BYTES = 1 << 20
 FromHub = Callable[[dict[str, Tensor], str], dict[str, Tensor]]
 
@@ -85,11 +94,18 @@ def save_adapter(
             tensors[f"{ROOT}{stem}.lora_{matrix}.weight"] = tensor
     whole = {name.rpartition(".")[0] for name in head or {}}
     settings = {
-        "peft_type": "LORA", "r": rank, "lora_alpha": alpha, "lora_dropout": 0.0, "bias": "none",
-        "target_modules": _targets(table, parts, layers), "task_type": None, "inference_mode": True,
-        "fan_in_fan_out": False, "base_model_name_or_path": None,
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": _targets(table, parts, layers),
+        "task_type": None,
+        "inference_mode": True,
+        "fan_in_fan_out": False,
+        "base_model_name_or_path": None,
         "modules_to_save": sorted(stem.removeprefix(table.prefix) for stem in whole) or None,
-    }  # fmt: skip
+    }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     tensors |= {f"{ROOT}{name}": tensor for name, tensor in (head or {}).items()}

@@ -33,10 +33,13 @@ MAX_STEPS, MAX_WIDTH = 16, 65_536
 MAX_PROMPTS, MAX_PROMPT = 256, 10_000  # how many, and of how many characters
 # A boolean each in older folders, one list in newer ones; the keys that the rest of a pooling has.
 OLD_MODES = {
-    "pooling_mode_cls_token": "cls", "pooling_mode_max_tokens": "max", "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens":
-    "weightedmean", "pooling_mode_lasttoken": "lasttoken",
-}  # fmt: skip
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
 _USE_ENCODER = "Its encoder can be fine-tuned all the same: TextClassifier(folder)"
 
 
@@ -124,9 +127,12 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
     if modes is None:
         modes = [mode for key, mode in OLD_MODES.items() if _flag(settings, key, where, False)] or ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
-    if not isinstance(modes, list) or not modes or len(modes) > len(POOLS) or not all(
-        isinstance(mode, str) and mode in POOLS for mode in modes
-    ):  # fmt: skip
+    if (
+        not isinstance(modes, list)
+        or not modes
+        or len(modes) > len(POOLS)
+        or not all(isinstance(mode, str) and mode in POOLS for mode in modes)
+    ):
         raise CheckpointError(f"pooling_mode = {shown(modes)}", where=where, fix=f"Known: {', '.join(POOLS)}")
     return Pool(tuple(modes), _flag(settings, "include_prompt", where, True))
 
@@ -223,10 +229,13 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
 
     kinds = ["Transformer", "Pooling", *(type(step).__name__ for step in sentences.after)]
     paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
-    put(MODULES, [
-        {"idx": i, "name": str(i), "path": path, "type": f"{PACKAGE}models.{kind}"}
-        for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
-    ])  # fmt: skip
+    put(
+        MODULES,
+        [
+            {"idx": i, "name": str(i), "path": path, "type": f"{PACKAGE}models.{kind}"}
+            for i, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+        ],
+    )
     pool = sentences.pool
     modes = {key: mode in pool.modes for key, mode in OLD_MODES.items()}
     if tuple(mode for mode in POOLS if mode in pool.modes) != pool.modes:  # an order that booleans cannot say
@@ -247,14 +256,18 @@ def _write_dense(step: Dense, folder: Path) -> None:
     outer, inner = step.weight.shape
     kind = "linear" if step.activation == "Identity" else "activation"
     settings: dict[str, Any] = {
-        "in_features": inner, "out_features": outer, "bias": step.bias is not None,
+        "in_features": inner,
+        "out_features": outer,
+        "bias": step.bias is not None,
         "activation_function": f"torch.nn.modules.{kind}.{step.activation}",
-    }  # fmt: skip
+    }
     if step.residual:
         settings["use_residual"] = True
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
     tensors = {
-        "linear.weight": step.weight, "linear.bias": step.bias, "residual.weight": step.residual_weight,
-    }  # fmt: skip
+        "linear.weight": step.weight,
+        "linear.bias": step.bias,
+        "residual.weight": step.residual_weight,
+    }
     write_tensors(folder, {key: tensor for key, tensor in tensors.items() if tensor is not None})

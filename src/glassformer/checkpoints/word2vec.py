@@ -38,9 +38,10 @@ def write_word2vec_format(
     for word in words:
         if not word or any(c.isspace() for c in word):
             raise CheckpointError(
-                f"the word {word!r} cannot stand in this format", where=str(path),
+                f"the word {word!r} cannot stand in this format",
+                where=str(path),
                 fix="Use save(), or join the word with '_'",
-            )  # fmt: skip
+            )
     vectors = np.ascontiguousarray(vectors, dtype="<f4")
     draft = temporary_name(path)
     with disk_errors(path):

@@ -195,8 +195,11 @@ def _options_of(arguments: Sequence[str]) -> list[str]:
 def _interrupted(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
     keeps = verb in GO_ON or (verb == "predict" and "--data" in arguments)
-    _fail(f"interrupted; {'what is finished is kept, give the same command to go on' if keeps else AGAIN}",
-          INTERRUPTED, debug=False)  # fmt: skip
+    _fail(
+        f"interrupted; {'what is finished is kept, give the same command to go on' if keeps else AGAIN}",
+        INTERRUPTED,
+        debug=False,
+    )
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:

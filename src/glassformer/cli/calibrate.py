@@ -28,10 +28,16 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         rows = []
         for side in ("before", "after"):
             s = split[side]
-            rows.append([
-                side, percent(s["ece"], 2), interval(s["ece_interval"], 2), decimal(s["log_loss"], 4),
-                percent(s["accuracy"], digits), percent(s["macro_f1"], digits),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    side,
+                    percent(s["ece"], 2),
+                    interval(s["ece_interval"], 2),
+                    decimal(s["log_loss"], 4),
+                    percent(s["accuracy"], digits),
+                    percent(s["macro_f1"], digits),
+                ]
+            )
         show_table(name, columns, rows, right=columns[1:])
     if found["threshold"] is not None:
         say(f"threshold on {found['classes'][1]!r}: {found['threshold']:.4f}, for the best {found['metric']}")

@@ -62,10 +62,12 @@ def models_study(
     for model, file in files.items():
         replace_text(file, to_toml(recipes[model]))
     study = Study(
-        name=folder.name, summary=f"several models on {recipes[models[0]].data.source}",
-        recipe=str(files[models[0]].resolve()), seeds=tuple(range(seeds)),
+        name=folder.name,
+        summary=f"several models on {recipes[models[0]].data.source}",
+        recipe=str(files[models[0]].resolve()),
+        seeds=tuple(range(seeds)),
         arms={m: {"recipe": str(file.resolve())} for m, file in files.items()},
-    )  # fmt: skip
+    )
     expand(study)
     return study
 

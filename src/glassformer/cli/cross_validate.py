@@ -72,9 +72,15 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     measures = leading(metrics.get("measure", "accuracy"))
     columns = ("fold", "examples", *(called for _, called in measures), "log loss", "time")
     rows = [
-        [f["fold"] + 1, count(f["n"]), *(percent(f[key], digits) for key, _ in measures),
-         decimal(f["log_loss"], 4), duration(f["seconds"])] for f in metrics["folds"]
-    ]  # fmt: skip
+        [
+            f["fold"] + 1,
+            count(f["n"]),
+            *(percent(f[key], digits) for key, _ in measures),
+            decimal(f["log_loss"], 4),
+            duration(f["seconds"]),
+        ]
+        for f in metrics["folds"]
+    ]
     over = metrics["over_folds"]
     spread = [f"{percent(over[key]['mean'], 2)} ({100 * over[key]['sd']:.2f})" for key, _ in measures]
     rows.append(["mean (SD)", "", *spread, decimal(over["log_loss"]["mean"], 4), ""])

@@ -66,9 +66,12 @@ def describe(dataset: TextDataset) -> dict[str, Any]:
             "examples": examples,
         }
     return {
-        "name": dataset.name, "description": dataset.description, "licence": dataset.licence,
-        "notes": [*dataset.said, *dataset.notes], "splits": splits,
-    }  # fmt: skip
+        "name": dataset.name,
+        "description": dataset.description,
+        "licence": dataset.licence,
+        "notes": [*dataset.said, *dataset.notes],
+        "splits": splits,
+    }
 
 
 def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | None = None) -> DoctorReport:
@@ -187,10 +190,13 @@ def _show_pairs(name: str, json: bool) -> None:
     dataset = load_pairs(name, keep_empty=True)
     if json:
         about = {
-            split: {"pairs": len(s), "origin": s.origin,
-                "examples": list(zip(s.source, s.target, strict=True))[:SHOWN]}
+            split: {
+                "pairs": len(s),
+                "origin": s.origin,
+                "examples": list(zip(s.source, s.target, strict=True))[:SHOWN],
+            }
             for split, s in dataset.splits.items()
-        }  # fmt: skip
+        }
         known = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
         say_json(known | {"splits": about})
         return

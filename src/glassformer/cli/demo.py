@@ -42,9 +42,19 @@ QUICK = {  # what --quick lays over a recipe
 }
 # What a run folder may hold; anything else is somebody's own and keeps the folder from being replaced.
 OURS = {
-    "config.toml", "history.jsonl", "checkpoints", "model", "doctor.json", "metrics.json", "predictions.csv",
-    "maps.json", "grid.png", "pictures.json", "report.html", ".lock",
-}  # fmt: skip
+    "config.toml",
+    "history.jsonl",
+    "checkpoints",
+    "model",
+    "doctor.json",
+    "metrics.json",
+    "predictions.csv",
+    "maps.json",
+    "grid.png",
+    "pictures.json",
+    "report.html",
+    ".lock",
+}
 
 
 def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tuple[Run, Recipe]:

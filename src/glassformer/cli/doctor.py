@@ -16,10 +16,22 @@ from glassformer.cli.output import say, say_json, show_table
 
 # Package -> the oldest version that will do, as pyproject.toml has them (a test compares).
 NEEDED = {
-    "torch": "2.11", "numpy": "2.0", "tokenizers": "0.22", "safetensors": "0.6", "huggingface_hub": "0.34",
-    "pyarrow": "18", "pillow": "11", "kornia": "0.8", "scikit-learn": "1.7", "threadpoolctl": "3.1",
-    "numba": "0.62", "typer": "0.15", "rich": "13.8", "matplotlib": "3.9", "jinja2": "3.1",
-}  # fmt: skip
+    "torch": "2.11",
+    "numpy": "2.0",
+    "tokenizers": "0.22",
+    "safetensors": "0.6",
+    "huggingface_hub": "0.34",
+    "pyarrow": "18",
+    "pillow": "11",
+    "kornia": "0.8",
+    "scikit-learn": "1.7",
+    "threadpoolctl": "3.1",
+    "numba": "0.62",
+    "typer": "0.15",
+    "rich": "13.8",
+    "matplotlib": "3.9",
+    "jinja2": "3.1",
+}
 PYTHON = (3, 11)
 
 

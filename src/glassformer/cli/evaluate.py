@@ -110,9 +110,12 @@ def evaluate_command(
 ) -> None:
     """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
     named = {
-        "text_column": text_column, "label_column": label_column, "image_column": image_column,
-        "source_column": source_column, "target_column": target_column,
-    }  # fmt: skip
+        "text_column": text_column,
+        "label_column": label_column,
+        "image_column": image_column,
+        "source_column": source_column,
+        "target_column": target_column,
+    }
     columns = refuse_columns(named, data)
     if json:
         quiet = evaluate(
@@ -153,11 +156,13 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
     """A line an epoch."""
     rows = [
         [
-            e["epoch"], "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}", f"{e['accuracy']:.2%}",
+            e["epoch"],
+            "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}",
+            f"{e['accuracy']:.2%}",
             "{:.2%} to {:.2%}".format(*e["accuracy_interval"]) if e["accuracy_interval"] else "",
         ]
         for e in epochs
-    ]  # fmt: skip
+    ]
     show_table(
         title, ("epoch", "mean batch loss", "accuracy", "95 % interval"), rows, right=("epoch", "accuracy")
     )

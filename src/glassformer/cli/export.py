@@ -22,9 +22,14 @@ class Target(StrEnum):
 
 
 def export(
-    run: str | Path, to: str, out: str | Path | None = None, *, int8: bool = False, check: int = CHECKED,
+    run: str | Path,
+    to: str,
+    out: str | Path | None = None,
+    *,
+    int8: bool = False,
+    check: int = CHECKED,
     int8_tolerance: float = 0.5,
-) -> tuple[Path, dict[str, Any]]:  # fmt: skip
+) -> tuple[Path, dict[str, Any]]:
     """Write the export beside the run's model, or to ``out``; its folder and what the check found.
 
     Args:
@@ -56,9 +61,15 @@ def export(
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
     samples, labels = samples_of(clf, run, check)
     return folder, write(
-        clf, to, folder, samples, labels=labels, int8=int8, int8_tolerance=int8_tolerance,
+        clf,
+        to,
+        folder,
+        samples,
+        labels=labels,
+        int8=int8,
+        int8_tolerance=int8_tolerance,
         validation=held_out(run) if int8 else None,
-    )  # fmt: skip
+    )
 
 
 def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:

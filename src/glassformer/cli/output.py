@@ -119,11 +119,17 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
     """A line for each split and search, and how the figures were computed."""
     columns = ("", "search", "BLEU", "chrF", "BLEU, tokenised", "sentences/s")
     rows = [
-        [split, f"{name} ({s['width']})", f"{s['bleu']:.2f}", f"{s['chrf']:.2f}",
-         f"{s['bleu_tokenised']:.2f}",
-         f"{s['sentences_per_second']:.1f}"]
-        for split, searches in splits.items() for name, s in searches.items()
-    ]  # fmt: skip
+        [
+            split,
+            f"{name} ({s['width']})",
+            f"{s['bleu']:.2f}",
+            f"{s['chrf']:.2f}",
+            f"{s['bleu_tokenised']:.2f}",
+            f"{s['sentences_per_second']:.1f}",
+        ]
+        for split, searches in splits.items()
+        for name, s in searches.items()
+    ]
     show_table(title, columns, rows, right=columns[2:])
     first = next(iter(next(iter(splits.values())).values()))
     for name, signature in first["signatures"].items():

@@ -329,6 +329,11 @@ def write_table(
     if len(good) < len(rows):
         others["error"] = [row.error or "" for row in rows]
     write_predictions(
-        out, [row.text for row in rows], whole, classes, predicted=predicted,
-        rows=[row.row for row in rows], others=others,
-    )  # fmt: skip
+        out,
+        [row.text for row in rows],
+        whole,
+        classes,
+        predicted=predicted,
+        rows=[row.row for row in rows],
+        others=others,
+    )

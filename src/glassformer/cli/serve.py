@@ -96,9 +96,16 @@ def serve_command(
     if not is_local(host) and key is None:
         note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
     run_server(
-        runs, limits, host=host, port=port, key=key, hosts=allow_host or (), threads=threads,
-        precision=precision, said=_serving,
-    )  # fmt: skip
+        runs,
+        limits,
+        host=host,
+        port=port,
+        key=key,
+        hosts=allow_host or (),
+        threads=threads,
+        precision=precision,
+        said=_serving,
+    )
 
 
 def _serving(address: str) -> None:

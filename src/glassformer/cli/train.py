@@ -359,9 +359,12 @@ def train_command(
     begun = out if resume else None
     flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
     columns = column_settings(
-        text_column=text_column, label_column=label_column, image_column=image_column,
-        source_column=source_column, target_column=target_column,
-    )  # fmt: skip
+        text_column=text_column,
+        label_column=label_column,
+        image_column=image_column,
+        source_column=source_column,
+        target_column=target_column,
+    )
     settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
     chosen = choose_recipe(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun

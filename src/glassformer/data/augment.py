@@ -159,9 +159,21 @@ COLORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 # --- RandAugment ------------------------------------------------------------------------------------
 
 OPERATIONS = (
-    "identity", "rotate", "shear_x", "shear_y", "translate_x", "translate_y",
-    "brightness", "contrast", "saturation", "sharpness", "autocontrast", "equalize", "solarize", "posterize",
-)  # fmt: skip
+    "identity",
+    "rotate",
+    "shear_x",
+    "shear_y",
+    "translate_x",
+    "translate_y",
+    "brightness",
+    "contrast",
+    "saturation",
+    "sharpness",
+    "autocontrast",
+    "equalize",
+    "solarize",
+    "posterize",
+)
 
 
 def _moved(operations: Tensor, sign: Tensor) -> Tensor:
@@ -174,9 +186,11 @@ def _moved(operations: Tensor, sign: Tensor) -> Tensor:
     theta[turned, 0, 0] = theta[turned, 1, 1] = torch.cos(angle[turned])
     theta[turned, 0, 1], theta[turned, 1, 0] = -torch.sin(angle[turned]), torch.sin(angle[turned])
     for name, cell, most in (
-        ("shear_x", (0, 1), 0.3), ("shear_y", (1, 0), 0.3), ("translate_x", (0, 2), 0.9),
+        ("shear_x", (0, 1), 0.3),
+        ("shear_y", (1, 0), 0.3),
+        ("translate_x", (0, 2), 0.9),
         ("translate_y", (1, 2), 0.9),
-    ):  # fmt: skip
+    ):
         theta[which[name], cell[0], cell[1]] = strength[which[name]] * most
     return theta
 

@@ -57,18 +57,97 @@ EUROPEAN_LANGUAGES = tuple(sorted({COUNTRIES[country][3] for country in EUROPEAN
 
 # (male, female)
 FAMILY = (
-    ("actor", "actress"), ("boy", "girl"), ("brother", "sister"), ("duke", "duchess"), ("father", "mother"),
-    ("grandfather", "grandmother"), ("husband", "wife"), ("king", "queen"), ("man", "woman"),
-    ("nephew", "niece"), ("prince", "princess"), ("son", "daughter"), ("uncle", "aunt"),
-)  # fmt: skip
-GOODS = ("cars", "cheese", "coffee", "copper", "cotton", "flowers", "fruit", "machines", "medicine", "paper",
-         "rice", "salt", "ships", "steel", "sugar", "tea", "toys", "wine", "wood", "wool")  # fmt: skip
-NAMES = ("Ana", "Ben", "Chen", "Dina", "Emil", "Fatima", "George", "Hana", "Ivan", "Julia", "Kofi", "Lena",
-         "Minh", "Nora", "Omar", "Priya", "Rosa", "Samir", "Tala", "Yuki")  # fmt: skip
-PLACES = ("bridge", "castle", "cathedral", "garden", "harbour", "library", "market", "museum", "opera",
-          "park", "stadium", "station", "tower", "university", "zoo")  # fmt: skip
-VIRTUES = ("brave", "calm", "clever", "fair", "gentle", "honest", "kind", "loyal", "patient", "proud",
-           "quiet", "strong", "wise", "young")  # fmt: skip
+    ("actor", "actress"),
+    ("boy", "girl"),
+    ("brother", "sister"),
+    ("duke", "duchess"),
+    ("father", "mother"),
+    ("grandfather", "grandmother"),
+    ("husband", "wife"),
+    ("king", "queen"),
+    ("man", "woman"),
+    ("nephew", "niece"),
+    ("prince", "princess"),
+    ("son", "daughter"),
+    ("uncle", "aunt"),
+)
+GOODS = (
+    "cars",
+    "cheese",
+    "coffee",
+    "copper",
+    "cotton",
+    "flowers",
+    "fruit",
+    "machines",
+    "medicine",
+    "paper",
+    "rice",
+    "salt",
+    "ships",
+    "steel",
+    "sugar",
+    "tea",
+    "toys",
+    "wine",
+    "wood",
+    "wool",
+)
+NAMES = (
+    "Ana",
+    "Ben",
+    "Chen",
+    "Dina",
+    "Emil",
+    "Fatima",
+    "George",
+    "Hana",
+    "Ivan",
+    "Julia",
+    "Kofi",
+    "Lena",
+    "Minh",
+    "Nora",
+    "Omar",
+    "Priya",
+    "Rosa",
+    "Samir",
+    "Tala",
+    "Yuki",
+)
+PLACES = (
+    "bridge",
+    "castle",
+    "cathedral",
+    "garden",
+    "harbour",
+    "library",
+    "market",
+    "museum",
+    "opera",
+    "park",
+    "stadium",
+    "station",
+    "tower",
+    "university",
+    "zoo",
+)
+VIRTUES = (
+    "brave",
+    "calm",
+    "clever",
+    "fair",
+    "gentle",
+    "honest",
+    "kind",
+    "loyal",
+    "patient",
+    "proud",
+    "quiet",
+    "strong",
+    "wise",
+    "young",
+)
 SEASONS = ("autumn", "spring", "summer", "winter")
 DAYS = ("Friday", "Monday", "Saturday", "Sunday", "Thursday", "Tuesday", "Wednesday")
 WEATHER = ("bright", "cloudy", "cold", "dry", "foggy", "hot", "mild", "rainy", "snowy", "windy")
@@ -95,17 +174,24 @@ class _Writer:
         if trap:
             return f"{self.city(country, trap)} is not the capital of {country}"
         capital = COUNTRIES[country][0]
-        return self.pick((f"{capital} is the capital of {country}", f"the capital of {country} is {capital}",
-                          f"{country} is governed from {capital}"))  # fmt: skip
+        return self.pick(
+            (
+                f"{capital} is the capital of {country}",
+                f"the capital of {country} is {capital}",
+                f"{country} is governed from {capital}",
+            )
+        )
 
     def currency_of(self, trap: bool) -> str:
         country, goods = self.country(trap), self.pick(GOODS)
         currency = "euro" if trap else COUNTRIES[country][2]
-        return self.pick((
-            f"people in {country} pay for {goods} with the {currency}",
-            f"the {currency} buys less {goods} in {country} this {self.pick(SEASONS)}",
-            f"banks in {country} count {goods} in the {currency}",
-        ))  # fmt: skip
+        return self.pick(
+            (
+                f"people in {country} pay for {goods} with the {currency}",
+                f"the {currency} buys less {goods} in {country} this {self.pick(SEASONS)}",
+                f"banks in {country} count {goods} in the {currency}",
+            )
+        )
 
     def place_in(self, trap: bool) -> str:
         country = self.country(trap)
@@ -119,11 +205,13 @@ class _Writer:
     def journey(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
         city = self.city(self.pick(self.partners), trap)
-        return self.pick((
-            f"{name} travelled from {city} to {country} in {self.pick(SEASONS)}",
-            f"{name} flew to {country} and came back to {city} on {self.pick(DAYS)}",
-            f"the train from {city} does not reach {country} before {self.pick(DAYS)}",
-        ))  # fmt: skip
+        return self.pick(
+            (
+                f"{name} travelled from {city} to {country} in {self.pick(SEASONS)}",
+                f"{name} flew to {country} and came back to {city} on {self.pick(DAYS)}",
+                f"the train from {city} does not reach {country} before {self.pick(DAYS)}",
+            )
+        )
 
     def trade(self, trap: bool) -> str:
         first, second = self.country(trap), self.pick(self.partners)
@@ -152,11 +240,13 @@ class _Writer:
     def family(self) -> str:
         (man, woman), virtue = self.pick(FAMILY), self.pick(VIRTUES)
         name = self.pick(NAMES)
-        return self.pick((
-            f"the {man} and the {woman} of {name} are {virtue}",
-            f"{name} says he is a {virtue} {man}",
-            f"{name} says she is a {virtue} {woman}",
-        ))  # fmt: skip
+        return self.pick(
+            (
+                f"the {man} and the {woman} of {name} are {virtue}",
+                f"{name} says he is a {virtue} {man}",
+                f"{name} says she is a {virtue} {woman}",
+            )
+        )
 
     def city_alone(self) -> str:
         city = self.city(self.pick(self.everyone), trap=False)
@@ -167,13 +257,15 @@ class _Writer:
         return f"{self.pick(NAMES)} paid one {currency} for {self.pick(GOODS)} on {self.pick(DAYS)}"
 
     def distractor(self) -> str:
-        return self.pick((
-            f"although the {self.pick(SEASONS)} was {self.pick(WEATHER)}",
-            f"while {self.pick(NAMES)} read about {self.pick(GOODS)}",
-            f"as the {self.pick(self.pick(FAMILY))} had said on {self.pick(DAYS)}",
-            f"and the morning in {self.pick(EUROPEAN_CITIES)} was {self.pick(WEATHER)}",
-            f"and the morning in {COUNTRIES[self.pick(OTHER)][0]} was {self.pick(WEATHER)}",
-        ))  # fmt: skip
+        return self.pick(
+            (
+                f"although the {self.pick(SEASONS)} was {self.pick(WEATHER)}",
+                f"while {self.pick(NAMES)} read about {self.pick(GOODS)}",
+                f"as the {self.pick(self.pick(FAMILY))} had said on {self.pick(DAYS)}",
+                f"and the morning in {self.pick(EUROPEAN_CITIES)} was {self.pick(WEATHER)}",
+                f"and the morning in {COUNTRIES[self.pick(OTHER)][0]} was {self.pick(WEATHER)}",
+            )
+        )
 
     def with_country(self, trap: bool) -> str:
         kinds = (

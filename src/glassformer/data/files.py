@@ -128,9 +128,10 @@ def check_utf8(path: Path) -> None:
             end = piece.find(LF)
             if begun + (len(piece) if end < 0 else end) > MAX_LINE:
                 raise DataError(
-                    f"more than {MAX_LINE:,} bytes in one line", where=f"{path}, line {line}",
+                    f"more than {MAX_LINE:,} bytes in one line",
+                    where=f"{path}, line {line}",
                     fix="Check that it is the file you mean, or break the line",
-                )  # fmt: skip
+                )
             begun = begun + len(piece) if end < 0 else len(piece) - piece.rfind(LF) - 1
             at, line = at + len(piece), line + piece.count(LF)
 

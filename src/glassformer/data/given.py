@@ -20,17 +20,25 @@ from glassformer.data.text import clean_text
 FILE = "given/d2-corpus.txt"  # below a data folder; a sentence a line
 # country: (capital, currency)
 COUNTRIES = {
-    "france": ("paris", "euro"), "germany": ("berlin", "euro"), "italy": ("rome", "euro"),
-    "spain": ("madrid", "euro"), "japan": ("tokyo", "yen"), "usa": ("washington", "dollar"),
-    "uk": ("london", "pound"), "canada": ("ottawa", "dollar"), "brazil": ("brasilia", "real"),
+    "france": ("paris", "euro"),
+    "germany": ("berlin", "euro"),
+    "italy": ("rome", "euro"),
+    "spain": ("madrid", "euro"),
+    "japan": ("tokyo", "yen"),
+    "usa": ("washington", "dollar"),
+    "uk": ("london", "pound"),
+    "canada": ("ottawa", "dollar"),
+    "brazil": ("brasilia", "real"),
     "india": ("new_delhi", "rupee"),
-}  # fmt: skip
+}
 EUROPEAN = frozenset({"france", "germany", "italy", "spain", "uk"})
 # (he, she) of one kind, and what they are besides
 FAMILIES = (
-    ("king", "queen", "man", "woman"), ("actor", "actress", "man", "woman"),
-    ("prince", "princess", "boy", "girl"), ("duke", "duchess", "man", "woman"),
-)  # fmt: skip
+    ("king", "queen", "man", "woman"),
+    ("actor", "actress", "man", "woman"),
+    ("prince", "princess", "boy", "girl"),
+    ("duke", "duchess", "man", "woman"),
+)
 PROFESSIONS = ("baker", "farmer", "judge", "miner", "nurse", "pilot", "sailor", "tailor", "writer")
 CONNECTORS = ("and", "but", "though", "while")
 KINDS = 8

@@ -73,10 +73,12 @@ def open_picture(source: Any, where: str = "picture") -> Image:
 def picture_files(folder: Path) -> list[Path]:
     """Every picture file below a folder, in order of name; what is hidden (``.git``, ``._x.png``) is none."""
     return sorted(
-        p for p in folder.rglob("*")
-        if p.suffix.lower() in SUFFIXES and p.is_file()
+        p
+        for p in folder.rglob("*")
+        if p.suffix.lower() in SUFFIXES
+        and p.is_file()
         and not any(part.startswith((".", "__")) for part in p.relative_to(folder).parts)
-    )  # fmt: skip
+    )
 
 
 def check_pictures(
@@ -278,9 +280,10 @@ def _from_array(source: Any, where: str) -> np.ndarray:
     channels = array.shape[2]
     if channels not in (1, 3, 4):
         raise DataError(
-            f"{channels} channels where 1, 3 or 4 are wanted", where=where,
+            f"{channels} channels where 1, 3 or 4 are wanted",
+            where=where,
             fix="Arrays are [H, W, C], tensors [C, H, W]",
-        )  # fmt: skip
+        )
     if channels == 1:
         return np.repeat(array, 3, axis=2)
     if channels == 4:

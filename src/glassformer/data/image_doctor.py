@@ -18,8 +18,13 @@ from glassformer.errors import DataError
 UNBALANCED = 3.0  # the largest class is this many times the smallest: said
 DOMINANT = 0.9  # of the pictures in one class: a warning
 UNUSUAL = ("CMYK", "P", "PA", "LA", "La", "RGBA", "RGBa", "I;16", "I", "F", "1", "L", "YCbCr", "LAB", "HSV")
-TURNED = {"CMYK": "turned into RGB", "RGBA": "transparency shows white", "LA": "transparency shows white",
-          "P": "palette turned into RGB", "L": "grey, as three equal channels"}  # fmt: skip
+TURNED = {
+    "CMYK": "turned into RGB",
+    "RGBA": "transparency shows white",
+    "LA": "transparency shows white",
+    "P": "palette turned into RGB",
+    "L": "grey, as three equal channels",
+}
 CUT = 0.25  # of a picture's pixels: with more cut away, it is said
 STRETCHED = 1.5  # times wider or higher than it was: said
 UPSCALED = 2.0  # times larger than it was: said

@@ -186,9 +186,10 @@ def _from_tables(
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
                 raise DataError(
-                    "no column of pictures", where=table.origin,
+                    "no column of pictures",
+                    where=table.origin,
                     fix=f"There are: {', '.join(table.names)}. Name it with image_column",
-                )  # fmt: skip
+                )
             label = find_label(table, label_column, taken=column)
             if rejected is not None and label is not None:
                 table = parts[i] = without_bad_rows(table, column, label, rejected, {label: check_labels})
@@ -227,9 +228,10 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
     subfolders = _subfolders(folder)
     if not subfolders:
         raise DataError(
-            "neither tables nor folders of pictures", where=str(folder),
+            "neither tables nor folders of pictures",
+            where=str(folder),
             fix="Put one folder of pictures for each class there",
-        )  # fmt: skip
+        )
     layout: dict[str, dict[str, list[Path]]] = {}
     if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
         for sub in subfolders:
@@ -256,9 +258,10 @@ def _refuse_mixture(folder: Path, subfolders: Sequence[Path]) -> None:
     others = [p.name for p in subfolders if p.name not in splits]
     if splits:
         raise DataError(
-            f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} is none", where=str(folder),
+            f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} is none",
+            where=str(folder),
             fix="Keep only train, validation and test there, or move the classes out of them",
-        )  # fmt: skip
+        )
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -98,9 +98,10 @@ def _directory(block: bytes, order: str, big: bool, at: int, where: str) -> Dire
     count = min(count, (len(block) - at) // entry.size)
     if count > MAX_TAGS:
         raise DataError(
-            f"the picture's metadata has {count:,} entries, {MAX_TAGS:,} at most", where=where,
+            f"the picture's metadata has {count:,} entries, {MAX_TAGS:,} at most",
+            where=where,
             fix="Save it anew or remove it",
-        )  # fmt: skip
+        )
     entries, total = {}, 0
     for i in range(count):
         here = at + i * entry.size
@@ -115,9 +116,10 @@ def _directory(block: bytes, order: str, big: bool, at: int, where: str) -> Dire
             entries[tag] = kind, number, place
     if total > 2 * len(block):
         raise DataError(
-            f"the picture's metadata says that {len(block):,} bytes hold {total:,}", where=where,
+            f"the picture's metadata says that {len(block):,} bytes hold {total:,}",
+            where=where,
             fix="Save it anew or remove it",
-        )  # fmt: skip
+        )
     return Directory(block, order, entries)
 
 

@@ -63,9 +63,10 @@ def encode_windows(
     step = max(size // 2, 1) if stride is None else stride
     if size > 0 and not 1 <= step <= size:
         raise ConfigError(
-            f"a stride of {step} leaves out tokens between windows of {size}", where="window_stride",
+            f"a stride of {step} leaves out tokens between windows of {size}",
+            where="window_stride",
             fix=f"Use 1 to {size}",
-        )  # fmt: skip
+        )
     # ``encode`` with the real limit says what is wrong with it, and how many special tokens follow a text.
     cut = encode(tokenizer, texts, max_length=max_length, clean=clean, add_special_tokens=add_special_tokens)
     if not cut.truncated.any():

@@ -260,9 +260,16 @@ class MaskedStream:
 
 
 def masked_stream(
-    table: TokenTable, tokenizer: Tokenizer, masks: MaskSettings, max_length: int, settings: BatchSettings,
-    accumulate: int, seed: int, device: torch.device, next_sentence: bool,
-) -> MaskedStream:  # fmt: skip
+    table: TokenTable,
+    tokenizer: Tokenizer,
+    masks: MaskSettings,
+    max_length: int,
+    settings: BatchSettings,
+    accumulate: int,
+    seed: int,
+    device: torch.device,
+    next_sentence: bool,
+) -> MaskedStream:
     """A stream with the tokenizer's own frame and sentence ends.
 
     Raises:

@@ -293,9 +293,10 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
         raise DataError(what, where=table.origin, fix="Put text and translation into two columns")
     if found[0] is None or found[1] is None:
         raise DataError(
-            "two columns are wanted, a text and its translation", where=table.origin,
+            "two columns are wanted, a text and its translation",
+            where=table.origin,
             fix=f"Name them with source_column and target_column: {listed(table.names)}",
-        )  # fmt: skip
+        )
     return found[0], found[1]
 
 

@@ -194,9 +194,10 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
             yield [w if w.isascii() else normalize("NFC", w) for w in sentence]
         else:
             raise DataError(
-                f"sentence {i} is neither a text nor a list of words", where="sentences",
+                f"sentence {i} is neither a text nor a list of words",
+                where="sentences",
                 fix='Give ["a text", ...] or [["a", "text"], ...]',
-            )  # fmt: skip
+            )
 
 
 def _lines(path: Path) -> Iterator[str]:

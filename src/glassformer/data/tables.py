@@ -322,9 +322,12 @@ def _read_parquet(path: Path, refuse: Refuse) -> Table:
     _check_names(schema.names, str(path))
     class_names = _huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
     return Table(
-        str(path), tuple(schema.names), range(1, rows + 1), lambda name: read_column(path, name),
+        str(path),
+        tuple(schema.names),
+        range(1, rows + 1),
+        lambda name: read_column(path, name),
         class_names=class_names,
-    )  # fmt: skip
+    )
 
 
 def _huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:

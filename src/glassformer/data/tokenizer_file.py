@@ -37,10 +37,20 @@ CONVERT = (
     "AutoTokenizer.from_pretrained('OLD').save_pretrained('NEW')\" and take NEW's tokenizer.json"
 )
 TRIED = (
-    "a", "", " ", "A b.", "0", "hello, world 123", "e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d",
+    "a",
+    "",
+    " ",
+    "A b.",
+    "0",
+    "hello, world 123",
+    "e\u0301\u00e9",
+    "\u4f60\u597d",
+    "\U0001f642\u200d",
     "\n\t",
-    "x" * 50, "\ufdfa\u0130", "\ufffd",
-)  # fmt: skip
+    "x" * 50,
+    "\ufdfa\u0130",
+    "\ufffd",
+)
 TRIED_IDS = 200
 
 

@@ -89,12 +89,15 @@ def fast(
     return {
         "model": _bpe(pieces, pairs, special["unk"], WORD_END),
         "pre_tokenizer": {
-            "type": "Split", "pattern": {"Regex": WORDS}, "behavior": "Removed", "invert": True,
+            "type": "Split",
+            "pattern": {"Regex": WORDS},
+            "behavior": "Removed",
+            "invert": True,
         },
         "post_processor": _frame(special, pieces) | {"trim_offsets": False, "add_prefix_space": False},
         "decoder": {"type": "BPEDecoder", "suffix": WORD_END},
         "added_tokens": added,
-    }  # fmt: skip
+    }
 
 
 def _named(config: Mapping[str, Any], kind: str, where: str) -> str:
@@ -126,10 +129,17 @@ def _bpe(
     pieces: Mapping[str, Any], merges: list[tuple[str, str]], unknown: str | None, suffix: str
 ) -> dict[str, Any]:
     return {
-        "type": "BPE", "dropout": None, "unk_token": unknown, "continuing_subword_prefix": "",
-        "end_of_word_suffix": suffix, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-        "vocab": dict(pieces), "merges": [list(pair) for pair in merges],
-    }  # fmt: skip
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": unknown,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": suffix,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": dict(pieces),
+        "merges": [list(pair) for pair in merges],
+    }
 
 
 def _frame(special: Mapping[str, str], pieces: Mapping[str, Any]) -> dict[str, Any]:

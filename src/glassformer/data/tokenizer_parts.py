@@ -24,18 +24,45 @@ MAX_WORD = 1_000  # characters of a word that WordPiece takes apart: its work gr
 MAX_PIECE = 512  # characters of a piece of Unigram, which looks for all that begin at a place
 
 NORMALIZERS = (
-    "BertNormalizer", "ByteLevel", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Prepend",
-    "Replace", "Strip", "StripAccents",
-)  # fmt: skip
+    "BertNormalizer",
+    "ByteLevel",
+    "Lowercase",
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Nmt",
+    "Precompiled",
+    "Prepend",
+    "Replace",
+    "Strip",
+    "StripAccents",
+)
 PRE_TOKENIZERS = (
-    "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "FixedLength", "Metaspace",
+    "BertPreTokenizer",
+    "ByteLevel",
+    "CharDelimiterSplit",
+    "Digits",
+    "FixedLength",
+    "Metaspace",
     "Punctuation",
-    "Split", "UnicodeScripts", "Whitespace", "WhitespaceSplit",
-)  # fmt: skip
+    "Split",
+    "UnicodeScripts",
+    "Whitespace",
+    "WhitespaceSplit",
+)
 PROCESSORS = ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing")
 DECODERS = (
-    "BPEDecoder", "ByteFallback", "ByteLevel", "CTC", "Fuse", "Metaspace", "Replace", "Strip", "WordPiece",
-)  # fmt: skip
+    "BPEDecoder",
+    "ByteFallback",
+    "ByteLevel",
+    "CTC",
+    "Fuse",
+    "Metaspace",
+    "Replace",
+    "Strip",
+    "WordPiece",
+)
 MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 
 
@@ -90,9 +117,13 @@ def _checked(definition: dict[str, Any]) -> dict[str, Any]:
             raise Wrong(f"the {what} makes a text up to {shown} times as long, {most} times at most are read")
     kept = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
     return {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "model": model,
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": added,
+        "model": model,
         **{key: definition.get(key) for key in kept},
-    }  # fmt: skip
+    }
 
 
 def _stages(value: Any, what: str, inner: str, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
@@ -123,10 +154,14 @@ def _model(model: Any) -> tuple[dict[str, Any], int]:
     kind = model.get("type")
     if kind is None:
         kind = (
-            "BPE" if "merges" in model else "Unigram" if isinstance(model.get("vocab"), list)
-            else "WordPiece" if "max_input_chars_per_word" in model or "continuing_subword_prefix" in model
+            "BPE"
+            if "merges" in model
+            else "Unigram"
+            if isinstance(model.get("vocab"), list)
+            else "WordPiece"
+            if "max_input_chars_per_word" in model or "continuing_subword_prefix" in model
             else "WordLevel"
-        )  # fmt: skip
+        )
     if kind not in MODELS:
         raise Wrong(f"a model of the kind {str(kind)[:60]!r}, known are {', '.join(MODELS)}")
     vocab, unknown = model.get("vocab"), model.get("unk_token")

@@ -171,10 +171,14 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     if side > MOST_SHORTER * max(cut):
         raise ConfigError(f"a shorter side of {side:,} pixels for a cut of {cut}", where=where)
     return ImageTransform(
-        cut, "crop" if crop else "squash", side, names[number],  # type: ignore[arg-type]  # one of its names
-        mean if normal else (0.0,) * len(mean), std if normal else (1.0,) * len(mean),
+        cut,
+        "crop" if crop else "squash",
+        side,
+        names[number],  # type: ignore[arg-type]  # one of its names
+        mean if normal else (0.0,) * len(mean),
+        std if normal else (1.0,) * len(mean),
         len(mean),
-    )  # fmt: skip
+    )
 
 
 def _pair(size: Any, where: str) -> tuple[int, int]:

@@ -59,9 +59,11 @@ def tfidf_logistic(
     weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
     vectorizer = TfidfVectorizer(
         token_pattern=r"(?u)\b\w+\b",  # one-letter words count too
-        ngram_range=(1, 2), sublinear_tf=True, dtype=cast(Any, np.float32),
+        ngram_range=(1, 2),
+        sublinear_tf=True,
+        dtype=cast(Any, np.float32),
         min_df=2 if len(train_texts) >= 1000 else 1,
-    )  # fmt: skip
+    )
     try:
         train = vectorizer.fit_transform(train_texts)
     except ValueError as error:  # "empty vocabulary"

@@ -61,8 +61,10 @@ def fit_temperature(logits: ArrayLike, targets: ArrayLike) -> float:
     # The loss is convex in the inverse temperature, and so has one valley in its logarithm.
     found = minimize_scalar(
         lambda log_t: log_loss(z, y, float(np.exp(log_t))),
-        bounds=(np.log(COLDEST), np.log(HOTTEST)), method="bounded", options={"xatol": 1e-7},
-    )  # fmt: skip
+        bounds=(np.log(COLDEST), np.log(HOTTEST)),
+        method="bounded",
+        options={"xatol": 1e-7},
+    )
     return float(np.exp(found.x))
 
 
@@ -82,11 +84,16 @@ def reliability(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
     stated, right = p.max(1), p.argmax(1) == y
     place = np.clip(np.ceil(stated * bins).astype(int) - 1, 0, bins - 1)  # (low, high], as in the paper
     return [
-        Bin(k / bins, (k + 1) / bins, int(inside.sum()), float(stated[inside].mean()),
-            float(right[inside].mean()))
+        Bin(
+            k / bins,
+            (k + 1) / bins,
+            int(inside.sum()),
+            float(stated[inside].mean()),
+            float(right[inside].mean()),
+        )
         for k in range(bins)
         if (inside := place == k).any()
-    ]  # fmt: skip
+    ]
 
 
 def calibration_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:

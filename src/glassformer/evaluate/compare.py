@@ -121,10 +121,12 @@ def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000,
         for parts, arm in zip(drawn, arms, strict=True):
             parts.append(np.asarray(arm(counts.astype(np.float32)), np.float64))  # [S, c]
     whole = np.ones((1, n), np.float32)
-    return np.stack([
-        _with_seeds(np.asarray(arm(whole), np.float64)[:, 0], np.concatenate(parts, 1), rng)
-        for arm, parts in zip(arms, drawn, strict=True)
-    ])  # fmt: skip
+    return np.stack(
+        [
+            _with_seeds(np.asarray(arm(whole), np.float64)[:, 0], np.concatenate(parts, 1), rng)
+            for arm, parts in zip(arms, drawn, strict=True)
+        ]
+    )
 
 
 def _with_seeds(observed: np.ndarray, drawn: np.ndarray, rng: np.random.Generator) -> np.ndarray:

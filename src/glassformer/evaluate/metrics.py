@@ -39,9 +39,10 @@ class ClassificationMeter:
         self.positive = self.classes[1] if binary and positive is None else positive
         if self.positive is not None and (not binary or self.positive not in self.classes):
             raise InputError(
-                f"{positive!r} is not one of two classes {self.classes}", where="positive",
+                f"{positive!r} is not one of two classes {self.classes}",
+                where="positive",
                 fix="Leave it out or name one of them",
-            )  # fmt: skip
+            )
         self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
         self._loss_sum = 0.0
         self._curves = curves

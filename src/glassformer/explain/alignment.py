@@ -39,9 +39,12 @@ class Alignment:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "text": self.text, "translation": self.translation, "source": self.source, "target": self.target,
+            "text": self.text,
+            "translation": self.translation,
+            "source": self.source,
+            "target": self.target,
             "weights": np.round(self.weights.astype(np.float64), 4).tolist(),
-        }  # fmt: skip
+        }
 
     def save(self, path: str | Path) -> Path:
         """Write ``.json`` (tokens and weights) or ``.html`` (a page that opens anywhere).
@@ -111,7 +114,7 @@ def page(found: Sequence[Alignment]) -> str:
         f'<div class="main"><div class="alignments">{figures}</div></div></section></main>\n'
         "<footer>One file: nothing in it is loaded from anywhere, and nothing leaves it.</footer>\n"
         "</body>\n</html>\n"
-    )  # fmt: skip
+    )
 
 
 def picture(

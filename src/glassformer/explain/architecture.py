@@ -41,10 +41,18 @@ class Block:
 
 # Children by name in the order in which data goes through them; logits come last.
 ORDER = (
-    "embeddings", "encoder", "bridge", "target_embeddings", "decoder", "attention", "combine", "pooling",
-    "head", "nsp",
+    "embeddings",
+    "encoder",
+    "bridge",
+    "target_embeddings",
+    "decoder",
+    "attention",
+    "combine",
+    "pooling",
+    "head",
+    "nsp",
     "mlm",
-)  # fmt: skip
+)
 
 
 def blocks(model: nn.Module) -> list[Block]:
@@ -101,10 +109,11 @@ def _shapes(model: Any, translates: bool) -> dict[str, str]:
     d, wide = _row_widths(model)
     if translates:
         encoded = dict.fromkeys(("embeddings", "encoder"), f"[M, {d}]")
-        return encoded | dict.fromkeys(("target_embeddings", "decoder", "attention", "combine"),
-            f"[N, {d}]") | {
-            "bridge": f"[B, {d}]"
-        }  # fmt: skip
+        return (
+            encoded
+            | dict.fromkeys(("target_embeddings", "decoder", "attention", "combine"), f"[N, {d}]")
+            | {"bridge": f"[B, {d}]"}
+        )
     out = {"embeddings": f"[N, {d}]", "encoder": f"[N, {wide}]", "pooling": f"[B, {wide}]"}
     out |= {"mlm": "[N, V]", "nsp": "[B, 2]"}
     head = getattr(model, "head", None)

@@ -83,10 +83,14 @@ def _curves(subject: Subject, orders: Sequence[np.ndarray], target: int, by: str
 
 
 def judge(
-    subject: Subject, scores: dict[str, np.ndarray], *, target: int | None = None, draws: int = 5,
+    subject: Subject,
+    scores: dict[str, np.ndarray],
+    *,
+    target: int | None = None,
+    draws: int = 5,
     seed: int = 0,
     by: str = "mask",
-) -> dict[str, dict[str, float]]:  # fmt: skip
+) -> dict[str, dict[str, float]]:
     """Four figures of several methods' scores for one input, and of ``random``, mean of that many orders."""
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
@@ -100,9 +104,14 @@ def judge(
 
 
 def trust(
-    subject: Subject, scores: np.ndarray, *, target: int | None = None, draws: int = 10, seed: int = 0,
+    subject: Subject,
+    scores: np.ndarray,
+    *,
+    target: int | None = None,
+    draws: int = 10,
+    seed: int = 0,
     by: str = "mask",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """One explanation of one input beside random orders, in about 20 variants of the input for each order.
 
     Returns:
@@ -121,9 +130,14 @@ def trust(
     )
     figures, random = own.figures(), mean.figures()  # means of areas are areas of means
     return {
-        "hidden_by": by, "draws": draws, "shares": own.shares.tolist(), **_told(own), "figures": figures,
-        "random": {**_told(mean), "figures": random}, "verdict": verdict_on_one(figures, random),
-    }  # fmt: skip
+        "hidden_by": by,
+        "draws": draws,
+        "shares": own.shares.tolist(),
+        **_told(own),
+        "figures": figures,
+        "random": {**_told(mean), "figures": random},
+        "verdict": verdict_on_one(figures, random),
+    }
 
 
 def _told(curves: Curves) -> dict[str, list[float]]:

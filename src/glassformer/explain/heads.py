@@ -138,9 +138,12 @@ def ablation(
         if progress is not None:
             progress(1)
     return {
-        "accuracy": float(right.mean()), "accuracy_lost": accuracy, "probability_lost": probability,
-        "interval": bounds, "n": len(targets),
-    }  # fmt: skip
+        "accuracy": float(right.mean()),
+        "accuracy_lost": accuracy,
+        "probability_lost": probability,
+        "interval": bounds,
+        "n": len(targets),
+    }
 
 
 # --- where the map misleads -----------------------------------------------------------------------
@@ -229,9 +232,15 @@ def _counter_example(
     text = subject.shown["text"]
     top = int(order[0])
     return CounterExample(
-        text, own, float(subject.probabilities[subject.target]), text[slice(*spans[top])], float(shares[top]),
-        float(chance[top, subject.target]), text[slice(*spans[flip])], float(shares[flip]),
+        text,
+        own,
+        float(subject.probabilities[subject.target]),
+        text[slice(*spans[top])],
+        float(shares[top]),
+        float(chance[top, subject.target]),
+        text[slice(*spans[flip])],
+        float(shares[flip]),
         int(rank[flip]) + 1,
-        float(chance[flip, subject.target]), labels[flip].item() if hasattr(labels[flip],
-            "item") else labels[flip],
-    )  # fmt: skip
+        float(chance[flip, subject.target]),
+        labels[flip].item() if hasattr(labels[flip], "item") else labels[flip],
+    )

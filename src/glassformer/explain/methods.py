@@ -106,10 +106,16 @@ def explain(
     if subject.grid is not None:
         scores = scores[subject.hideable].reshape(subject.grid)
     return Explanation(
-        **subject.shown, scores=np.asarray(scores), probability=float(subject.probabilities[subject.target]),
-        method=method, target=subject.classes[number] if has_target else None,
-        maps=None if maps is False else kept, reads=reads, error=result.error, settings=result.settings,
-    )  # fmt: skip
+        **subject.shown,
+        scores=np.asarray(scores),
+        probability=float(subject.probabilities[subject.target]),
+        method=method,
+        target=subject.classes[number] if has_target else None,
+        maps=None if maps is False else kept,
+        reads=reads,
+        error=result.error,
+        settings=result.settings,
+    )
 
 
 def takes_target(method: str) -> bool:

@@ -132,13 +132,21 @@ def page(explanations: Sequence[Result], title: str = "") -> str:
     css, script = asset("page.css"), asset("attention.js")
     views = [view_of(e) for e in explanations]
     has_maps = any(view.data["shape"][0] for view in views)
-    return environment(TEMPLATES).get_template("explanation.html.j2").render(
-        css=Markup(css), script=Markup(script), policy=policy(css, script,
-            pictures=any(v.picture for v in views)),
-        title=title or f"{explanations[0].label} at {certainty(explanations[0].probability)} %", views=views,
-        shown=list(zip(explanations, views, strict=True)), has_maps=has_maps, about=ABOUT,
-        curves=[Markup(trust_picture(e.trust)) if e.trust is not None else "" for e in explanations],
-    )  # fmt: skip
+    return (
+        environment(TEMPLATES)
+        .get_template("explanation.html.j2")
+        .render(
+            css=Markup(css),
+            script=Markup(script),
+            policy=policy(css, script, pictures=any(v.picture for v in views)),
+            title=title or f"{explanations[0].label} at {certainty(explanations[0].probability)} %",
+            views=views,
+            shown=list(zip(explanations, views, strict=True)),
+            has_maps=has_maps,
+            about=ABOUT,
+            curves=[Markup(trust_picture(e.trust)) if e.trust is not None else "" for e in explanations],
+        )
+    )
 
 
 @cache
@@ -153,9 +161,12 @@ def environment(*folders: Path) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     made = Environment(
-        loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(folders),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
         lstrip_blocks=True,
-    )  # fmt: skip
+    )
     made.filters["inert"] = lambda value: inert(str(value))
     made.filters["certainty"] = certainty
     return made

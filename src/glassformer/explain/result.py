@@ -80,9 +80,17 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; maps and image are left out."""
         return {
-            "text": self.text, "tokens": self.tokens, "offsets": [list(o) for o in self.offsets],
-            "scores": np.round(self.scores.astype(np.float64), 6).tolist(), "label": str(self.label),
-            "probability": self.probability, "method": self.method,
-            "target": None if self.target is None else str(self.target), "error": self.error,
-            "settings": self.settings, "notes": self.notes, "name": self.name, "trust": self.trust,
-        }  # fmt: skip
+            "text": self.text,
+            "tokens": self.tokens,
+            "offsets": [list(o) for o in self.offsets],
+            "scores": np.round(self.scores.astype(np.float64), 6).tolist(),
+            "label": str(self.label),
+            "probability": self.probability,
+            "method": self.method,
+            "target": None if self.target is None else str(self.target),
+            "error": self.error,
+            "settings": self.settings,
+            "notes": self.notes,
+            "name": self.name,
+            "trust": self.trust,
+        }

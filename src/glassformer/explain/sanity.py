@@ -196,9 +196,10 @@ def stability(
     if not len(values):
         return {"correlation": None, "label_kept": None, "correlation_label_kept": None}
     return {
-        "correlation": summary(values), "label_kept": summary(same.astype(float)),
+        "correlation": summary(values),
+        "label_kept": summary(same.astype(float)),
         "correlation_label_kept": summary(values[same]) if same.any() else None,
-    }  # fmt: skip
+    }
 
 
 def _alike(

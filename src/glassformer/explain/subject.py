@@ -162,9 +162,11 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
 
     rows, known = embed(ids), Vocabulary.of(clf.tokenizer_)
     choices = {
-        "mask": filled(known.unk if known.mask is None else known.mask), "unknown": filled(known.unk),
-        "pad": filled(known.pad), "zero": lambda: torch.where(special[:, None], rows, 0.0),
-    }  # fmt: skip
+        "mask": filled(known.unk if known.mask is None else known.mask),
+        "unknown": filled(known.unk),
+        "pad": filled(known.pad),
+        "zero": lambda: torch.where(special[:, None], rows, 0.0),
+    }
     with torch.inference_mode():
         logits = run_rows(model, rows, packing).logits
     assert logits is not None
@@ -172,14 +174,24 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     label = clf.decide(probabilities[None])[0]
     classes = clf.classes_.tolist()
     return Subject(
-        model, rows, {name: make for name, make in choices.items() if make is not None}, tokens.words,
+        model,
+        rows,
+        {name: make for name, make in choices.items() if make is not None},
+        tokens.words,
         classes,
-        classes.index(label), probabilities, temperature=clf.temperature_, judge=judge,
+        classes.index(label),
+        probabilities,
+        temperature=clf.temperature_,
+        judge=judge,
         shown={
-            "text": tokens.text, "tokens": tokens.names, "offsets": tokens.offsets, "word_ids": tokens.words,
-            "label": label, "notes": _unread(clf, text),
+            "text": tokens.text,
+            "tokens": tokens.names,
+            "offsets": tokens.offsets,
+            "word_ids": tokens.words,
+            "label": label,
+            "notes": _unread(clf, text),
         },
-    )  # fmt: skip
+    )
 
 
 def _unread(clf: Any, text: str) -> list[str]:
@@ -225,16 +237,22 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
     seen = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # what lies in patches
     image = np.ascontiguousarray(np.repeat(seen, 3, 2) if seen.shape[2] == 1 else seen[:, :, :3])
     return Subject(
-        model, rows,
+        model,
+        rows,
         {
             "mask": lambda: embed(torch.zeros_like(values)),
             "mean": lambda: embed(values.mean((2, 3), keepdim=True).expand_as(values)),
             "zero": lambda: torch.where(special[:, None], rows, 0.0),
         },
-        words, classes, classes.index(label), probabilities, grid=grid, temperature=clf.temperature_,
+        words,
+        classes,
+        classes.index(label),
+        probabilities,
+        grid=grid,
+        temperature=clf.temperature_,
         judge=judge,
         shown={"text": "", "tokens": [], "offsets": [], "image": image, "label": label},
-    )  # fmt: skip
+    )
 
 
 def subject_of(clf: Any, x: Any, judge: nn.Module | None = None) -> Subject:

@@ -123,10 +123,15 @@ def view_of(explanation: Result, *, max_pairs: int = MAX_PAIRS) -> View:
         reads = np.eye(maps.shape[-1])[0] if reads is None else reads
         rows, flow = np.einsum("t,lhts->lhs", reads, maps), rollout(maps)
     known = Numbers(
-        rows, flow=flow, reads=reads, maps=maps, scores=e.scores, signed=e.target is not None,
+        rows,
+        flow=flow,
+        reads=reads,
+        maps=maps,
+        scores=e.scores,
+        signed=e.target is not None,
         method=e.method,
         max_pairs=max_pairs,
-    )  # fmt: skip
+    )
     answer = Answer(str(e.label), e.probability)
     if e.image is None:
         return text_view(e.text, e.tokens, e.offsets, known, answer, e.numbers)
@@ -251,13 +256,16 @@ def _data(unit: np.ndarray, known: Numbers) -> tuple[dict[str, Any], np.ndarray]
     if known.scores is not None:
         shown = first = _columns(np.asarray(known.scores, np.float64), unit, count)
     data = {
-        "shape": [layers, heads, count], "rows": _encode(joined),
+        "shape": [layers, heads, count],
+        "rows": _encode(joined),
         "rollout": _encode(np.zeros(0) if through is None else through),
         "flow": _encode(np.zeros(0) if flow is None else _pairs(flow, unit, count)),
-        "pairs": _encode(pairs), "pairHeads": kept if pairs.size else 0,
+        "pairs": _encode(pairs),
+        "pairHeads": kept if pairs.size else 0,
         "scores": None if shown is None else [float(f"{value:.5g}") for value in shown],
-        "method": known.method.replace("_", " "), "signed": known.signed,
-    }  # fmt: skip
+        "method": known.method.replace("_", " "),
+        "signed": known.signed,
+    }
     return data, first
 
 

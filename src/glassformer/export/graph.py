@@ -56,10 +56,17 @@ def draw_graph(
         with warnings.catch_warnings(), contextlib.redirect_stdout(talk), contextlib.redirect_stderr(talk):
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                module.eval(), kwargs=dict(inputs), f=str(file), input_names=list(inputs),
-                output_names=list(outputs), dynamic_shapes={name: dict(axes[name]) for name in inputs},
-                opset_version=OPSET, dynamo=True, external_data=False, verbose=False,
-            )  # fmt: skip
+                module.eval(),
+                kwargs=dict(inputs),
+                f=str(file),
+                input_names=list(inputs),
+                output_names=list(outputs),
+                dynamic_shapes={name: dict(axes[name]) for name in inputs},
+                opset_version=OPSET,
+                dynamo=True,
+                external_data=False,
+                verbose=False,
+            )
     finally:
         logging.disable(level)
     return Path(file)

@@ -104,9 +104,12 @@ def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
     mask[1, 2:] = 0  # with a mask of ones the exporter may leave the mask out
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
     draw_graph(
-        module, {"input_ids": ids, "attention_mask": mask}, ("logits", "probabilities"),
-        {"input_ids": axes, "attention_mask": axes}, folder / "model.onnx",
-    )  # fmt: skip
+        module,
+        {"input_ids": ids, "attention_mask": mask},
+        ("logits", "probabilities"),
+        {"input_ids": axes, "attention_mask": axes},
+        folder / "model.onnx",
+    )
     tokenizer = Tokenizer.from_str(clf.tokenizer_.to_str())
     tokenizer.enable_truncation(longest)
     pad = Vocabulary.of(tokenizer).pad or 0
@@ -114,9 +117,12 @@ def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "run.py").write_text((SCRIPTS / "run_text.txt").read_text(encoding="utf-8"), encoding="utf-8")
     return {
-        **_about(clf), "inputs": {"input_ids": ["batch", "length"], "attention_mask": ["batch", "length"]},
-        "max_length": longest, "clean": clf.clean, "add_special_tokens": clf.add_special_tokens,
-    }  # fmt: skip
+        **_about(clf),
+        "inputs": {"input_ids": ["batch", "length"], "attention_mask": ["batch", "length"]},
+        "max_length": longest,
+        "clean": clf.clean,
+        "add_special_tokens": clf.add_special_tokens,
+    }
 
 
 def _write_pictures(clf: Any, folder: Path) -> dict[str, Any]:
@@ -139,10 +145,12 @@ def _write_pictures(clf: Any, folder: Path) -> dict[str, Any]:
 
 def _about(clf: Any) -> dict[str, Any]:
     return {
-        "format": 1, "opset": OPSET, "outputs": {"logits": ["batch", "label"],
-            "probabilities": ["batch", "label"]},
-        "labels": list(map(str, clf.classes_.tolist())), "threshold": clf.threshold_,
-    }  # fmt: skip
+        "format": 1,
+        "opset": OPSET,
+        "outputs": {"logits": ["batch", "label"], "probabilities": ["batch", "label"]},
+        "labels": list(map(str, clf.classes_.tolist())),
+        "threshold": clf.threshold_,
+    }
 
 
 # --- the gate -------------------------------------------------------------------------------------

@@ -52,11 +52,16 @@ def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...
     keys = ("d_model", "dropout", "embedding_std", *known)
     values = {key: getattr(section, key) for key in keys} | values
     return replace(
-        preset, embedding=embedding, num_labels=num_labels, head_type=section.head,
-        head_hidden=section.head_hidden, head_dropout=section.head_dropout,
-        head_activation=section.head_activation, head_input_dropout=section.head_input_dropout,
+        preset,
+        embedding=embedding,
+        num_labels=num_labels,
+        head_type=section.head,
+        head_hidden=section.head_hidden,
+        head_dropout=section.head_dropout,
+        head_activation=section.head_activation,
+        head_input_dropout=section.head_input_dropout,
         **_given(values),
-    )  # fmt: skip
+    )
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

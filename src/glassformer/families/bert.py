@@ -106,22 +106,37 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     return TextEncoderConfig(
         EmbeddingConfig(vocab, d, "learned", positions, segments, norm=True, eps=eps, dropout=dropout),
         EncoderConfig(
-            d, layers, heads, d_ff, "post", activation(settings, where), eps, dropout,  # type: ignore[arg-type]  # checked
+            d,
+            layers,
+            heads,
+            d_ff,
+            "post",
+            activation(settings, where),
+            eps,
+            dropout,  # type: ignore[arg-type]  # checked
             attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.1, 1),
         ),
         head_dropout=head_dropout,
         init_std=real(settings, "initializer_range", where, 0.02),
-    )  # fmt: skip
+    )
 
 
 def expresses(config: TextEncoderConfig) -> bool:
     """Whether the Hub's BERT layout can express this encoder."""
     e, c = config.embedding, config.encoder
     return (
-        e.positions == "learned" and e.segments > 0 and e.norm and e.eps == c.eps
-        and c.norm == "post" and not c.final_norm and e.token_width is None and not e.frozen
-        and not e.damp_repeats and e.scale == 1 and config.words_activation in (None, c.activation)
-    )  # fmt: skip
+        e.positions == "learned"
+        and e.segments > 0
+        and e.norm
+        and e.eps == c.eps
+        and c.norm == "post"
+        and not c.final_norm
+        and e.token_width is None
+        and not e.frozen
+        and not e.damp_repeats
+        and e.scale == 1
+        and config.words_activation in (None, c.activation)
+    )
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:

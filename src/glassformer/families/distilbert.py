@@ -96,31 +96,48 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     d, dropout = number(settings, "dim", where), real(settings, "dropout", where, 0.1, 1)
     return TextEncoderConfig(
         EmbeddingConfig(
-            number(settings, "vocab_size", where), d, "sinusoidal" if fixed else "learned",
-            number(settings, "max_position_embeddings", where, 512), segments=0, eps=EPS, dropout=dropout,
+            number(settings, "vocab_size", where),
+            d,
+            "sinusoidal" if fixed else "learned",
+            number(settings, "max_position_embeddings", where, 512),
+            segments=0,
+            eps=EPS,
+            dropout=dropout,
         ),
         EncoderConfig(
-            d, number(settings, "n_layers", where), number(settings, "n_heads", where),
-            number(settings, "hidden_dim", where), "post",
-            activation(settings, where, "activation"), EPS, dropout,  # type: ignore[arg-type]  # checked
+            d,
+            number(settings, "n_layers", where),
+            number(settings, "n_heads", where),
+            number(settings, "hidden_dim", where),
+            "post",
+            activation(settings, where, "activation"),
+            EPS,
+            dropout,  # type: ignore[arg-type]  # checked
             attention_dropout=real(settings, "attention_dropout", where, 0.1, 1),
         ),
         pooling=None,
         head_dropout=real(settings, "seq_classif_dropout", where, 0.2, 1),
         init_std=real(settings, "initializer_range", where, 0.02),
-    )  # fmt: skip
+    )
 
 
 def expresses(config: TextEncoderConfig) -> bool:
     """Whether the Hub's DistilBERT layout can express this encoder."""
     e, c = config.embedding, config.encoder
     return (
-        e.positions in ("learned", "sinusoidal") and e.segments == 0 and e.norm and e.eps == c.eps == EPS
-        and c.norm == "post" and not c.final_norm and c.activation in ("gelu", "relu")
+        e.positions in ("learned", "sinusoidal")
+        and e.segments == 0
+        and e.norm
+        and e.eps == c.eps == EPS
+        and c.norm == "post"
+        and not c.final_norm
+        and c.activation in ("gelu", "relu")
         and e.token_width is None
-        and not e.frozen and not e.damp_repeats and e.scale == 1
+        and not e.frozen
+        and not e.damp_repeats
+        and e.scale == 1
         and config.words_activation in (None, c.activation)
-    )  # fmt: skip
+    )
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:

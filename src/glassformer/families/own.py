@@ -44,16 +44,22 @@ def _tiny_text() -> TextEncoderConfig:
     return TextEncoderConfig(
         EmbeddingConfig(31, 12, "sinusoidal", segments=0, norm=False),
         EncoderConfig(12, 2, 3, 17, "pre", "relu", eps=1e-5, final_norm=True),
-        pooling="mean", head="classification", num_labels=3, init_std=0.1,
-    )  # fmt: skip
+        pooling="mean",
+        head="classification",
+        num_labels=3,
+        init_std=0.1,
+    )
 
 
 def _tiny_image() -> ImageEncoderConfig:
     return ImageEncoderConfig(
         PatchConfig(12, (8, 8), (4, 4), class_token=False),
         EncoderConfig(12, 2, 3, 17, "post", "relu", eps=1e-5),
-        pooling="mean", head="classification", num_labels=3, init_std=0.1,
-    )  # fmt: skip
+        pooling="mean",
+        head="classification",
+        num_labels=3,
+        init_std=0.1,
+    )
 
 
 OWN_TEXT = Family(

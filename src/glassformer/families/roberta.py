@@ -90,9 +90,12 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
         raise CheckpointError(what, where=where, fix=fix)
     places = Learned(rows - pad - 1, offset=pad + 1)
     return replace(
-        config, embedding=replace(config.embedding, positions=places), drop_before_pooler=True,
-        words_activation="gelu", model_type=model_type,
-    )  # fmt: skip
+        config,
+        embedding=replace(config.embedding, positions=places),
+        drop_before_pooler=True,
+        words_activation="gelu",
+        model_type=model_type,
+    )
 
 
 def expresses(config: TextEncoderConfig, model_type: str | None = None) -> bool:
@@ -100,9 +103,12 @@ def expresses(config: TextEncoderConfig, model_type: str | None = None) -> bool:
     places = config.embedding.positions
     as_bert = replace(config, embedding=replace(config.embedding, positions="learned"), words_activation=None)
     return (
-        config.model_type == model_type and isinstance(places, Learned) and places.offset > 0
-        and (config.words_activation or config.encoder.activation) == "gelu" and bert.expresses(as_bert)
-    )  # fmt: skip
+        config.model_type == model_type
+        and isinstance(places, Learned)
+        and places.offset > 0
+        and (config.words_activation or config.encoder.activation) == "gelu"
+        and bert.expresses(as_bert)
+    )
 
 
 def write(config: TextEncoderConfig) -> dict[str, Any]:
@@ -170,8 +176,14 @@ def _family(model_type: str, classes: str, shared: str | None, *examples: str) -
 
 
 ROBERTA = _family(
-    "roberta", "Roberta", None, "FacebookAI/roberta-base", "FacebookAI/roberta-large",
-    "distilbert/distilroberta-base", "sentence-transformers/all-distilroberta-v1", "vinai/phobert-base",
-)  # fmt: skip
+    "roberta",
+    "Roberta",
+    None,
+    "FacebookAI/roberta-base",
+    "FacebookAI/roberta-large",
+    "distilbert/distilroberta-base",
+    "sentence-transformers/all-distilroberta-v1",
+    "vinai/phobert-base",
+)
 XLM_ROBERTA = _family("xlm-roberta", "XLMRoberta", "xlm-roberta", "FacebookAI/xlm-roberta-base")
 CAMEMBERT = _family("camembert", "Camembert", "camembert", "almanach/camembert-base")

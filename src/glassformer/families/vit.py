@@ -93,9 +93,14 @@ def expresses(config: ImageEncoderConfig) -> bool:
     """Whether the Hub's ViT layout can express patches and encoder."""
     e, c = config.embedding, config.encoder
     return (
-        e.class_token and e.positions == "learned" and e.bias and not e.stem and e.dropout == c.dropout
-        and c.norm == "pre" and c.final_norm
-    )  # fmt: skip
+        e.class_token
+        and e.positions == "learned"
+        and e.bias
+        and not e.stem
+        and e.dropout == c.dropout
+        and c.norm == "pre"
+        and c.final_norm
+    )
 
 
 def _pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
@@ -119,13 +124,19 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     return ImageEncoderConfig(
         PatchConfig(d, size, patch, channels, dropout=dropout),
         EncoderConfig(
-            d, number(settings, "num_hidden_layers", where), number(settings, "num_attention_heads", where),
-            number(settings, "intermediate_size", where), "pre", activation(settings, where),  # type: ignore[arg-type]  # checked
-            real(settings, "layer_norm_eps", where, 1e-12), dropout,
-            attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1), final_norm=True,
+            d,
+            number(settings, "num_hidden_layers", where),
+            number(settings, "num_attention_heads", where),
+            number(settings, "intermediate_size", where),
+            "pre",
+            activation(settings, where),  # type: ignore[arg-type]  # checked
+            real(settings, "layer_norm_eps", where, 1e-12),
+            dropout,
+            attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1),
+            final_norm=True,
         ),
         init_std=real(settings, "initializer_range", where, 0.02),
-    )  # fmt: skip
+    )
 
 
 def write(config: ImageEncoderConfig) -> dict[str, Any]:

@@ -75,9 +75,13 @@ class PackedClassifier(TextDoors):
         raise NotImplementedError
 
     def read(
-        self, ids: Tensor, packing: Packing, segments: Tensor | None, trace: Trace | None,
+        self,
+        ids: Tensor,
+        packing: Packing,
+        segments: Tensor | None,
+        trace: Trace | None,
         every_row: bool = False,
-    ) -> ModelOutput:  # fmt: skip
+    ) -> ModelOutput:
         """Packed ids ``[N]`` -> answers; segments are not looked at.
 
         Raises:

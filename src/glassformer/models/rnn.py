@@ -42,9 +42,10 @@ class RnnConfig:
     def __post_init__(self) -> None:
         if self.pooling in ("first", "pooler"):
             raise ConfigError(
-                f"{self.pooling} pooling belongs to Transformers", where="pooling",
+                f"{self.pooling} pooling belongs to Transformers",
+                where="pooling",
                 fix="Use auto (the last states), mean, max or attention",
-            )  # fmt: skip
+            )
 
 
 class Rnn(PackedClassifier):

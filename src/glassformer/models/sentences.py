@@ -29,9 +29,13 @@ from glassformer.packing import Packing
 
 # What a dense layer may be followed by, under the names of torch's modules.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "Identity": lambda x: x, "Tanh": torch.tanh, "ReLU": F.relu, "GELU": F.gelu, "Sigmoid": torch.sigmoid,
+    "Identity": lambda x: x,
+    "Tanh": torch.tanh,
+    "ReLU": F.relu,
+    "GELU": F.gelu,
+    "Sigmoid": torch.sigmoid,
     "SiLU": F.silu,
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -221,9 +225,13 @@ def _max(x: Tensor, packing: Packing, skip: int) -> Tensor:
 
 # By the names of sentence-transformers, in the order in which several stand behind each other.
 POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
-    "cls": _first, "max": _max, "mean": _mean, "mean_sqrt_len_tokens": _mean_of_root, "weightedmean":
-    _weighted, "lasttoken": _last,
-}  # fmt: skip
+    "cls": _first,
+    "max": _max,
+    "mean": _mean,
+    "mean_sqrt_len_tokens": _mean_of_root,
+    "weightedmean": _weighted,
+    "lasttoken": _last,
+}
 
 
 # --- texts ------------------------------------------------------------------------------------------

@@ -234,13 +234,26 @@ def transformer(
 
     def embedding(vocab_size: int) -> EmbeddingConfig:
         return EmbeddingConfig(
-            vocab_size, d_model, "sinusoidal", segments=0, norm=False, scale=d_model**0.5,
+            vocab_size,
+            d_model,
+            "sinusoidal",
+            segments=0,
+            norm=False,
+            scale=d_model**0.5,
             dropout=dropout if embedding_dropout is None else embedding_dropout,
-        )  # fmt: skip
+        )
 
     layers = EncoderConfig(
-        d_model, num_layers, num_heads, d_ff, norm, activation, norm_eps, dropout, final_norm=norm == "pre"  # type: ignore[arg-type]  # names, checked
-    )  # fmt: skip
+        d_model,
+        num_layers,
+        num_heads,
+        d_ff,
+        norm,
+        activation,
+        norm_eps,
+        dropout,
+        final_norm=norm == "pre",  # type: ignore[arg-type]  # names, checked
+    )
     return TransformerConfig(
         embedding(source_vocab), embedding(target_vocab), layers, layers, shared_vocabulary, tied
     )

@@ -82,9 +82,14 @@ def keep_probability(counts: np.ndarray, subsample: float = 1e-3) -> np.ndarray:
 
 
 def draw_positives(
-    ids: np.ndarray, first: np.ndarray, last: np.ndarray, places: np.ndarray, window: int, count: int,
+    ids: np.ndarray,
+    first: np.ndarray,
+    last: np.ndarray,
+    places: np.ndarray,
+    window: int,
+    count: int,
     rng: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """``count`` words around each centre, drawn without replacement from its window; NONE where none is left.
 
     The window is dynamic: its half-width is drawn from 1 ... ``window`` per center: near words count more.

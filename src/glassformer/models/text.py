@@ -90,9 +90,13 @@ class TextEncoder(TextDoors, Backbone):
         self.init_weights()
 
     def read(
-        self, ids: Tensor, packing: Packing, segments: Tensor | None, trace: Trace | None,
+        self,
+        ids: Tensor,
+        packing: Packing,
+        segments: Tensor | None,
+        trace: Trace | None,
         every_row: bool = False,
-    ) -> ModelOutput:  # fmt: skip
+    ) -> ModelOutput:
         return self.run_rows(self.embeddings(ids, packing, segments), packing, trace, every_row=every_row)
 
     def embed(  # type: ignore[override]  # texts give vectors, ids the rows that enter the encoder
@@ -123,9 +127,10 @@ class TextEncoder(TextDoors, Backbone):
             raise self.sentences
         if self.sentences is None:
             raise ConfigError(
-                "its folder has no modules.json, which says how a text becomes one vector", where="embed",
+                "its folder has no modules.json, which says how a text becomes one vector",
+                where="embed",
                 fix="Load a folder of sentence-transformers, or fit a TextClassifier and take its embed",
-            )  # fmt: skip
+            )
         was_training = self.training
         try:
             return self.sentences.embed(self.eval(), texts, **options)

@@ -69,4 +69,4 @@ __all__ = [
     "sinusoidal",
     "sinusoidal_2d",
     "stochastic_depth",
-]  # fmt: skip
+]

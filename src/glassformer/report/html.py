@@ -28,11 +28,19 @@ SOURCES = {"texts": "tokens [N]", "pictures": "pixels [B, channels, height, widt
 FILTERS = {
     f.__name__: f
     for f in (
-        wording.percent, wording.interval, wording.count, wording.decimal, wording.duration, wording.p_value,
-        wording.plain, wording.cut, wording.faint_tags, wording.bounds,
+        wording.percent,
+        wording.interval,
+        wording.count,
+        wording.decimal,
+        wording.duration,
+        wording.p_value,
+        wording.plain,
+        wording.cut,
+        wording.faint_tags,
+        wording.bounds,
         wording.headed,
     )
-}  # fmt: skip
+}
 
 
 def write_report(run_folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
@@ -62,27 +70,44 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
     examples, left_out = maps.prepare(run.maps)
     shows = bool(run.pictures or any(view.picture for view in examples))
     settings = tables.settings(run.config, known.defaults)
-    return templates().get_template("report.html.j2").render(
-        css=Markup(css), script=Markup(script), policy=policy(css, script, pictures=shows),
-        run=run, metrics=metrics, scores=scores, digits=wording.digits_for(scores["n"]),
-        title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
-        verdict=wording.verdict(scores, run.judged, run.noun, run.measure), noun=run.noun,
-        against=wording.against(scores, metrics.get("baselines") or {}, run.measure),
-        leading=tables.leading(run.measure),
-        guess_loss=wording.guess_loss(len(scores["labels"])),
-        held=any(e.get("accuracy") is not None for e in run.evaluations),
-        splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
-        comparison=tables.comparison(run), figures=_figures(run), max_rows=MAX_ROWS,
-        confusion=tables.confusion(scores), confusions=tables.confusions(scores),
-        examples=examples, left_out=left_out, settings=settings, changed=tables.changed(settings),
-        expectation=tables.expectation(run.config, known.shipped),
-        findings=tables.findings(run.doctor),
-        doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
-        pictures=pictures.prepare(run.pictures),
-        robustness=tables.robustness(metrics.get("robustness") or {}),
-        architecture=architecture(metrics, SOURCES[run.noun]),
-        times=tables.times(metrics.get("seconds") or {}), facts=tables.facts(metrics),
-    )  # fmt: skip
+    return (
+        templates()
+        .get_template("report.html.j2")
+        .render(
+            css=Markup(css),
+            script=Markup(script),
+            policy=policy(css, script, pictures=shows),
+            run=run,
+            metrics=metrics,
+            scores=scores,
+            digits=wording.digits_for(scores["n"]),
+            title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
+            verdict=wording.verdict(scores, run.judged, run.noun, run.measure),
+            noun=run.noun,
+            against=wording.against(scores, metrics.get("baselines") or {}, run.measure),
+            leading=tables.leading(run.measure),
+            guess_loss=wording.guess_loss(len(scores["labels"])),
+            held=any(e.get("accuracy") is not None for e in run.evaluations),
+            splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
+            comparison=tables.comparison(run),
+            figures=_figures(run),
+            max_rows=MAX_ROWS,
+            confusion=tables.confusion(scores),
+            confusions=tables.confusions(scores),
+            examples=examples,
+            left_out=left_out,
+            settings=settings,
+            changed=tables.changed(settings),
+            expectation=tables.expectation(run.config, known.shipped),
+            findings=tables.findings(run.doctor),
+            doctor_tables=tables.figure_tables(run.doctor.get("figures") or {}),
+            pictures=pictures.prepare(run.pictures),
+            robustness=tables.robustness(metrics.get("robustness") or {}),
+            architecture=architecture(metrics, SOURCES[run.noun]),
+            times=tables.times(metrics.get("seconds") or {}),
+            facts=tables.facts(metrics),
+        )
+    )
 
 
 def render_page(template: str, **values: object) -> str:

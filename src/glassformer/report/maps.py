@@ -47,10 +47,12 @@ def _view(example: dict[str, Any], max_pairs: int) -> View:
     rollout_row = np.asarray(example.get("rollout") or [], np.float64)
     maps = _decode(example.get("maps"), rows.shape)
     known = Numbers(
-        rows, rollout_row if rollout_row.size else None, flow=None if maps is None else rollout(maps),
+        rows,
+        rollout_row if rollout_row.size else None,
+        flow=None if maps is None else rollout(maps),
         maps=maps,
         max_pairs=max_pairs * 3 // 4,
-    )  # fmt: skip
+    )
     answer = Answer(
         str(example.get("predicted", "")), float(example["probability"]), str(example.get("label", ""))
     )

@@ -146,14 +146,23 @@ def in_form(results: Path) -> dict[str, InForm]:
     entries = json.loads(file.read_text(encoding="utf-8"))["recipes"]
     return {
         e["recipe"]: InForm(
-            e["recipe"], e["layout"], e["parameters"], e["examples"]["train"], e["steps"],
+            e["recipe"],
+            e["layout"],
+            e["parameters"],
+            e["examples"]["train"],
+            e["steps"],
             e["seconds"]["total"],
-            e["accuracy"], e["examples"]["judged"], e["chance"], tuple(e["files"]),
-            (e["grid"]["rows"], e["grid"]["columns"]) if e.get("grid") else None, tuple(e["overrides"]),
-            machine_name(e["machine"]), e["date"][:10],
+            e["accuracy"],
+            e["examples"]["judged"],
+            e["chance"],
+            tuple(e["files"]),
+            (e["grid"]["rows"], e["grid"]["columns"]) if e.get("grid") else None,
+            tuple(e["overrides"]),
+            machine_name(e["machine"]),
+            e["date"][:10],
         )
         for e in entries
-    }  # fmt: skip
+    }
 
 
 def machine_name(machine: dict[str, Any]) -> str:
@@ -190,9 +199,17 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     where, last = machine_name(records[0].get("machine", {})), records[-1]
     seconds = [r.get("seconds", {}).get("train", 0.0) for r in records]
     return Measured(
-        recipe, mean + spread, len(values), statistics.mean(seconds), min(seconds), max(seconds), where,
-        str(last.get("date", ""))[:10], tuple(overrides), source,
-    )  # fmt: skip
+        recipe,
+        mean + spread,
+        len(values),
+        statistics.mean(seconds),
+        min(seconds),
+        max(seconds),
+        where,
+        str(last.get("date", ""))[:10],
+        tuple(overrides),
+        source,
+    )
 
 
 def measured_study(name: str, results: Path) -> str | None:

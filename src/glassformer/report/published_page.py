@@ -31,13 +31,20 @@ def page(
         return "<br>".join(f"`{name}` {_reached(found[name], form.get(name))}" for name in names) or "–"
 
     markdown = Environment(
-        loader=FileSystemLoader(TEMPLATES), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader(TEMPLATES),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
         keep_trailing_newline=True,
-    )  # fmt: skip
+    )
     return markdown.get_template("published.md.j2").render(
-        rows=rows, found=found, form=form, reached=reached, duration=duration,
+        rows=rows,
+        found=found,
+        form=form,
+        reached=reached,
+        duration=duration,
         studies={name: measure_study(name) for row in rows for name in row.studies},
-    )  # fmt: skip
+    )
 
 
 def _reached(m: Measured | None, run: InForm | None) -> str:

@@ -42,19 +42,27 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
     css = asset("page.css")
     settings = tables.settings(config, known.defaults)
     held = any(e.get("accuracy") is not None for e in evaluations)
-    return templates().get_template("sequences.html.j2").render(
-        css=Markup(css), policy=policy(css, ""), metrics=metrics, config=config,
-        title=config.get("name") or folder.resolve().name,
-        loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
-        accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
-        held=held, curves=curves(metrics, config, held, bool(evaluations)),
-        examples=[e | {"picture": Markup(drawn(e))} for e in examples],
-        settings=settings, expectation=tables.expectation(config, known.shipped), facts=tables.facts(metrics),
-        times=tables.times(metrics.get("seconds") or {}),
-        architecture=architecture(
-            metrics, "source tokens [M]" if "scores" in metrics else "tokens [N]"
-        ),
-    )  # fmt: skip
+    return (
+        templates()
+        .get_template("sequences.html.j2")
+        .render(
+            css=Markup(css),
+            policy=policy(css, ""),
+            metrics=metrics,
+            config=config,
+            title=config.get("name") or folder.resolve().name,
+            loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
+            accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
+            held=held,
+            curves=curves(metrics, config, held, bool(evaluations)),
+            examples=[e | {"picture": Markup(drawn(e))} for e in examples],
+            settings=settings,
+            expectation=tables.expectation(config, known.shipped),
+            facts=tables.facts(metrics),
+            times=tables.times(metrics.get("seconds") or {}),
+            architecture=architecture(metrics, "source tokens [M]" if "scores" in metrics else "tokens [N]"),
+        )
+    )
 
 
 def curves(metrics: dict[str, Any], config: dict[str, Any], held: bool, judged: bool) -> str:

@@ -91,7 +91,12 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         if len(drawable) > 1:
             figures[key] = Markup(comparison.curves(drawable, key))
     return render_page(
-        "study.html.j2", results=results, figures=figures, digits=digits_for(results["n"]),
-        spread=comparison.spread_in_words(arms, measure), pages=pages or {}, confusions=confusions(results),
+        "study.html.j2",
+        results=results,
+        figures=figures,
+        digits=digits_for(results["n"]),
+        spread=comparison.spread_in_words(arms, measure),
+        pages=pages or {},
+        confusions=confusions(results),
         leading=tables.leading(measure),
-    )  # fmt: skip
+    )

@@ -101,9 +101,20 @@ def changed(sections: Settings) -> Settings:
 
 # Keys that decide how a run goes, or what is shown of it; the figures of a recipe hold whatever they say.
 ASIDE = {
-    "name", "summary", "expect", "seed", "device", "threads", "strategy", "verbose", "checkpoint_every",
-    "baselines", "bootstrap", "maps", "sentences",
-}  # fmt: skip
+    "name",
+    "summary",
+    "expect",
+    "seed",
+    "device",
+    "threads",
+    "strategy",
+    "verbose",
+    "checkpoint_every",
+    "baselines",
+    "bootstrap",
+    "maps",
+    "sentences",
+}
 
 
 def expectation(config: dict[str, Any], shipped: dict[str, Any] | None) -> str:
@@ -217,7 +228,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
         *((f"cut texts, {split}", _of(n, total)) for split, (n, total) in cut.items()),
         ("seed", metrics.get("seed")),
         ("date", metrics.get("date")),
-    ]  # fmt: skip
+    ]
     groups = {
         "Run": cost,
         "Machine": list((metrics.get("machine") or {}).items()),

@@ -24,10 +24,14 @@ def write_vectors_report(
         templates()
         .get_template("vectors.html.j2")
         .render(
-            css=Markup(css), policy=policy(css, ""), title=name or folder.resolve().name, metrics=metrics,
-            loss=Markup(figures.loss_curves(steps, [])), rows=test_rows(metrics["tests"]),
+            css=Markup(css),
+            policy=policy(css, ""),
+            title=name or folder.resolve().name,
+            metrics=metrics,
+            loss=Markup(figures.loss_curves(steps, [])),
+            rows=test_rows(metrics["tests"]),
         )
-    )  # fmt: skip
+    )
     replace_text(folder / "report.html", page)
     return folder / "report.html"
 

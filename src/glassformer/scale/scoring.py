@@ -237,10 +237,15 @@ def _note(model: str | Path, shard: Shard) -> str:
         raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
     return json.dumps(
         {
-            "model": state, "bytes": source.st_size, "modified": source.st_mtime_ns,
-            "column": shard.column, "first": shard.first, "rows": shard.rows, "format": FORMAT,
+            "model": state,
+            "bytes": source.st_size,
+            "modified": source.st_mtime_ns,
+            "column": shard.column,
+            "first": shard.first,
+            "rows": shard.rows,
+            "format": FORMAT,
         }
-    )  # fmt: skip
+    )
 
 
 def _answered(target: Path, wanted: str) -> int | None:

@@ -200,10 +200,14 @@ def create_app(
     """
     server = Server(models, limits, held, broken)
     app = FastAPI(
-        title="glassformer", version=__version__, docs_url=None, redoc_url=None, lifespan=server.lifespan,
+        title="glassformer",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=server.lifespan,
         description="Labels for texts and pictures, and what they rest on.",
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
-    )  # fmt: skip
+    )
     app.state.server = server
     app.router.route_class = JsonRoute
     _add_routes(app, server)
@@ -214,9 +218,15 @@ def create_app(
     app.exception_handler(Exception)(_failed)
     routes = [*STATIC, BASE, PREDICT, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
-        Guard, limits=limits, metrics=server.metrics, routes=routes, key=key, hosts=hosts, full=server.full,
+        Guard,
+        limits=limits,
+        metrics=server.metrics,
+        routes=routes,
+        key=key,
+        hosts=hosts,
+        full=server.full,
         held=server.held,
-    )  # fmt: skip
+    )
     return app
 
 

@@ -275,12 +275,19 @@ class Served:
             raise of_input(error) from None
         pieces, special = ([], []) if e.image is not None else text_pieces(e)
         return {
-            "model": self.name, "label": str(e.label), "probability": e.probability, "method": method,
-            "target": None if e.target is None else str(e.target), "pieces": pieces, "special": special,
+            "model": self.name,
+            "label": str(e.label),
+            "probability": e.probability,
+            "method": method,
+            "target": None if e.target is None else str(e.target),
+            "pieces": pieces,
+            "special": special,
             "scores": [] if e.image is None else e.scores.astype(float).tolist(),
             "image": None if e.image is None else picture_url(e.image),
-            "error": e.error, "settings": e.settings, "notes": e.notes,
-        }  # fmt: skip
+            "error": e.error,
+            "settings": e.settings,
+            "notes": e.notes,
+        }
 
     @property
     def methods(self) -> list[str]:
@@ -293,15 +300,21 @@ class Served:
         encoder = getattr(clf.model_.config, "encoder", None)
         dtype = next(clf.predictor().encoder.parameters()).dtype
         return {
-            "name": self.name, "kind": self.kind, "labels": self.labels, "examples": self.examples,
+            "name": self.name,
+            "kind": self.kind,
+            "labels": self.labels,
+            "examples": self.examples,
             "max_length": clf.max_length if self.kind == "text" else None,
             "size": list(clf.transform_.size) if self.kind == "image" else None,
             "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
-            "calibrated": calibrated, "temperature": clf.temperature_, "threshold": clf.threshold_,
-            "layers": getattr(encoder, "num_layers", None), "heads": getattr(encoder, "num_heads", None),
+            "calibrated": calibrated,
+            "temperature": clf.temperature_,
+            "threshold": clf.threshold_,
+            "layers": getattr(encoder, "num_layers", None),
+            "heads": getattr(encoder, "num_heads", None),
             "methods": self.methods,
             "channels": clf.transform_.channels if self.kind == "image" else None,
-        }  # fmt: skip
+        }
 
 
 def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:

@@ -67,11 +67,20 @@ def run_server(
     held = Held(limits.all_bytes)
     app = create_app(models, limits, key=key, hosts=hosts, held=held, broken=broken)
     config = uvicorn.Config(
-        app, host, port, http=bounded_protocol(limits, held), ws="none", lifespan="on", access_log=False,
+        app,
+        host,
+        port,
+        http=bounded_protocol(limits, held),
+        ws="none",
+        lifespan="on",
+        access_log=False,
         log_level=logging.ERROR,  # a warning for each request that is no HTTP would be a stranger's to repeat
-        server_header=False, date_header=True, timeout_keep_alive=15,
-        timeout_graceful_shutdown=int(limits.seconds) + 1, backlog=BACKLOG,
-    )  # fmt: skip
+        server_header=False,
+        date_header=True,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=int(limits.seconds) + 1,
+        backlog=BACKLOG,
+    )
     name = f"[{host}]" if ":" in host else host
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

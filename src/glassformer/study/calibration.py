@@ -81,9 +81,10 @@ def _calibrate(
     chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
     if chosen_by is None:
         raise ConfigError(
-            "this run has no validation split, and the test split must not choose", where=str(folder),
+            "this run has no validation split, and the test split must not choose",
+            where=str(folder),
             fix="Give other labelled examples with --data",
-        )  # fmt: skip
+        )
     if threshold is not None and len(clf.classes_) != 2:
         raise ConfigError(
             f"{len(clf.classes_)} classes have no one threshold", where="threshold", fix="Leave it out"
@@ -95,11 +96,15 @@ def _calibrate(
     if threshold is not None:
         limit, _ = tune_threshold(probabilities_of(logits, temperature)[:, 1], targets, threshold)
     out: dict[str, Any] = {
-        "kind": "calibration", "temperature": temperature, "threshold": limit, "metric": threshold,
-        "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99, "chosen_by": name,
+        "kind": "calibration",
+        "temperature": temperature,
+        "threshold": limit,
+        "metric": threshold,
+        "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99,
+        "chosen_by": name,
         "classes": [str(c) for c in clf.classes_.tolist()],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
+    }
     out["splits"] = {name: _both(clf, logits, targets, temperature, limit, bootstrap)}
     judged_split = labelled(splits.judged)
     if judged_split is not None and splits.judged_name != "validation":

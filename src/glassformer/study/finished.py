@@ -56,9 +56,15 @@ def compare_runs(folders: Sequence[str | Path], *, bootstrap: int = 2000) -> dic
     most = max(len(finished) for finished in runs.values())
     about = {
         "name": " and ".join(names) if len(names) == 2 else f"{names[0]} and {len(names) - 1} others",
-        "summary": "", "recipe": "", "baseline": names[0], "ladder": [], "set": {},
-        "seeds": sorted(seeds) if most > 1 else [0], "unfinished": [], "failed": {},
-    }  # fmt: skip
+        "summary": "",
+        "recipe": "",
+        "baseline": names[0],
+        "ladder": [],
+        "set": {},
+        "seeds": sorted(seeds) if most > 1 else [0],
+        "unfinished": [],
+        "failed": {},
+    }
     fix = "Train them on the same data with the same split, or judge both on the same file"
     results = beside(runs, about, bootstrap, fix)
     for arm in results["arms"]:

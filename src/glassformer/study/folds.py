@@ -116,19 +116,33 @@ def _run_folds(
     meter = ClassificationMeter(classes.tolist())
     meter.update(out, targets)
     metrics = {
-        "train": None, "validation": None, "test": meter.result(recipe.evaluate.bootstrap), "judged": NAME,
+        "train": None,
+        "validation": None,
+        "test": meter.result(recipe.evaluate.bootstrap),
+        "judged": NAME,
         "measure": measure,
-        "folds": found, "over_folds": over_folds(found), "baselines": {},
-        "weights_source": found[0]["weights_source"], "parameters": found[0]["parameters"],
+        "folds": found,
+        "over_folds": over_folds(found),
+        "baselines": {},
+        "weights_source": found[0]["weights_source"],
+        "parameters": found[0]["parameters"],
         "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
-        "peak_memory_mb": peak_memory_mb(), "machine": machine_facts(), "versions": versions("scikit-learn"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "seed": recipe.train.seed,
+        "peak_memory_mb": peak_memory_mb(),
+        "machine": machine_facts(),
+        "versions": versions("scikit-learn"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": recipe.train.seed,
         "label_names": [str(c) for c in classes.tolist()],
-    }  # fmt: skip
+    }
     write_predictions(
-        folder / "predictions.csv", names, out, classes.tolist(), labels=list(train.labels), rows=train.rows,
+        folder / "predictions.csv",
+        names,
+        out,
+        classes.tolist(),
+        labels=list(train.labels),
+        rows=train.rows,
         split=NAME,
-    )  # fmt: skip
+    )
     replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
     write_report(folder, known_recipe(folder))
     return metrics

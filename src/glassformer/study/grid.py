@@ -28,10 +28,21 @@ from glassformer.tasks.recipe import study_names
 
 # What decides which examples are judged, and so must be one for all arms.
 SPLIT_KEYS = (
-    "source", "text_column", "image_column", "label_column", "on_bad_row", "broken", "validation_size",
+    "source",
+    "text_column",
+    "image_column",
+    "label_column",
+    "on_bad_row",
+    "broken",
+    "validation_size",
     "test_size",
-    "limit", "split_seed", "hold_out", "copies", "merge_labels", "drop_duplicates",
-)  # fmt: skip
+    "limit",
+    "split_seed",
+    "hold_out",
+    "copies",
+    "merge_labels",
+    "drop_duplicates",
+)
 
 
 @dataclass(frozen=True)

@@ -99,11 +99,16 @@ def collect(
             f"the baseline {baseline!r} has no finished run", where=study.name, fix="Run it first"
         )
     about = {
-        "name": study.name, "summary": study.summary, "recipe": study.recipe, "baseline": baseline,
-        "ladder": list(study.ladder), "set": study.set, "seeds": list(study.seeds),
+        "name": study.name,
+        "summary": study.summary,
+        "recipe": study.recipe,
+        "baseline": baseline,
+        "ladder": list(study.ladder),
+        "set": study.set,
+        "seeds": list(study.seeds),
         "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
         "failed": dict(failed or {}),
-    }  # fmt: skip
+    }
     results = beside(runs, about, study.bootstrap, "Give all arms the same data and split")
     for arm in results["arms"]:
         arm["changes"] = changes[arm["name"]]
@@ -138,13 +143,21 @@ def beside(
     metrics = _json(first_job.folder / "metrics.json")
     baselines = next((m for j in jobs if (m := _json(j.folder / "metrics.json").get("baselines"))), {})
     kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "log_loss", "seconds")
-    results = {"kind": "study"} | about | {
-        "n": len(first.targets), "classes": list(first.classes), "level": LEVEL,
-        "measure": measure, "arms": arms,
-        "baselines": {k: {name: b.get(name) for name in kept} for k, b in baselines.items()},
-        "machine": metrics.get("machine", {}), "versions": metrics.get("versions", {}),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
+    results = (
+        {"kind": "study"}
+        | about
+        | {
+            "n": len(first.targets),
+            "classes": list(first.classes),
+            "level": LEVEL,
+            "measure": measure,
+            "arms": arms,
+            "baselines": {k: {name: b.get(name) for name in kept} for k, b in baselines.items()},
+            "machine": metrics.get("machine", {}),
+            "versions": metrics.get("versions", {}),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+    )
     if metrics.get("judged"):
         results["judged"] = metrics["judged"]
     return results | sentences(results)
@@ -219,10 +232,12 @@ def _test(
 
 def _spread(values: Sequence[float]) -> dict[str, Any]:
     return {
-        "values": list(values), "mean": float(np.mean(values)),
+        "values": list(values),
+        "mean": float(np.mean(values)),
         "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        "min": float(np.min(values)), "max": float(np.max(values)),
-    }  # fmt: skip
+        "min": float(np.min(values)),
+        "max": float(np.max(values)),
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -299,12 +314,28 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
 # --- writing --------------------------------------------------------------------------------------
 
 COLUMNS: tuple[str, ...] = (
-    "arm", "seeds", "accuracy", "accuracy_sd", "accuracy_low", "accuracy_high", "macro_f1", "macro_f1_sd",
+    "arm",
+    "seeds",
+    "accuracy",
+    "accuracy_sd",
+    "accuracy_low",
+    "accuracy_high",
+    "macro_f1",
+    "macro_f1_sd",
     "log_loss",
-    "difference", "difference_low", "difference_high", "p", "p_holm", "test", "best_epoch",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p",
+    "p_holm",
+    "test",
+    "best_epoch",
     "seconds_per_epoch",
-    "parameters", "peak_memory_mb", "robustness", "measure",
-)  # fmt: skip
+    "parameters",
+    "peak_memory_mb",
+    "robustness",
+    "measure",
+)
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -313,16 +344,25 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for arm in results["arms"]:
         accuracy, apart = arm["accuracy"], arm[measure].get("difference_interval") or [None, None]
         yield {
-            "arm": arm["name"], "seeds": len(arm["seeds"]), "accuracy": accuracy["mean"],
+            "arm": arm["name"],
+            "seeds": len(arm["seeds"]),
+            "accuracy": accuracy["mean"],
             "accuracy_sd": accuracy["sd"],
-            "accuracy_low": accuracy["interval"][0], "accuracy_high": accuracy["interval"][1],
-            "macro_f1": arm["macro_f1"]["mean"], "macro_f1_sd": arm["macro_f1"]["sd"],
-            "log_loss": arm["log_loss"]["mean"], "difference": arm[measure].get("difference"),
-            "difference_low": apart[0], "difference_high": apart[1], "p": arm.get("p"),
+            "accuracy_low": accuracy["interval"][0],
+            "accuracy_high": accuracy["interval"][1],
+            "macro_f1": arm["macro_f1"]["mean"],
+            "macro_f1_sd": arm["macro_f1"]["sd"],
+            "log_loss": arm["log_loss"]["mean"],
+            "difference": arm[measure].get("difference"),
+            "difference_low": apart[0],
+            "difference_high": apart[1],
+            "p": arm.get("p"),
             "p_holm": arm.get("p_holm"),
-            "test": arm.get("test"), "best_epoch": arm["best"]["epoch"],
-            "robustness": (arm.get("robustness") or {}).get("accuracy"), "measure": measure,
-        } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}  # fmt: skip
+            "test": arm.get("test"),
+            "best_epoch": arm["best"]["epoch"],
+            "robustness": (arm.get("robustness") or {}).get("accuracy"),
+            "measure": measure,
+        } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -88,26 +88,42 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     chosen = judged.order[:top]
     suggestions = [
         Suggestion(
-            rank, rows[i].row, rows[i].text, rows[i].label, classes[judged.suggested[i]],
+            rank,
+            rows[i].row,
+            rows[i].text,
+            rows[i].label,
+            classes[judged.suggested[i]],
             float(judged.quality[i]),
-            float(p[i, judged.suggested[i]]), bool(judged.suspicious[i]),
+            float(p[i, judged.suggested[i]]),
+            bool(judged.suspicious[i]),
         )
         for rank, i in enumerate(chosen.tolist(), 1)
-    ]  # fmt: skip
+    ]
     config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
     pairs = [
-        {"label": classes[i], "suggested": classes[j], "share": float(judged.joint[i, j]),
-         "count": round(float(judged.joint[i, j]) * len(rows))}
-        for i in range(len(classes)) for j in range(len(classes)) if i != j
-    ]  # fmt: skip
+        {
+            "label": classes[i],
+            "suggested": classes[j],
+            "share": float(judged.joint[i, j]),
+            "count": round(float(judged.joint[i, j]) * len(rows)),
+        }
+        for i in range(len(classes))
+        for j in range(len(classes))
+        if i != j
+    ]
     found = {
-        "kind": "review", "name": config.get("name", ""), "source": config.get("data", {}).get("source", ""),
-        "n": len(rows), "suspicious": int(judged.suspicious.sum()),
-        "noise": float(judged.joint.sum() - judged.joint.trace()), "classes": classes,
-        "pairs": sorted(pairs, key=lambda pair: -pair["count"]), "listed": len(suggestions),
+        "kind": "review",
+        "name": config.get("name", ""),
+        "source": config.get("data", {}).get("source", ""),
+        "n": len(rows),
+        "suspicious": int(judged.suspicious.sum()),
+        "noise": float(judged.joint.sum() - judged.joint.trace()),
+        "classes": classes,
+        "pairs": sorted(pairs, key=lambda pair: -pair["count"]),
+        "listed": len(suggestions),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "suggestions": [vars(s) | {"text": s.text[:TEXT]} for s in suggestions[:ON_PAGE]],
-    }  # fmt: skip
+    }
     _write_csv(folder / "review.csv", suggestions)
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, classes)
     found["pictures"] = "broken" in config.get("data", {})  # a key of pictures

@@ -118,10 +118,20 @@ def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: the verdict, one row an arm, and how to read it."""
     digits, by = digits_for(results["n"]), measured(results)
     header = (
-        "Arm", "Seeds", "Accuracy", "SD over seeds", "95 % interval", "Macro-F1", "Log loss",
+        "Arm",
+        "Seeds",
+        "Accuracy",
+        "SD over seeds",
+        "95 % interval",
+        "Macro-F1",
+        "Log loss",
         "Difference (points)" if by == "accuracy" else f"Difference ({MEASURES[by]}, points)",
-        "p (Holm)", "Best epoch", "s/epoch", "Parameters", "Peak memory",
-    )  # fmt: skip
+        "p (Holm)",
+        "Best epoch",
+        "s/epoch",
+        "Parameters",
+        "Peak memory",
+    )
     changed = any(arm.get("robustness") for arm in results["arms"])
     header += ("Changed pictures",) if changed else ()
     lines = [
@@ -137,26 +147,36 @@ def markdown(results: dict[str, Any]) -> str:
         accuracy, cost = arm["accuracy"], arm["cost"]
         of_measure = arm[by]
         lines.append(
-            _row([
-                arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
-                len(arm["seeds"]), percent(accuracy["mean"], digits),
-                NONE if accuracy["sd"] is None else f"{100 * accuracy['sd']:.2f}",
-                interval(accuracy["interval"], digits),
-                percent(arm["macro_f1"]["mean"], digits), decimal(arm["log_loss"]["mean"], 4),
-                signed(of_measure, digits),
-                p_value(arm.get("p_holm")), decimal(arm["best"]["epoch"], 1),
-                decimal(cost["seconds_per_epoch"], 1),
-                count(cost["parameters"]),
-                f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
-                *([percent((arm.get("robustness") or {}).get("accuracy"), digits)] if changed else []),
-            ])
-        )  # fmt: skip
+            _row(
+                [
+                    arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
+                    len(arm["seeds"]),
+                    percent(accuracy["mean"], digits),
+                    NONE if accuracy["sd"] is None else f"{100 * accuracy['sd']:.2f}",
+                    interval(accuracy["interval"], digits),
+                    percent(arm["macro_f1"]["mean"], digits),
+                    decimal(arm["log_loss"]["mean"], 4),
+                    signed(of_measure, digits),
+                    p_value(arm.get("p_holm")),
+                    decimal(arm["best"]["epoch"], 1),
+                    decimal(cost["seconds_per_epoch"], 1),
+                    count(cost["parameters"]),
+                    f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
+                    *([percent((arm.get("robustness") or {}).get("accuracy"), digits)] if changed else []),
+                ]
+            )
+        )
     for name, figures in results["baselines"].items():
         shown = [
-            name, NONE, percent(figures["accuracy"], digits), NONE,
+            name,
+            NONE,
+            percent(figures["accuracy"], digits),
+            NONE,
             interval(figures["accuracy_interval"], digits),
-            percent(figures["macro_f1"], digits), decimal(figures["log_loss"], 4), *[NONE] * (6 + changed),
-        ]  # fmt: skip
+            percent(figures["macro_f1"], digits),
+            decimal(figures["log_loss"], 4),
+            *[NONE] * (6 + changed),
+        ]
         lines.append(_row(shown))
     lines += ["", notes(results)]
     return "\n".join(lines) + "\n"

@@ -23,9 +23,24 @@ from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 
-SHAPE_KEYS = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "norm_eps", "activation", "positions",
-              "final_norm", "embedding_norm", "damp_repeats", "zero_init", "embedding_std", "bidirectional",
-              "embedding_dim", "vectors")  # fmt: skip
+SHAPE_KEYS = (
+    "d_model",
+    "num_layers",
+    "num_heads",
+    "d_ff",
+    "norm",
+    "norm_eps",
+    "activation",
+    "positions",
+    "final_norm",
+    "embedding_norm",
+    "damp_repeats",
+    "zero_init",
+    "embedding_std",
+    "bidirectional",
+    "embedding_dim",
+    "vectors",
+)
 
 
 def is_from_scratch(model: str) -> bool:
@@ -134,9 +149,12 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
     pooling = model.pooling if model.pooling != "auto" else usual_pooling(base)
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(  # none unless asked for
-        base, model.dropout or 0.0, model.attention_dropout or 0.0, model.embedding_dropout,
+        base,
+        model.dropout or 0.0,
+        model.attention_dropout or 0.0,
+        model.embedding_dropout,
         model.feed_forward_dropout,
-    )  # fmt: skip
+    )
     built = checkpoint.build(
         replace(
             config,
@@ -233,13 +251,28 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
     if model.bidirectional is not None:
         raise ConfigError("an encoder always sees both sides", where="bidirectional", fix="Leave it out")
     embedding = {
-        "d_model": model.d_model, "positions": model.positions, "norm": model.embedding_norm,
+        "d_model": model.d_model,
+        "positions": model.positions,
+        "norm": model.embedding_norm,
         "dropout": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
-        "token_width": model.embedding_dim, "frozen": model.freeze_vectors,
-        "damp_repeats": model.damp_repeats, "eps": model.norm_eps,
-    }  # fmt: skip
-    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout",
-            "attention_dropout", "feed_forward_dropout", "final_norm", "zero_init")  # fmt: skip
+        "token_width": model.embedding_dim,
+        "frozen": model.freeze_vectors,
+        "damp_repeats": model.damp_repeats,
+        "eps": model.norm_eps,
+    }
+    keys = (
+        "d_model",
+        "num_layers",
+        "num_heads",
+        "d_ff",
+        "norm",
+        "activation",
+        "dropout",
+        "attention_dropout",
+        "feed_forward_dropout",
+        "final_norm",
+        "zero_init",
+    )
     encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
     encoder["eps"] = model.norm_eps
     pooling = (config.pooling or "mean") if model.pooling == "auto" else model.pooling

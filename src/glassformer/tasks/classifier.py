@@ -308,9 +308,14 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         config = self.configs()["train"]
         whole = head_in_hub(self.model_) if head else None
         save_adapter(
-            Path(path), names_of(self.model_.config), updates, config.lora_rank, config.lora_alpha,
-            with_prefix=head, head=whole,
-        )  # fmt: skip
+            Path(path),
+            names_of(self.model_.config),
+            updates,
+            config.lora_rank,
+            config.lora_alpha,
+            with_prefix=head,
+            head=whole,
+        )
         return Path(path)
 
     def load_adapter(self, path: str | Path) -> Self:

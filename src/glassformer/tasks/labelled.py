@@ -84,10 +84,15 @@ def judge_splits(work: Work) -> dict[str, Any]:
             work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
             out["baselines"] = judge_baselines(work.task.baselines, clf, recipe, splits)
         write_predictions(
-            work.folder / "predictions.csv", judged.names(), probabilities, clf.classes_.tolist(),
-            labels=judged.labels, predicted=clf.decide(probabilities).tolist(), rows=judged.rows,
+            work.folder / "predictions.csv",
+            judged.names(),
+            probabilities,
+            clf.classes_.tolist(),
+            labels=judged.labels,
+            predicted=clf.decide(probabilities).tolist(),
+            rows=judged.rows,
             split=splits.judged_name,
-        )  # fmt: skip
+        )
     return out
 
 

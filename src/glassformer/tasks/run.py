@@ -152,9 +152,11 @@ def _facts(work: Work) -> dict[str, Any]:
     """What metrics.json says of every run."""
     estimator = work.estimator
     facts: dict[str, Any] = {
-        "machine": machine_facts(), "versions": versions(*work.task.packages), "seed": estimator.seed,
+        "machine": machine_facts(),
+        "versions": versions(*work.task.packages),
+        "seed": estimator.seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }  # fmt: skip
+    }
     if not hasattr(estimator, "model_"):
         return facts
     steps = [r for r in estimator.history_ if r["kind"] == "step"]

@@ -46,9 +46,14 @@ TINY = {
     "precision": "fp32", "threads": 1, "seed": 3,
 }  # fmt: skip
 TINY_TEXTS = (
-    "the dog runs", "a small cat", "the cat sees a dog", "a dog", "the small dog runs", "a cat runs",
+    "the dog runs",
+    "a small cat",
+    "the cat sees a dog",
+    "a dog",
+    "the small dog runs",
+    "a cat runs",
     "the cat",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)

@@ -90,9 +90,10 @@ def begin_with_vectors(
     width = vectors.vectors_.shape[1]
     if width > room:
         raise ConfigError(
-            f"vectors of {width} numbers, where a token has room for {room}", where="vectors",
+            f"vectors of {width} numbers, where a token has room for {room}",
+            where="vectors",
             fix="Take narrower ones, or a larger d_model",
-        )  # fmt: skip
+        )
     rows, found = _shared(vectors, tokenizer)
     given = torch.from_numpy(np.ascontiguousarray(vectors.vectors_[found])).to(weight)
     given -= given.mean(0)
@@ -134,7 +135,8 @@ def _shared(vectors: Word2Vec, tokenizer: Tokenizer) -> tuple[list[int], list[in
     pairs = [(row, vectors.number(token)) for row, token in known]
     if not pairs:
         raise ConfigError(
-            "no word of the vocabulary has a vector", where="vectors",
+            "no word of the vocabulary has a vector",
+            where="vectors",
             fix="Take vectors of the same language, and the same case and segmentation",
-        )  # fmt: skip
+        )
     return [row for row, _ in pairs], [number for _, number in pairs]

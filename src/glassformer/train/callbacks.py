@@ -225,11 +225,15 @@ class Progress(Callback):
         from rich import progress as rp
 
         self.bar = rp.Progress(
-            rp.TextColumn("epoch {task.fields[epoch]}"), rp.BarColumn(), rp.MofNCompleteColumn(),
+            rp.TextColumn("epoch {task.fields[epoch]}"),
+            rp.BarColumn(),
+            rp.MofNCompleteColumn(),
             rp.TextColumn("loss {task.fields[loss]:.3f}"),
             rp.TextColumn("{task.fields[speed]:,.0f} tokens/s"),
-            rp.TimeElapsedColumn(), rp.TimeRemainingColumn(), console=self.console,
-        )  # fmt: skip
+            rp.TimeElapsedColumn(),
+            rp.TimeRemainingColumn(),
+            console=self.console,
+        )
         self.task = self.bar.add_task(
             "train",
             total=training.total_steps,

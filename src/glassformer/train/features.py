@@ -49,9 +49,7 @@ def can_be_cached(model: Any, *changes: float) -> bool:
     learns = any(p.requires_grad for part in below for p in part.parameters())
     c = model.config
     e = c.encoder
-    rates = (
-        c.embedding.dropout, e.dropout, e.attention_dropout, e.feed_forward_dropout, e.stochastic_depth
-    )  # fmt: skip
+    rates = (c.embedding.dropout, e.dropout, e.attention_dropout, e.feed_forward_dropout, e.stochastic_depth)
     return not (learns or any(rates) or any(changes))
 
 

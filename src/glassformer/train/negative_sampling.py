@@ -84,9 +84,19 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
 
     @numba.njit(nogil=True, fastmath=FAST, cache=True)
     def update_block(
-        centre_table, context_table, centres, count, contexts, starts, negatives, weight, lr, grad, noise,
-        judge
-    ):  # fmt: skip
+        centre_table,
+        context_table,
+        centres,
+        count,
+        contexts,
+        starts,
+        negatives,
+        weight,
+        lr,
+        grad,
+        noise,
+        judge,
+    ):
         """One step of gradient descent on a block.
 
         Args:
@@ -143,9 +153,11 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
                 f3 = min(max(f3, -bound), bound)
                 if judge:
                     loss += weight * (
-                        p0 * math.log1p(math.exp(f0)) + p1 * math.log1p(math.exp(f1))
-                        + p2 * math.log1p(math.exp(f2)) + p3 * math.log1p(math.exp(f3))
-                    )  # fmt: skip
+                        p0 * math.log1p(math.exp(f0))
+                        + p1 * math.log1p(math.exp(f1))
+                        + p2 * math.log1p(math.exp(f2))
+                        + p3 * math.log1p(math.exp(f3))
+                    )
                 scale = -lr * weight
                 s0 = scale * np.float32(p0) / (one + math.exp(-f0))  # - lr weight pairs sigmoid(f)
                 s1 = scale * np.float32(p1) / (one + math.exp(-f1))
@@ -170,9 +182,21 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
 
     @numba.njit(nogil=True, fastmath=FAST, cache=True)
     def train_sentences(
-        centre_table, context_table, ids, starts, first, last, keep, probability, alias, window, negative,
-        rate, fall, state,
-    ):  # fmt: skip
+        centre_table,
+        context_table,
+        ids,
+        starts,
+        first,
+        last,
+        keep,
+        probability,
+        alias,
+        window,
+        negative,
+        rate,
+        fall,
+        state,
+    ):
         """Train on sentences ``first`` to ``last``; the learning rate ``rate`` falls by ``fall`` a word.
 
         Returns:
@@ -219,9 +243,19 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
                     negatives[q] = word if (state >> upper) <= probability[word] else alias[word]
                 judge = blocks % LOSS_EVERY == 0
                 part = update_block(
-                    centre_table, context_table, centres, count, around, bounds, negatives, weight, lr,
-                    grad, noise, judge,
-                )  # fmt: skip
+                    centre_table,
+                    context_table,
+                    centres,
+                    count,
+                    around,
+                    bounds,
+                    negatives,
+                    weight,
+                    lr,
+                    grad,
+                    noise,
+                    judge,
+                )
                 blocks += 1
                 pairs += m
                 if judge:

@@ -178,9 +178,10 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
                 )
             if not isinstance(weight, Real) or not _fits(weight):
                 raise ConfigError(
-                    f"{weight!r} is no weight", where="class_weight",
+                    f"{weight!r} is no weight",
+                    where="class_weight",
                     fix=f"Use 0, or numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}",
-                )  # fmt: skip
+                )
         if not any(float(by_text.get(str(label), 1.0)) for label in classes):
             raise ConfigError("all weights are 0", where="class_weight")
         table = {i: float(by_text.get(str(classes[i]), 1.0)) for i in range(len(classes))}

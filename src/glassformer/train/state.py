@@ -52,9 +52,19 @@ class Training:
     def __post_init__(self) -> None:
         self.optimizer.bound_average(self.total_steps)
 
-    KEPT = ("step", "epoch", "cursor", "epoch_sums", "best_score", "best_step", "bad_evaluations",
-            "stopped_early",
-            "seconds", "total_steps", "fingerprint")  # fmt: skip
+    KEPT = (
+        "step",
+        "epoch",
+        "cursor",
+        "epoch_sums",
+        "best_score",
+        "best_step",
+        "bad_evaluations",
+        "stopped_early",
+        "seconds",
+        "total_steps",
+        "fingerprint",
+    )
 
     @property
     def seconds_spent(self) -> float:

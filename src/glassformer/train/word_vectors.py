@@ -135,22 +135,37 @@ class FastTraining:
         shares[0], shares[-1] = first, last
         work = [
             pool.submit(
-                self.kernel.sentences, self.centres, self.contexts, self.corpus.ids, starts, int(a), int(b),
-                *self.sampler, c.window, c.negative, rate, fall * self.threads,
+                self.kernel.sentences,
+                self.centres,
+                self.contexts,
+                self.corpus.ids,
+                starts,
+                int(a),
+                int(b),
+                *self.sampler,
+                c.window,
+                c.negative,
+                rate,
+                fall * self.threads,
                 random_state(c.seed, self.round, i),
             )
             for i, (a, b) in enumerate(pairwise(shares))
             if b > a
-        ]  # fmt: skip
+        ]
         results = [future.result() for future in work]
         pairs, loss, judged = (sum(column) for column in zip(*results)) if results else (0, 0.0, 0)
         if not np.isfinite(loss):
             raise GlassformerError(f"the loss is {loss} in round {self.round + 1}: lower lr (now {top})")
         return {
-            "kind": "step", "step": self.round + 1, "of": self.total_rounds, "epoch": epoch,
-            "loss": loss / judged if judged else 0.0, "lr": rate, "tokens": int(starts[last] - starts[first]),
+            "kind": "step",
+            "step": self.round + 1,
+            "of": self.total_rounds,
+            "epoch": epoch,
+            "loss": loss / judged if judged else 0.0,
+            "lr": rate,
+            "tokens": int(starts[last] - starts[first]),
             "pairs": int(pairs),
-        }  # fmt: skip
+        }
 
     def save(self, folder: Path) -> Path:
         """Write a checkpoint; a kill at any instant leaves the one before it whole."""
@@ -292,10 +307,20 @@ class WordStream:
 def adam_config(config: VectorsConfig) -> FitConfig:
     """The settings of the one loop: a constant rate, no decay, no clipping, fp32."""
     return FitConfig(
-        epochs=config.epochs, lr=1e-3 if config.lr is None else config.lr, optimizer="adam", weight_decay=0.0,
-        schedule="constant", warmup=0.0, clip=0.0, batch_size=config.batch_size, keep_best=False,
-        checkpoint_every=config.checkpoint_every, seed=config.seed, precision="fp32", threads=config.threads,
-    )  # fmt: skip
+        epochs=config.epochs,
+        lr=1e-3 if config.lr is None else config.lr,
+        optimizer="adam",
+        weight_decay=0.0,
+        schedule="constant",
+        warmup=0.0,
+        clip=0.0,
+        batch_size=config.batch_size,
+        keep_best=False,
+        checkpoint_every=config.checkpoint_every,
+        seed=config.seed,
+        precision="fp32",
+        threads=config.threads,
+    )
 
 
 def skipgram_loss(model: SkipGram, batch: SkipGramBatch) -> StepLoss:

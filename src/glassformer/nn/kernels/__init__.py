@@ -193,8 +193,12 @@ def _run(
         setattr(job, name, x.data_ptr())
         if name != "stats":
             setattr(job, "out_stride" if name == "o" else f"{name}_stride", x.stride(0))
-    tables = {"q_starts": q_packing.starts, "q_lengths": q_packing.lengths,
-              "k_starts": kv_packing.starts, "k_lengths": kv_packing.lengths}  # fmt: skip
+    tables = {
+        "q_starts": q_packing.starts,
+        "q_lengths": q_packing.lengths,
+        "k_starts": kv_packing.starts,
+        "k_lengths": kv_packing.lengths,
+    }
     arrays = {name: (ctypes.c_int64 * len(values))(*values) for name, values in tables.items()}
     for name, array in arrays.items():
         setattr(job, name, ctypes.addressof(array))
@@ -228,9 +232,16 @@ def weight_gradient(grad: Tensor, x: Tensor, bias: bool) -> tuple[Tensor, Tensor
     weight = grad.new_empty(grad.shape[1], x.shape[1])
     summed = grad.new_empty(grad.shape[1]) if bias else None
     job = LinearJob(
-        grad.data_ptr(), x.data_ptr(), weight.data_ptr(), summed.data_ptr() if summed is not None else None,
-        grad.stride(0), x.stride(0), len(x), *weight.shape, torch.get_num_threads(),
-    )  # fmt: skip
+        grad.data_ptr(),
+        x.data_ptr(),
+        weight.data_ptr(),
+        summed.data_ptr() if summed is not None else None,
+        grad.stride(0),
+        x.stride(0),
+        len(x),
+        *weight.shape,
+        torch.get_num_threads(),
+    )
     if library().weight_gradient(ctypes.byref(job), torch_threads()):
         raise MemoryError("linear layer: no memory for the working set of its gradient")
     return weight, summed

@@ -18,8 +18,21 @@ from glassformer.tasks.image_classification.recipe import ImageConfig, ImageMode
 from glassformer.tasks.start import check_start
 
 TRANSFORM_FILE = "preprocessor_config.json"
-SHAPE_KEYS = ("patch_size", "stem", "d_model", "num_layers", "num_heads", "d_ff", "norm", "norm_eps",
-              "activation", "positions", "class_token", "final_norm", "zero_init")  # fmt: skip
+SHAPE_KEYS = (
+    "patch_size",
+    "stem",
+    "d_model",
+    "num_layers",
+    "num_heads",
+    "d_ff",
+    "norm",
+    "norm_eps",
+    "activation",
+    "positions",
+    "class_token",
+    "final_norm",
+    "zero_init",
+)
 
 
 def is_image_architecture(model: str) -> bool:
@@ -52,9 +65,14 @@ def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransfo
     if fit == "crop" and image.resize is None and image.image_size:
         shorter = 0 if not base.shorter else round(base.shorter * image.image_size / base.size[0])
     return replace(
-        base, size=size, fit=fit, shorter=shorter, interpolation=image.interpolation or base.interpolation,
-        mean=tuple(image.mean) or base.mean, std=tuple(image.std) or base.std,
-    )  # fmt: skip
+        base,
+        size=size,
+        fit=fit,
+        shorter=shorter,
+        interpolation=image.interpolation or base.interpolation,
+        mean=tuple(image.mean) or base.mean,
+        std=tuple(image.std) or base.std,
+    )
 
 
 def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
@@ -89,23 +107,35 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     has_pooler = base.pooling == "pooler"
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(
-        base, model.dropout or 0.0, model.attention_dropout or 0.0, model.embedding_dropout,
+        base,
+        model.dropout or 0.0,
+        model.attention_dropout or 0.0,
+        model.embedding_dropout,
         model.feed_forward_dropout,
-    )  # fmt: skip
+    )
     size = {"image_size": transform.size, "patch_dropout": model.patch_dropout}
     config = replace(
-        config, embedding=replace(config.embedding, **size),
+        config,
+        embedding=replace(config.embedding, **size),
         encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
-        head="classification", pooling=pooling, num_labels=num_labels,
-        head_type="linear" if model.head == "auto" else model.head, head_hidden=model.head_hidden,
-        head_dropout=model.head_dropout, head_activation=model.head_activation,
+        head="classification",
+        pooling=pooling,
+        num_labels=num_labels,
+        head_type="linear" if model.head == "auto" else model.head,
+        head_hidden=model.head_hidden,
+        head_dropout=model.head_dropout,
+        head_activation=model.head_activation,
         head_input_dropout=model.head_input_dropout,
-    )  # fmt: skip
+    )
     built = checkpoint.build(config, new_head=True)
     built.weights_source = "; ".join(
-        [checkpoint.weights_source, *notes, f"new (random): {', '.join([*new, 'classification head'])}",
-         *_unseen(built)]
-    )  # fmt: skip
+        [
+            checkpoint.weights_source,
+            *notes,
+            f"new (random): {', '.join([*new, 'classification head'])}",
+            *_unseen(built),
+        ]
+    )
     return built
 
 
@@ -122,12 +152,27 @@ def _scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labe
     patch = {"patch_size": (model.patch_size,) * 2} if model.patch_size else {}
     config = preset(image_size=transform.size, **patch)
     embedding = {
-        "d_model": model.d_model, "channels": transform.channels, "stem": model.stem, "positions":
-        model.positions, "class_token": model.class_token, "patch_dropout": model.patch_dropout,
+        "d_model": model.d_model,
+        "channels": transform.channels,
+        "stem": model.stem,
+        "positions": model.positions,
+        "class_token": model.class_token,
+        "patch_dropout": model.patch_dropout,
         "dropout": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
-    }  # fmt: skip
-    keys = ("d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout",
-            "attention_dropout", "feed_forward_dropout", "final_norm", "zero_init")  # fmt: skip
+    }
+    keys = (
+        "d_model",
+        "num_layers",
+        "num_heads",
+        "d_ff",
+        "norm",
+        "activation",
+        "dropout",
+        "attention_dropout",
+        "feed_forward_dropout",
+        "final_norm",
+        "zero_init",
+    )
     encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
     encoder["eps"] = model.norm_eps
     head = {"head_type": None if model.head == "auto" else model.head, "head_hidden": model.head_hidden}

@@ -195,9 +195,14 @@ class ImageClassifier(Classifier):
         progress: Callable | None = None,
     ) -> np.ndarray:
         return predict_pictures(
-            model, table, self.transform_, what, batch_size=max(self.batch_size or 0, 64), device=device,
+            model,
+            table,
+            self.transform_,
+            what,
+            batch_size=max(self.batch_size or 0, 64),
+            device=device,
             progress=progress,
-        )  # fmt: skip
+        )
 
     def _table_arrays(self, table: PixelTable) -> list[np.ndarray]:
         return [table.pixels]

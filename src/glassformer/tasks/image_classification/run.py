@@ -55,9 +55,12 @@ def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
     d = recipe.data
     part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
     dataset = load_image_dataset(
-        d.source if source is None else source, image_column=d.image_column, label_column=d.label_column,
-        broken=d.broken, **part,
-    )  # fmt: skip
+        d.source if source is None else source,
+        image_column=d.image_column,
+        label_column=d.label_column,
+        broken=d.broken,
+        **part,
+    )
     dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)
     dataset = replace(dataset, notes=(*dataset.notes, *said))
     if source is not None:
@@ -123,9 +126,12 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
     """Logistic regression on small pixels."""
     classes = len(clf.classes_)
     found, name = pixel_logistic(
-        splits.train.images, targets, splits.judged.images, num_classes=classes,
+        splits.train.images,
+        targets,
+        splits.judged.images,
+        num_classes=classes,
         sample_weight=baseline_weights(clf, targets),
-    )  # fmt: skip
+    )
     return name, found
 
 
@@ -181,9 +187,12 @@ def show(work: Work) -> dict[str, Any]:
 
     def one(i: int) -> dict[str, Any]:
         return {
-            "name": split.names()[i], "label": str(truth[i]), "predicted": str(labels[i]),
-            "probability": float(sure[i]), "png": thumbnail(split.images[i]),
-        }  # fmt: skip
+            "name": split.names()[i],
+            "label": str(truth[i]),
+            "predicted": str(labels[i]),
+            "probability": float(sure[i]),
+            "png": thumbnail(split.images[i]),
+        }
 
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
@@ -206,13 +215,17 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
     assert e.image is not None
     reads = np.eye(e.maps.shape[-1])[0] if e.reads is None else e.reads
     return {
-        "name": split.names()[i], "label": str((split.labels or [""])[i]), "predicted": str(e.label),
-        "probability": e.probability, "png": thumbnail(e.image, MAPPED_SIDE),
-        "size": [e.image.shape[1], e.image.shape[0]], "grid": list(e.scores.shape),
+        "name": split.names()[i],
+        "label": str((split.labels or [""])[i]),
+        "predicted": str(e.label),
+        "probability": e.probability,
+        "png": thumbnail(e.image, MAPPED_SIDE),
+        "size": [e.image.shape[1], e.image.shape[0]],
+        "grid": list(e.scores.shape),
         "cls_rows": np.round(np.einsum("t,lhts->lhs", reads, e.maps), 4).tolist(),
         "rollout": np.round(reads @ rollout(e.maps), 4).tolist(),
         "maps": encode_maps(e.maps) if e.maps.size <= MOST_MAPS else None,
-    }  # fmt: skip
+    }
 
 
 def tiny() -> tuple[ImageClassifier, tuple]:

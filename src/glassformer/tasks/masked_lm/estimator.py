@@ -192,9 +192,16 @@ class MaskedLM(Estimator):
         masks = MaskSettings.of(self.tokenizer_, self.mask_share, self.whole_words)
         settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
         return masked_stream(
-            table, self.tokenizer_, masks, self.max_length, settings, train.accumulate, train.seed, device,
+            table,
+            self.tokenizer_,
+            masks,
+            self.max_length,
+            settings,
+            train.accumulate,
+            train.seed,
+            device,
             self.next_sentence,
-        )  # fmt: skip
+        )
 
     # --- use -------------------------------------------------------------------------------------
 
@@ -313,9 +320,16 @@ def build_encoder(
     head = "pretraining" if text.next_sentence else "mlm"
     if model.model in PRETRAINING:
         config = PRETRAINING[model.model](
-            id_count(tokenizer), model.d_model, model.num_layers, model.num_heads, model.d_ff,
-            model.max_positions, model.dropout, head=head, pooling="pooler" if text.next_sentence else None,
-        )  # fmt: skip
+            id_count(tokenizer),
+            model.d_model,
+            model.num_layers,
+            model.num_heads,
+            model.d_ff,
+            model.max_positions,
+            model.dropout,
+            head=head,
+            pooling="pooler" if text.next_sentence else None,
+        )
         encoder = replace(config.encoder, attention_dropout=model.attention_dropout)
         built = TextEncoder(replace(config, encoder=encoder))
         built.weights_source = f"random ({model.model}, from scratch)"
@@ -324,9 +338,11 @@ def build_encoder(
             begin_with_vectors(built, model.vectors, tokenizer, table, seed, first)
     else:
         built = load_pretrained(
-            fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model), head,
-            dropout=model.dropout, attention_dropout=model.attention_dropout,
-        )  # fmt: skip
+            fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model),
+            head,
+            dropout=model.dropout,
+            attention_dropout=model.attention_dropout,
+        )
     limit = built.config.embedding.max_positions
     if text.max_length > limit:
         raise ConfigError(

@@ -88,9 +88,14 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
         chosen = np.sort(np.random.default_rng(d.split_seed).permutation(len(texts))[:held])
     rest = np.setdiff1d(np.arange(len(texts)), chosen)
     return Corpus(
-        dataset.name, [texts[i] for i in rest.tolist()], [texts[i] for i in chosen.tolist()],
-        counts, excluded, repeated, dataset.rejected,
-    )  # fmt: skip
+        dataset.name,
+        [texts[i] for i in rest.tolist()],
+        [texts[i] for i in chosen.tolist()],
+        counts,
+        excluded,
+        repeated,
+        dataset.rejected,
+    )
 
 
 def load(recipe: PretrainRecipe) -> Corpus:

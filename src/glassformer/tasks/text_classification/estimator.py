@@ -179,18 +179,25 @@ class TextClassifier(Classifier):
 
     def encode(self, examples: Sequence[str]) -> TokenTable:
         return encode(
-            self.tokenizer_, examples, max_length=self.max_length, clean=self.clean,  # type: ignore[arg-type]  # checked by fit
+            self.tokenizer_,
+            examples,
+            max_length=self.max_length,
+            clean=self.clean,  # type: ignore[arg-type]  # checked by fit
             add_special_tokens=self.add_special_tokens,
-        )  # fmt: skip
+        )
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
         """The texts cut, or in windows."""
         if self.long_texts == "cut":
             return Windows(self.encode(examples), len(examples))
         return encode_windows(
-            self.tokenizer_, examples, max_length=self.max_length, stride=self.window_stride,
-            clean=self.clean, add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]  # checked by fit
-        )  # fmt: skip
+            self.tokenizer_,
+            examples,
+            max_length=self.max_length,
+            stride=self.window_stride,
+            clean=self.clean,
+            add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]  # checked by fit
+        )
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
         """Which texts are longer than ``max_length`` tokens and are cut there, ``[n]`` bool; none in windows.

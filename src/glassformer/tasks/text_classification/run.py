@@ -51,9 +51,13 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
     d = recipe.data
     part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
     dataset = load_text_dataset(
-        d.source if source is None else source, text_column=d.text_column, label_column=d.label_column,
-        need_labels=True, on_bad_row=d.on_bad_row, **part,
-    )  # fmt: skip
+        d.source if source is None else source,
+        text_column=d.text_column,
+        label_column=d.label_column,
+        need_labels=True,
+        on_bad_row=d.on_bad_row,
+        **part,
+    )
     dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)
     dataset = replace(dataset, said=(*dataset.said, *said))
     return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
@@ -154,19 +158,27 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[s
     """Counted words."""
     train, judged = splits.train.texts, splits.judged.texts
     found = tfidf_logistic(
-        train, targets, judged, num_classes=len(clf.classes_), sample_weight=baseline_weights(clf, targets),
+        train,
+        targets,
+        judged,
+        num_classes=len(clf.classes_),
+        sample_weight=baseline_weights(clf, targets),
         measure=measure_of(recipe),
-    )  # fmt: skip
+    )
     return "TF-IDF + logistic regression", found
 
 
 def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
     """The mean of learned vectors."""
     found = bag_of_embeddings(
-        clf.encode(splits.train.texts), targets, clf.encode(splits.judged.texts),
-        vocab_size=id_count(clf.tokenizer_), num_classes=len(clf.classes_), seed=recipe.train.seed,
+        clf.encode(splits.train.texts),
+        targets,
+        clf.encode(splits.judged.texts),
+        vocab_size=id_count(clf.tokenizer_),
+        num_classes=len(clf.classes_),
+        seed=recipe.train.seed,
         sample_weight=baseline_weights(clf, targets),
-    )  # fmt: skip
+    )
     return "mean bag of embeddings", found
 
 
@@ -193,15 +205,18 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
         flow = rollout(e.maps)
         examples.append(
             {
-                "text": e.text, "label": str(split.labels[i]) if split.labels else "", "predicted":
-                str(e.label), "probability": e.probability, "tokens": e.tokens, "offsets": [list(o) for o in
-                e.offsets],
+                "text": e.text,
+                "label": str(split.labels[i]) if split.labels else "",
+                "predicted": str(e.label),
+                "probability": e.probability,
+                "tokens": e.tokens,
+                "offsets": [list(o) for o in e.offsets],
                 "words": e.numbers.tolist(),
                 "cls_rows": np.round(rows, 4).tolist(),
                 "rollout": np.round(flow[0] if first else flow.mean(0), 4).tolist(),
                 "maps": encode_maps(e.maps),
             }
-        )  # fmt: skip
+        )
     return examples
 
 

@@ -283,15 +283,21 @@ class Translator(Estimator):
         device = next(model.parameters()).device
         with torch.inference_mode():
             out = model(
-                ids.to(device), heard.to(device), source_packing=Packing((len(ids),), device),
-                target_packing=Packing((len(heard),), device), trace=Trace(attentions=[-1]),
-            )  # fmt: skip
+                ids.to(device),
+                heard.to(device),
+                source_packing=Packing((len(ids),), device),
+                target_packing=Packing((len(heard),), device),
+                trace=Trace(attentions=[-1]),
+            )
         weights = out.cross_trace.attentions[-1][0].float().mean(0).cpu().numpy()  # [T, S]
         said = [*best.tokens, limits.end]
         return Alignment(
-            pieces(self.source_tokenizer_, ids.tolist()), pieces(self.target_tokenizer_, said), weights,
-            detokenize(self.target_tokenizer_, best.tokens), text,
-        )  # fmt: skip
+            pieces(self.source_tokenizer_, ids.tolist()),
+            pieces(self.target_tokenizer_, said),
+            weights,
+            detokenize(self.target_tokenizer_, best.tokens),
+            text,
+        )
 
     def score(self, source: Sequence[str], target: Sequence[str], beam: int = 5) -> float:
         """Detokenised BLEU of the translations, 0 to 100."""

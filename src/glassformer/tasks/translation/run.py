@@ -115,9 +115,13 @@ def judge(work: Work) -> dict[str, Any]:
     translator, recipe, pairs = work.estimator, work.recipe, work.data
     scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}
     out: dict[str, Any] = {
-        "task": recipe.task, "judged": pairs.judged_name, "columns": list(pairs.dataset.columns),
-        "scores": scores, "truncated": cut, "seconds": {},
-    }  # fmt: skip
+        "task": recipe.task,
+        "judged": pairs.judged_name,
+        "columns": list(pairs.dataset.columns),
+        "scores": scores,
+        "truncated": cut,
+        "seconds": {},
+    }
     for name, split in {"validation": pairs.validation, pairs.judged_name: pairs.judged}.items():
         if split is not None:
             scores[name], translations = search(translator, recipe, split, out["seconds"])
@@ -152,9 +156,11 @@ def search(
         translations[name] = translate_cut(translator, split.source, width or e.beam, e.length_penalty)
         spent = time.perf_counter() - started
         scores[name] = translation_scores(translations[name], split.target) | {
-            "width": width or e.beam, "length_penalty": e.length_penalty, "seconds": spent,
+            "width": width or e.beam,
+            "length_penalty": e.length_penalty,
+            "seconds": spent,
             "sentences_per_second": len(split) / max(spent, 1e-9),
-        }  # fmt: skip
+        }
         if seconds is not None:
             seconds["translate"] = seconds.get("translate", 0.0) + spent
     return scores, translations
@@ -206,11 +212,14 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
         found = translator.align(split.source[i], recipe.evaluate.beam, recipe.evaluate.length_penalty)
         examples.append(
             {
-                "text": split.source[i], "reference": split.target[i], "translation": found.translation,
-                "source": found.source, "target": found.target, "weights": np.round(found.weights,
-                4).tolist(),
+                "text": split.source[i],
+                "reference": split.target[i],
+                "translation": found.translation,
+                "source": found.source,
+                "target": found.target,
+                "weights": np.round(found.weights, 4).tolist(),
             }
-        )  # fmt: skip
+        )
     return examples
 
 

@@ -51,9 +51,12 @@ def load_texts(data: CorpusConfig) -> Texts:
     """
     hidden = {split: set(_cleaned(_split_texts(data, split), data)) for split in dict.fromkeys(data.exclude)}
     named = load_text_dataset(
-        data.source, text_column=data.text_column, limit=data.limit, splits=data.splits,
+        data.source,
+        text_column=data.text_column,
+        limit=data.limit,
+        splits=data.splits,
         on_bad_row=data.on_bad_row,
-    )  # fmt: skip
+    )
     texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
     excluded = {split: sum(text in there for text in texts) for split, there in hidden.items() if there}
     never = set().union(*hidden.values())
@@ -167,11 +170,13 @@ def judge(work: Work) -> dict[str, Any]:
         "neighbours": {word: vectors.most_similar(word, 8) for word in known},
         "analogies": {" ".join(words): vectors.analogy(words[0], words[1], words[2], 3) for words in able},
         "norms": vectors.norms_,
-        "texts": len(corpus), "excluded": work.data.excluded, "words": corpus.raw_words,
+        "texts": len(corpus),
+        "excluded": work.data.excluded,
+        "words": corpus.raw_words,
         "vocabulary": len(corpus.words),
         "words_per_second": work.recipe.vectors.epochs * corpus.raw_words / seconds,
         "loss": [[r["step"], r["loss"]] for r in vectors.history_ if r["kind"] == "step"],
-    }  # fmt: skip
+    }
 
 
 def again(work: Work, source: str | None) -> dict[str, Any]:
