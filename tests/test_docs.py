@@ -253,3 +253,14 @@ def test_results_page_has_every_result_file():
     formal = in_form(ROOT / "benchmarks" / "results").values()
     stale = [r.recipe for r in formal if f"| `{r.recipe}` | `{r.layout}` | {r.parameters:,} |" not in page]
     assert not stale, "run `make results`"
+
+
+def test_every_decision_stands_in_the_index_with_a_title_and_a_date():
+    folder = ROOT / "docs" / "decisions"
+    records = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("0*.md")}
+    listed = re.findall(
+        r"^(\d{4}-[a-z0-9-]+)$", (folder / "index.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert sorted(listed) == sorted(records)
+    for name, text in records.items():
+        assert re.match(r"# \S.*\n\n20\d\d-\d\d-\d\d · \S.*\n\n\S", text), name
