@@ -250,7 +250,7 @@ def _doors(home: Path) -> dict[str, Callable[[Path, tuple[Any, Any]], list[Any] 
         put_in(saved, place, "glassformer.json", json.dumps(_bare(about | {"classes": list(pair)})))
         loaded = gf.load(place)
         assert set(loaded.predict(TEXTS[:3]).tolist()) <= set(loaded.classes_.tolist())
-        return loaded.classes_.tolist()
+        return _ordered(loaded.classes_.tolist(), pair)
 
     def delimited(separator: str) -> Callable[[Path, tuple[Any, Any]], list[Any]]:
         def read(place: Path, pair: tuple[Any, Any]) -> list[Any]:

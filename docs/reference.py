@@ -105,6 +105,7 @@ MODULES = {
             "data.batching",
             "data.checks",
             "data.doctor",
+            "data.findings",
             "data.corpus",
         ],
     ),

@@ -38,7 +38,8 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "schedule": "cosine", "warmup": 0.5, "layer_decay": 0.5, "embedding_lr": 5.0, "batch_size": 7,
         "batch_tokens": 40, "length_window": 0, "accumulate": 2, "clip": 0.1, "label_smoothing": 0.3,
         "class_weight": {"pos": 3.0}, "word_dropout": 0.3, "average": 0.9, "seed": 1, "precision": "bf16",
-        "train_layers": 0, "lora_rank": 2,
+        "train_layers": 0, "lora_rank": 2, "adam_eps": 1e-2, "embedding_dropout": 0.3, "feed_forward_dropout": 0.3,
+        "norm_eps": 0.1, "separator": False,
     }  # fmt: skip
     texts = [text.replace("the", "The,") for text in data[0]]  # so that cleaning and case matter
     plain_of_texts = small(**base).fit(texts, data[1])
@@ -58,7 +59,10 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         small(**base, num_layers=3, stochastic_depth=0.5).fit(*data), small(**base, num_layers=3).fit(*data)
     )
     assert small(**base, head="mlp", head_hidden=5).fit(*data).model_.head.hidden.out_features == 5
-    covered = set(changes) | {"stochastic_depth", "head_hidden"}
+    hidden = small(**base, head="mlp").fit(*data)
+    assert not same(small(**base, head="mlp", head_activation="none").fit(*data), hidden)
+    assert not same(small(**base, head="mlp", head_input_dropout=0.3).fit(*data), hidden)
+    covered = set(changes) | {"stochastic_depth", "head_hidden", "head_activation", "head_input_dropout"}
     elsewhere = {
         "model",
         "revision",
@@ -69,6 +73,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "keep_best",
         "evaluate_every",
         "checkpoint_every",
+        "keep_epochs",
         "device",
         "threads",
         "verbose",

@@ -122,7 +122,10 @@ def test_keys_are_all_listed_with_their_meaning(gf):
     by_name = {k.name: k for k in keys}
     assert by_name["warmup"].default == "none"
     assert by_name["warmup"].meaning.startswith("share of all steps; none: what suits")
-    assert by_name["optimizer"].meaning == "adam: decay goes through the gradient (adamw | adam | muon)"
+    assert by_name["optimizer"].meaning == (
+        "adam: decay goes through the gradient; adamw-hat: adam_eps counts before bias correction "
+        "(adamw | adam | muon | adamw-hat)"
+    )
     result = gf("train", "--help-keys")
     assert result.code == 0
     assert all(k.name in result.out for k in keys)

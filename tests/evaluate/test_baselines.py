@@ -210,11 +210,14 @@ def test_bag_of_embeddings_equals_a_plain_loop_and_leaves_the_threads():
     assert ours == pytest.approx(logits(test).softmax(1).detach().numpy(), abs=1e-4)
 
 
-def test_the_usual_bag_is_64_wide_and_read_once():
+def test_the_usual_bag_is_64_wide_and_read_for_100_steps():
     (train, y), (test, _) = bags(131, 5), bags(7, 6)
     usual = bag_of_embeddings(train, y, test, vocab_size=50)
-    options = {"epochs": 1, "dim": 64, "lr": 1e-2, "batch_size": 64, "seed": 0, "num_classes": 3}
+    options = {"epochs": 34, "dim": 64, "lr": 1e-2, "batch_size": 64, "seed": 0, "num_classes": 3}
     assert np.array_equal(usual, bag_of_embeddings(train, y, test, vocab_size=50, **options))
+    large, z = bags(6_401, 5)
+    once = bag_of_embeddings(large, z, test, vocab_size=50, epochs=1)
+    assert np.array_equal(bag_of_embeddings(large, z, test, vocab_size=50), once)
     wider = bag_of_embeddings(train, y, test, vocab_size=50, num_classes=5)
     assert wider.shape == (7, 5)
     assert bag_of_embeddings(train, y, test[:1], vocab_size=50, num_classes=2).shape == (1, 3)

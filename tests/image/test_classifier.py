@@ -21,7 +21,9 @@ from glassformer.nn.lora import adapter, add_lora, merge
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.train.callbacks import Callback
 
-from .conftest import SETTINGS, quarters
+from .conftest import SETTINGS, quarters  # Weights at the start are those of a fit at rate 0.
+
+pytestmark = pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")
 
 
 def test_parameters_are_the_keys_of_a_recipe():

@@ -238,7 +238,8 @@ def test_one_class_and_a_class_of_nearly_all():
     assert "always answering a scores 95.0%" in found.message
 
 
-def test_rows_of_a_table_without_a_label_are_counted_or_left_out(tmp_path, capsys):
+def test_rows_of_a_table_without_a_label_are_counted_or_left_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # long paths are cut
     for i in range(6):
         scene(i).save(tmp_path / f"{i}.png")
     rows = [f"{i}.png,{'ab'[i % 2]}" for i in range(4)]
@@ -249,7 +250,7 @@ def test_rows_of_a_table_without_a_label_are_counted_or_left_out(tmp_path, capsy
     assert found.splits["train"].labels == ["a", "b", "a", "b"]
     assert sorted(row.row for row in found.rejected) == [6, 7]
     assert found.splits["train"].rows == [2, 3, 4, 5]
-    assert main(["data", "doctor", str(tmp_path / "t.csv")]) == 0
+    assert main(["data", "doctor", "t.csv"]) == 0
     assert "t.csv, row 6: the label is missing" in capsys.readouterr().out
 
 

@@ -18,7 +18,6 @@ from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.recipe import recipe_names
-from glassformer.tasks.run_folder import with_bad_rows
 
 
 def recipe_for_folds(
@@ -41,6 +40,8 @@ def recipe_for_folds(
         command="cross-validate",
         others="--text FILE",
     )
+    from glassformer.tasks.run_folder import with_bad_rows  # torch comes with it: help needs none
+
     chosen = with_bad_rows(chosen, on_bad_row, other=True)
     if text or (recipe is not None and recipe not in recipe_names() and data_option(recipe)):
         chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))

@@ -18,7 +18,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.errors import InputError
-    from glassformer.families.pretrained import read_checkpoint
+    from glassformer.families.pretrained import load_pretrained, read_checkpoint
 
     resolved = resolve_checkpoint(name, revision)
     folder, known = resolved.path, CATALOG.get(name.lower())
@@ -41,6 +41,13 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
         out["tokenizer"] = list(_tokenizer(checkpoint))
     else:
         out["preprocessor"] = list(_preprocessor(folder))
+    if any(state == "missing" for found in out.values() for state, *_ in found):
+        return out
+    try:
+        load_pretrained(folder)  # the tensors: their names and shapes
+    except InputError as error:
+        out["checkpoint"].append(("missing", "weights", str(error)))
+        return out
     out["use"] = list(_uses(checkpoint, name))
     return out
 

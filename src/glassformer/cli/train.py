@@ -208,7 +208,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     where = _whole_path(source)
     values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
     values |= {"data": {"source": where}} | (chosen or {})
-    asked = build(Recipe, apply_overrides(values, settings, Recipe), "train")
+    asked = build(Recipe, apply_overrides(values, settings, Recipe), "--set")
     d = asked.data
     dataset = load_text_dataset(
         d.source,
@@ -227,7 +227,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     for split in ("validation", "test"):
         if split not in dataset.splits:
             values["data"][f"{split}_size"] = held
-    return build(Recipe, apply_overrides(values, settings, Recipe), "train")
+    return build(Recipe, apply_overrides(values, settings, Recipe), "--set")
 
 
 def image_recipe(
@@ -240,7 +240,7 @@ def image_recipe(
     where = _whole_path(source)
     values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
     values |= {"task": ImageRecipe.task, "data": {"source": where}} | (chosen or {})
-    asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "train")
+    asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
     d = asked.data
     dataset = load_image_dataset(
         d.source, image_column=d.image_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed
@@ -256,7 +256,7 @@ def image_recipe(
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
     else:
         values["image"] = {"augment": "light"}
-    return build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "train")
+    return build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
 
 
 def _whole_path(source: str) -> str:

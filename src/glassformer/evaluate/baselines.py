@@ -93,6 +93,9 @@ def tfidf_logistic(
     return probabilities
 
 
+FEWEST_STEPS = 100  # of the bag of embeddings
+
+
 @runtime_checkable
 class Ragged(Protocol):
     """Token ids of many texts end to end: text i is ``ids[starts[i]:starts[i + 1]]``."""
@@ -110,7 +113,7 @@ def bag_of_embeddings(
     *,
     vocab_size: int,
     num_classes: int | None = None,
-    epochs: int = 1,
+    epochs: int | None = None,
     dim: int = 64,
     lr: float = 1e-2,
     batch_size: int = 64,
@@ -125,7 +128,8 @@ def bag_of_embeddings(
         test: m texts likewise.
         vocab_size: number of embeddings.
         num_classes: K; by default one more than the largest index in ``y``.
-        epochs, lr, batch_size: of the training; the rate falls linearly to 0.
+        epochs, lr, batch_size: of the training; the rate falls linearly to 0. Unset epochs are
+            as many as 100 steps take: one of large data, more of a small table, whose epoch is a few steps.
         dim: width of the embeddings.
         seed: of the initial weights and the order of the texts. torch's global generator is left alone.
         sample_weight: [n], of the training texts; None: all count the same.
@@ -146,7 +150,9 @@ def bag_of_embeddings(
     weight = (dim**-0.5 * torch.randn(num_classes, dim, generator=rng)).requires_grad_()
     bias = torch.zeros(num_classes, requires_grad=True)
     optimizer = torch.optim.Adam([table, weight, bias], lr=lr)
-    steps = epochs * -(-len(y) // batch_size)
+    an_epoch = -(-len(y) // batch_size)
+    epochs = epochs or -(-FEWEST_STEPS // an_epoch)
+    steps = epochs * an_epoch
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 1e-3, total_iters=steps)
 
     def logits(ids: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:  # [N], [b] -> [b, K]
