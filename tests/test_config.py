@@ -1,4 +1,4 @@
-"""config.py: dataclass to TOML and back, overrides, and the messages for what is wrong."""
+"""config: dataclass to TOML and back, overrides, and the messages for what is wrong."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from glassformer.synonyms import suggestion
+from glassformer.config.synonyms import suggestion
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -16,8 +16,8 @@ from glassformer.checkpoints import hub
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.network import unreachable
 from glassformer.errors import CheckpointError
-from glassformer.network import unreachable
 
 from .fake_hub import NEW, OLD, checkpoint
 

@@ -16,8 +16,8 @@ from glassformer.cli.given import data_option, instead_of_option, named_as_optio
 from glassformer.cli.keys import all_keys
 from glassformer.cli.train import choose_recipe
 from glassformer.config import lay_over
+from glassformer.config.synonyms import KEYS, SAID
 from glassformer.errors import ConfigError
-from glassformer.synonyms import KEYS, SAID
 from glassformer.tasks.catalog import recipe_classes
 from glassformer.tasks.recipe import recipe_names
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.checkpoints.files import file_sha256, missing_run
+from glassformer.data.network import unreachable
 from glassformer.errors import CheckpointError
-from glassformer.network import unreachable
 from glassformer.reading import open_regular
 
 ALLOWED_FILES = [

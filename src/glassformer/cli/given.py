@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
-from glassformer.synonyms import as_key, ours
 
 STDIN = "-"  # as an argument: the texts come from standard input
 MOST_STDIN = 256 * 2**20  # bytes

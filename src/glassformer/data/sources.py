@@ -21,11 +21,11 @@ from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
 from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.network import unreachable
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.splits import stratified_subset
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
 from glassformer.errors import DataError
-from glassformer.network import unreachable
 
 
 def load_text_dataset(

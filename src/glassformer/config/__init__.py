@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from glassformer.config.synonyms import listed as listed
+from glassformer.config.synonyms import nearest, suggestion
 from glassformer.errors import ConfigError
 from glassformer.reading import NotRegularError, read_regular
-from glassformer.synonyms import listed as listed
-from glassformer.synonyms import nearest, suggestion
 
 T = TypeVar("T")
 MAX_TOML_BYTES = 4 << 20
