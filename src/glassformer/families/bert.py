@@ -111,9 +111,9 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
             heads,
             d_ff,
             "post",
-            activation(settings, where),
+            activation(settings, where),  # type: ignore[arg-type]  # checked
             eps,
-            dropout,  # type: ignore[arg-type]  # checked
+            dropout,
             attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.1, 1),
         ),
         head_dropout=head_dropout,

@@ -110,9 +110,9 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
             number(settings, "n_heads", where),
             number(settings, "hidden_dim", where),
             "post",
-            activation(settings, where, "activation"),
+            activation(settings, where, "activation"),  # type: ignore[arg-type]  # checked
             EPS,
-            dropout,  # type: ignore[arg-type]  # checked
+            dropout,
             attention_dropout=real(settings, "attention_dropout", where, 0.1, 1),
         ),
         pooling=None,

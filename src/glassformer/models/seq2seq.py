@@ -248,11 +248,11 @@ def transformer(
         num_layers,
         num_heads,
         d_ff,
-        norm,
-        activation,
+        norm,  # type: ignore[arg-type]  # a name, checked
+        activation,  # type: ignore[arg-type]  # a name, checked
         norm_eps,
         dropout,
-        final_norm=norm == "pre",  # type: ignore[arg-type]  # names, checked
+        final_norm=norm == "pre",
     )
     return TransformerConfig(
         embedding(source_vocab), embedding(target_vocab), layers, layers, shared_vocabulary, tied

@@ -195,8 +195,8 @@ class TextClassifier(Classifier):
             examples,
             max_length=self.max_length,
             stride=self.window_stride,
-            clean=self.clean,
-            add_special_tokens=self.add_special_tokens,  # type: ignore[arg-type]  # checked by fit
+            clean=self.clean,  # type: ignore[arg-type]  # checked by fit
+            add_special_tokens=self.add_special_tokens,
         )
 
     def truncated(self, X: Sequence[str]) -> np.ndarray:
