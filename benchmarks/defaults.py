@@ -90,20 +90,21 @@ def linear(examples: Examples, X: list[Any], y: np.ndarray, judged: list[Any]) -
 def measure(row: Row, examples: Examples, size: int, seed: int) -> dict[str, Any]:
     X, y = examples.take(examples.draw(size, seed))
     judged, truth = examples.take(examples.judged)
-    chosen, started = {}, time.perf_counter()
+    chosen, started, cpu = {}, time.perf_counter(), time.process_time()
     if row.settings:
         cls = gf.ImageClassifier if examples.pictures else gf.TextClassifier
         model = cls(**row.settings, threads=1, seed=seed).fit(X, y)
         chosen, seconds = dict(model.chosen_), time.perf_counter() - started
+        cpu_seconds = time.process_time() - cpu
         given = model.predict(judged)
     else:
         given = linear(examples, X, y, judged)
-        seconds = time.perf_counter() - started  # judging too
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu  # judging too
     counts = np.unique(truth, return_counts=True)[1]
     return {
         "data": row.data, "kind": row.kind, "asked": size, "examples": len(y), "seed": seed,
         "accuracy": float(np.mean(given == truth)), "judged": len(truth), "chance": float(counts.max() / len(truth)),
-        "seconds": round(seconds, 1), "chosen": chosen,
+        "seconds": round(seconds, 1), "cpu_seconds": round(cpu_seconds, 1), "chosen": chosen,
     }  # fmt: skip
 
 
