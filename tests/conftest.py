@@ -33,7 +33,6 @@ def _prepare_environment() -> None:
         os.environ["GLASSFORMER_TEST_HOME"] = str(home)
         os.environ["HF_HOME"] = str(home / "huggingface")  # the developer's own caches stay unseen
         os.environ["XDG_CACHE_HOME"] = str(home / "cache")
-        os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".pytest_cache" / "numba")  # compiled once, not each time
         os.environ["MPLCONFIGDIR"] = str(ROOT / ".pytest_cache" / "matplotlib")  # its font list, made once
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
         os.environ["HF_HUB_DISABLE_XET"] = "1"  # it opens sockets outside of Python, where no hook sees them

@@ -94,18 +94,3 @@ def test_owner_and_mode_of_folder_and_file_decide(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 12_347)
     assert "belongs to another user" in str(store.why_unsafe(folder))
     assert not store.is_ours(file)
-
-
-def test_the_cache_of_compiled_loops_is_held_to_the_same(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert store.folder_for_code("numba") == tmp_path / "glassformer" / "numba"
-    (tmp_path / "glassformer" / "numba" / "planted.nbi").symlink_to("/dev/null")
-    other = store.folder_for_code("numba")
-    assert tmp_path not in other.parents
-    assert other.stat().st_mode & 0o777 == 0o700
-    store.discard(other)
-    (tmp_path / "glassformer" / "numba" / "planted.nbi").unlink()
-    (tmp_path / "glassformer").chmod(0o777)
-    other = store.folder_for_code("numba")
-    assert tmp_path not in other.parents
-    store.discard(other)

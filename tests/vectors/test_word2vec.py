@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -292,3 +295,18 @@ def test_checkpoints_of_another_training_are_not_overwritten(tmp_path):
         gf.Word2Vec(**options).fit(sentences, checkpoints=tmp_path / optimizer)
         with pytest.raises(CheckpointError, match="Use resume=True"):
             gf.Word2Vec(**options).fit(sentences, checkpoints=tmp_path / optimizer)
+
+
+def test_compiled_loops_are_not_kept_on_disk(tmp_path):
+    """Two processes with rows of different widths shared numba's cache, and one ran the other's code."""
+    code = (
+        "import glassformer as gf; words = ['red', 'green', 'blue', 'grey', 'white'] * 7\n"
+        "for dim in (7, 23):\n"
+        "    print(gf.Word2Vec(dim=dim, epochs=1, min_count=1, threads=1).fit([words] * 5).vectors_.shape)"
+    )
+    home = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | home, capture_output=True, text=True, timeout=300
+    )
+    assert done.stdout.split("\n")[:2] == ["(5, 7)", "(5, 23)"], done.stderr
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".nbi", ".nbc")]

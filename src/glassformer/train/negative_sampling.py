@@ -7,28 +7,25 @@ expected gradient is that of ``negative`` draws a pair. And the width of a row i
 16, so the loops have no remainder.
 
 Threads write into the same tables without locks (Niu et al., 2011). With one thread results repeat.
+
+The loops are compiled in each process (two seconds) and not kept on disk: numba writes the index of its cache
+before the code that the index names, so that another process could run another width's code on narrower rows.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from functools import cache
 from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from glassformer.nn.kernels.store import folder_for_code
-
 LANES = 16  # fp32 numbers in a 512-bit register; rows are a multiple of them, in 64-byte steps
 SHARED = 16  # negatives of a block
 BLOCK = 4  # centres of a block
 LOSS_EVERY = 16  # the loss is computed in every 16th block: it is only looked at
 FULL = 2.0**32 - 1.0
-
-if "NUMBA_CACHE_DIR" not in os.environ:  # compiled loops live in the user's cache, not beside the sources
-    numba.config.CACHE_DIR = str(folder_for_code("numba"))  # type: ignore[attr-defined]  # not in its stubs
 
 # What the compiler may assume of sums: their order is free. Infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
@@ -82,7 +79,7 @@ class Kernel(NamedTuple):
 def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
     """Compile for rows of ``width`` numbers (a multiple of 16); ``shared`` is a multiple of 4."""
 
-    @numba.njit(nogil=True, fastmath=FAST, cache=True)
+    @numba.njit(nogil=True, fastmath=FAST)
     def update_block(
         centre_table,
         context_table,
@@ -180,7 +177,7 @@ def kernel(width: int, shared: int = SHARED, block: int = BLOCK) -> Kernel:
                 u[d] += row[d]
         return loss
 
-    @numba.njit(nogil=True, fastmath=FAST, cache=True)
+    @numba.njit(nogil=True, fastmath=FAST)
     def train_sentences(
         centre_table,
         context_table,

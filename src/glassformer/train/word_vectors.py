@@ -90,19 +90,9 @@ class FastTraining:
         return self.centres[:, : self.config.dim].copy()
 
     def compile(self) -> None:
-        """Compile the loops (seconds, once for a width on a machine), so that no round is timed with it."""
+        """Compile the loops (two seconds, once for a width in a process); no round is timed with it."""
         nothing = (0, 0, *self.sampler, self.config.window, self.config.negative, 0.0, 0.0, np.uint64(1))
-        for left in (3, 2, 1, 0):  # one loop calls another: each may fail to reach the cache
-            try:
-                self.kernel.sentences(
-                    self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing
-                )
-                return
-            except (
-                OSError
-            ):  # the cache's disk is full or read-only; what was compiled is in memory all the same
-                if not left:
-                    raise
+        self.kernel.sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing)
 
     def run(self) -> Iterator[dict[str, Any]]:
         """One record a round; when it is yielded everything about it is in this object.

@@ -6,7 +6,6 @@ Where that is not so, the kernels are built for one process, in a new folder tha
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import stat
@@ -56,25 +55,6 @@ def prepared() -> tuple[Path, str | None]:
     if reason is None:
         return cache_folder(), None
     return Path(tempfile.mkdtemp(prefix="glassformer-kernels-")), reason  # mode 0700
-
-
-def folder_for_code(name: str) -> Path:
-    """A folder of the user's cache in which another library keeps what it runs; a new one, for this process,
-    where the cache or something in it can have been written by others."""
-    folder = cache_folder() / name
-    try:
-        mine = why_unsafe(folder) is None and not any(_of_others(path) for path in folder.rglob("*"))
-    except OSError:  # a disk that takes nothing
-        mine = False
-    if not mine:
-        folder = Path(tempfile.mkdtemp(prefix=f"glassformer-{name}-"))
-        atexit.register(discard, folder)
-    return folder
-
-
-def _of_others(path: Path) -> bool:
-    info = os.lstat(path)
-    return stat.S_ISLNK(info.st_mode) or (hasattr(os, "geteuid") and info.st_uid != os.geteuid())
 
 
 def discard(folder: Path) -> None:
