@@ -36,6 +36,7 @@ MODULES = {
             "tasks.image_classification.estimator",
             "tasks.translation.estimator",
             "tasks.masked_lm.estimator",
+            "tasks.similarity.estimator",
             "tasks.word2vec.estimator",
         ],
     ),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.image_classification.estimator import ImageClassifier
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
+    from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -28,6 +29,7 @@ _PUBLIC = {
     "Translator": "glassformer.tasks.translation.estimator",
     "MaskedLM": "glassformer.tasks.masked_lm.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
+    "Embedder": "glassformer.tasks.similarity.estimator",
     "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.families.pretrained",
     "save_pretrained": "glassformer.families.pretrained",
@@ -40,6 +42,7 @@ _PUBLIC = {
 _MODULES = ("nn", "models", "data", "errors")
 
 __all__ = [
+    "Embedder",
     "GlassformerError",
     "ImageClassifier",
     "InputError",

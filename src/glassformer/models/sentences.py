@@ -145,7 +145,7 @@ class Sentences:
             return np.zeros((0, self.width(model.config.encoder.d_model)), np.float32)
         tokenizer = tokenizer or _tokenizer_in(self.folder)
         if self.lowercase:
-            tokenizer = _lowercased(tokenizer)
+            tokenizer = lowercased(tokenizer)
         limit = token_limit(model.config.embedding, self.max_length)
         table = encode(tokenizer, [before + text for text in given], max_length=limit)
         skip = 0
@@ -260,7 +260,7 @@ def _tokenizer_in(folder: Path | None) -> Tokenizer:
     return load_tokenizer(folder)
 
 
-def _lowercased(tokenizer: Tokenizer) -> Tokenizer:
+def lowercased(tokenizer: Tokenizer) -> Tokenizer:
     """The same one that makes letters small first, unless it does so by itself."""
     definition = tokenizer.to_str()
     if '"type":"Lowercase"' in definition or '"lowercase":true' in definition:

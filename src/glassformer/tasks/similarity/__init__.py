@@ -1,0 +1,1 @@
+"""How much two texts mean the same."""

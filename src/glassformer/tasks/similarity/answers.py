@@ -1,0 +1,121 @@
+"""What is asked of vectors: cosines, nearest rows, and classes where a fit had labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.checks import check_texts
+from glassformer.errors import ConfigError, DataError
+from glassformer.runtime import choose_dtype
+from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs, spearman
+
+CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines are computed in fp32
+
+
+class Answers:
+    """The questions that an ``Embedder`` answers from its vectors."""
+
+    precision: Any
+    classes_: np.ndarray | None
+    head_: tuple[np.ndarray, np.ndarray] | None
+    encode: Any
+    _check_fitted: Any
+
+    def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
+        """Cosine of two texts, or of each text of one list with each of another, ``[n, m]``."""
+        one = isinstance(a, str) and isinstance(b, str)
+        first, second = (unit(self.encode([t] if isinstance(t, str) else t)) for t in (a, b))
+        cosines = first @ second.T
+        return float(cosines[0, 0]) if one else cosines
+
+    def index(self, texts: Sequence[str]) -> Any:
+        """Keep texts and their vectors for ``similar``."""
+        texts = check_texts(texts)
+        self.index_ = texts, self.encode(texts)
+        return self
+
+    def similar(self, text: str, k: int = 5) -> list[tuple[str, float]]:
+        """The nearest texts of ``index``, with their cosines, the nearest first."""
+        if getattr(self, "index_", None) is None:
+            raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
+        texts, vectors = self.index_
+        rows, cosines = self.search([text], vectors, k)
+        return [(texts[i], float(c)) for i, c in zip(rows[0], cosines[0], strict=True)]
+
+    def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+        """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
+
+        Every row is looked at. Where the processor multiplies in bf16, that finds candidates, whose cosines
+        are then computed in fp32.
+
+        Args:
+            table: texts, or their vectors ``[m, E]``.
+
+        Raises:
+            ConfigError: ``k`` below 1.
+            DataError: a text that cannot be used, or vectors of another width.
+        """
+        if k < 1:
+            raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
+        asked = unit(self.encode(queries))
+        vectors = table if isinstance(table, np.ndarray) and table.ndim == 2 else self.encode(table)
+        if vectors.shape[1] != asked.shape[1]:
+            what = f"vectors of {vectors.shape[1]} numbers, the model's have {asked.shape[1]}"
+            raise DataError(what, where="search", fix="Give texts, or vectors of this model")
+        return nearest(asked, unit(vectors), k, choose_dtype(self.precision, torch.device("cpu")))
+
+    # --- classes, of a fit with labels -------------------------------------------------------------
+
+    def predict_proba(self, X: Sequence[str]) -> np.ndarray:
+        """Probabilities ``[n, C]`` of the classes that a fit with labels has seen."""
+        self._check_fitted()
+        if self.head_ is None:
+            raise ConfigError("was not fitted with labels", where="predict", fix="Use fit(texts, labels)")
+        logits = self.encode(X) @ self.head_[0].T + self.head_[1]
+        shares = np.exp(logits - logits.max(1, keepdims=True))
+        return shares / shares.sum(1, keepdims=True)
+
+    def predict(self, X: Sequence[str]) -> np.ndarray:
+        """The most probable class of each text."""
+        best = self.predict_proba(X).argmax(1)
+        assert self.classes_ is not None
+        return self.classes_[best]
+
+    def score(self, X: Any, y: Any) -> float:
+        """Spearman correlation of cosines and scores of pairs; of texts with labels the accuracy."""
+        if getattr(self, "head_", None) is not None:
+            return float((self.predict(X) == np.asarray(y)).mean())
+        pairs = check_text_pairs(X, y)
+        assert pairs.scores is not None
+        return spearman(self.cosines(pairs), pairs.scores)
+
+    def cosines(self, pairs: Pairs) -> np.ndarray:
+        """The cosine of each pair, ``[n]``."""
+        return (unit(self.encode(pairs.first)) * unit(self.encode(pairs.second))).sum(1)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Each row at length 1; a row of zeros stays."""
+    vectors = np.asarray(vectors, np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def nearest(
+    queries: np.ndarray, table: np.ndarray, k: int, dtype: torch.dtype = torch.float32
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ``table`` nearest to each query and their cosines, ``[n, k]``; all vectors have length 1."""
+    k = min(k, len(table))
+    wide = k if dtype == torch.float32 else min(k + CANDIDATES, len(table))
+    q, t = torch.from_numpy(queries), torch.from_numpy(np.ascontiguousarray(table))
+    rows, cosines, low = [], [], t.to(dtype)
+    for part in q.split(256):
+        found = (part.to(dtype) @ low.T).float().topk(wide, 1).indices  # [Q, wide]
+        exact = torch.einsum("qe,qwe->qw", part, t[found])
+        best = torch.sort(exact, dim=1, descending=True, stable=True)
+        rows.append(found.gather(1, best.indices[:, :k]))
+        cosines.append(best.values[:, :k])
+    return torch.cat(rows).numpy(), torch.cat(cosines).numpy()

@@ -1,0 +1,98 @@
+"""What a recipe of similarities can say. Keys of ``text``, ``model``, ``train`` are those of ``Embedder``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glassformer.config import Section, setting
+from glassformer.train.config import FitConfig, TokenBatches
+
+
+@dataclass(frozen=True)
+class PairsConfig(Section):
+    """Where the pairs of texts come from."""
+
+    source: str = setting("", "a folder with train, validation and test as tables, here or in a data folder")
+    first: str = setting("sentence1", "column of the first texts")
+    second: str = setting("sentence2", "column of the second texts")
+    score: str | None = setting(
+        "score", "column of what says how alike they are; None: all pairs belong together"
+    )
+    limit: int | None = setting(None, "at most this many pairs of every split: a quick look")
+
+
+@dataclass(frozen=True)
+class EmbedderTextConfig(Section):
+    """From text to token ids."""
+
+    max_length: int | None = setting(None, "tokens, special ones included; None: the checkpoint's, else 256")
+    tokenizer: Literal["auto", "word", "wordpiece"] = setting(
+        "auto", "auto: the checkpoint's own; word, wordpiece: learned here, from scratch only"
+    )
+    clean: Literal["none", "html", "words", "syllables"] = setting("none", "as in recipes of classifiers")
+    lowercase: bool = setting(True, "for tokenizers trained here")
+    vocab_size: int = setting(30_000, "for tokenizers trained here")
+    min_count: int = setting(2, "for tokenizers trained here")
+
+
+@dataclass(frozen=True)
+class EmbedderModelConfig(Section):
+    """Which encoder, and how its rows become one vector."""
+
+    model: str = setting(
+        "all-minilm-l6-v2", "a checkpoint (name, folder, Hub id) or a from-scratch architecture"
+    )
+    revision: str | None = setting(None, "commit of a Hub checkpoint")
+    pooling: Literal["auto", "mean", "cls", "max"] = setting(
+        "auto", "auto: as the checkpoint's modules.json says, else the mean"
+    )
+    dropout: float = setting(0.0, "on embeddings and on each sub-layer's output")
+    d_model: int | None = setting(
+        None, "width of the rows; this and all below: from-scratch architectures only"
+    )
+    num_layers: int | None = setting(None, "encoder layers")
+    num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
+    d_ff: int | None = setting(None, "hidden units of the feed-forward network")
+
+
+@dataclass(frozen=True)
+class EmbedderFitConfig(TokenBatches, FitConfig):
+    """One fit of pairs."""
+
+    epochs: int = setting(1, "passes over the pairs")
+    loss: Literal["auto", "cosine", "cosent", "negatives"] = setting(
+        "auto", "cosine: squared error; cosent: order of the pairs of a batch; negatives: its other pairs"
+    )
+    scale: float = setting(20.0, "what cosines are multiplied by in cosent and negatives")
+    pairs_per_text: int = setting(20, "with labels: of equal, and as many of different ones")
+    batch_size: int = setting(32, "pairs")
+    batch_tokens: int = setting(0, "real tokens at most; 0: batch_size decides")
+    length_window: int = setting(0, "batches among which lengths are sorted; 0: lengths are not looked at")
+    monitor: Literal["score", "loss"] = setting(
+        "score", "what decides which weights are best; score: Spearman, or the share of partners found"
+    )
+
+
+@dataclass(frozen=True)
+class SimilarityEvaluateConfig(Section):
+    """What is judged after training."""
+
+    split: Literal["test", "validation"] = setting("test", "looked at once, at the end")
+    baselines: bool = setting(True, "cosines of TF-IDF and of the model before its training")
+    bootstrap: int = setting(1000, "resamples for the 95 % interval")
+
+
+@dataclass(frozen=True)
+class SimilarityRecipe:
+    """One experiment, read from top to bottom."""
+
+    name: str = setting("", "of the run folder; by default the file's")
+    task: Literal["similarity"] = setting("similarity", "which engine runs it")
+    summary: str = setting("", "one line for lists and reports")
+    expect: str = setting("", "score with its spread over seeds, and where it was measured")
+    data: PairsConfig = field(default_factory=PairsConfig)
+    text: EmbedderTextConfig = field(default_factory=EmbedderTextConfig)
+    model: EmbedderModelConfig = field(default_factory=EmbedderModelConfig)
+    train: EmbedderFitConfig = field(default_factory=EmbedderFitConfig)
+    evaluate: SimilarityEvaluateConfig = field(default_factory=SimilarityEvaluateConfig)
