@@ -137,8 +137,6 @@ class Embedder(Answers, Estimator):
     ):
         self._store(locals())
 
-    # --- training --------------------------------------------------------------------------------
-
     def fit(
         self,
         X: Any,
@@ -312,8 +310,6 @@ class Embedder(Answers, Estimator):
             weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
         self.head_ = weight, bias
 
-    # --- vectors ---------------------------------------------------------------------------------
-
     def _check_fitted(self) -> None:
         """A checkpoint is opened as it is where there was no fit."""
         if not hasattr(self, "model_") and not is_from_scratch(self.model):
@@ -361,8 +357,6 @@ class Embedder(Answers, Estimator):
                 parts.append(states.cpu())
         tokens = [[self.tokenizer_.id_to_token(int(i)) or "?" for i in table[row]] for row in range(2)]
         return SimilarityExplanation(*texts, *tokens, *contributions(self._how, *parts))
-
-    # --- files -----------------------------------------------------------------------------------
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         """The tokenizer and the files of sentence-transformers, which opens the folder."""
