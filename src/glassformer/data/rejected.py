@@ -55,7 +55,7 @@ def without_bad_rows(
     """The rows of a table whose text and label can be used; the others are added to ``rejected``.
 
     Args:
-        checks: column -> what raises for a value of it; None: those of texts and labels.
+        checks: column (others too) -> what raises for a value of it; None: those of texts and labels.
 
     Raises:
         DataError: none is left.
@@ -63,6 +63,7 @@ def without_bad_rows(
     columns = {text: table.read(text)} | ({label: table.read(label)} if label else {})
     if checks is None:
         checks = {text: check_texts} | ({label: check_labels} if label else {})
+    columns |= {name: table.read(name) for name in checks if name not in columns}
     good = []
     for i, row in enumerate(table.rows):
         try:

@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.data.batching import pack_texts
 from glassformer.data.checks import check_texts
+from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.runtime import choose_dtype
-from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs, spearman
+from glassformer.tasks.heads import Head, unit
+from glassformer.tasks.similarity.explain import SimilarityExplanation, contributions
+from glassformer.tasks.similarity.measures import spearman
+from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
 CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines are computed in fp32
 
@@ -21,9 +26,53 @@ class Answers:
 
     precision: Any
     classes_: np.ndarray | None
-    head_: tuple[np.ndarray, np.ndarray] | None
-    encode: Any
+    head_: Head | None
+    tokenizer_: Any
+    clean: Any
+    predictor: Any
+    _how: Any
+    _table: Any
     _check_fitted: Any
+
+    def encode(
+        self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> np.ndarray:
+        """One vector a text, ``[n, E]`` fp32; what ``SentenceTransformer.encode`` gives.
+
+        Raises:
+            InputError: a text that cannot be used; no prompt of that name.
+        """
+        model, texts = self.predictor(), [clean_text(text, self.clean) for text in check_texts(texts)]
+        options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
+        return model.sentences.embed(model, texts, **options)
+
+    def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
+        """What each pair of tokens adds to the cosine of two texts; the table sums up to it.
+
+        Raises:
+            DataError: a text that cannot be used.
+            ConfigError: a pooling or layer behind it through which a vector is no sum over tokens.
+        """
+        model, texts = self.predictor(), check_texts([a, b])
+        table = self._table(texts)
+        parts = []
+        with torch.inference_mode():
+            for row in range(2):
+                batch = pack_texts(table, np.array([row]), next(model.parameters()).device)
+                states = model.encode(batch.ids, batch.packing, segments=batch.segments).float()
+                parts.append(states.cpu())
+        tokens = [[self.tokenizer_.id_to_token(int(i)) or "?" for i in table[row]] for row in range(2)]
+        cut = [
+            f"the {name} text is longer than {len(table[row])} tokens and was cut there"
+            for row, name in enumerate(("first", "second"))
+            if table.truncated[row]
+        ]
+        return SimilarityExplanation(*texts, *tokens, *contributions(self._how, *parts), tuple(cut))
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        """Which texts are longer than the model reads, ``[n]`` bool."""
+        self._check_fitted()
+        return np.asarray(self._table(check_texts(texts)).truncated)
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
         """Cosine of two texts, or of each text of one list with each of another, ``[n, m]``."""
@@ -75,9 +124,7 @@ class Answers:
         self._check_fitted()
         if self.head_ is None:
             raise ConfigError("was not fitted with labels", where="predict", fix="Use fit(texts, labels)")
-        logits = self.encode(X) @ self.head_[0].T + self.head_[1]
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        return shares / shares.sum(1, keepdims=True)
+        return self.head_.probabilities(self.encode(X))
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
         """The most probable class of each text."""
@@ -96,12 +143,6 @@ class Answers:
     def cosines(self, pairs: Pairs) -> np.ndarray:
         """The cosine of each pair, ``[n]``."""
         return (unit(self.encode(pairs.first)) * unit(self.encode(pairs.second))).sum(1)
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Each row at length 1; a row of zeros stays."""
-    vectors = np.asarray(vectors, np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def nearest(
