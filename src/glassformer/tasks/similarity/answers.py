@@ -31,7 +31,7 @@ class Answers:
     clean: Any
     predictor: Any
     _how: Any
-    _table: Any
+    table: Any
     _check_fitted: Any
 
     def encode(
@@ -54,7 +54,7 @@ class Answers:
             ConfigError: a pooling or layer behind it through which a vector is no sum over tokens.
         """
         model, texts = self.predictor(), check_texts([a, b])
-        table = self._table(texts)
+        table = self.table(texts)
         parts = []
         with torch.inference_mode():
             for row in range(2):
@@ -72,7 +72,7 @@ class Answers:
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
         """Which texts are longer than the model reads, ``[n]`` bool."""
         self._check_fitted()
-        return np.asarray(self._table(check_texts(texts)).truncated)
+        return np.asarray(self.table(check_texts(texts)).truncated)
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
         """Cosine of two texts, or of each text of one list with each of another, ``[n, m]``."""

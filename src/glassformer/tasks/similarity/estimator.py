@@ -256,8 +256,8 @@ class Embedder(Answers, Estimator):
         texts = _texts(fit.examples)
         self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
         self._how = sentences_for(fit.configs["model"], self.max_length)
-        held = None if fit.held is None else self._table(_texts(fit.held))
-        return self._table(texts), held
+        held = None if fit.held is None else self.table(_texts(fit.held))
+        return self.table(texts), held
 
     def _build(self, fit: Fit) -> TextEncoder:
         return build_encoder(fit.configs["model"], self._how, self.tokenizer_, self.max_length)
@@ -317,7 +317,8 @@ class Embedder(Answers, Estimator):
         self.history_, self.chosen_, self.adapter_ = [], {}, None
         self.index_, self.model_, self._compute_model = None, model, None
 
-    def _table(self, texts: Sequence[str]) -> TokenTable:
+    def table(self, texts: Sequence[str]) -> TokenTable:
+        """Checked texts as the model reads them, each cut where it ends to read."""
         how = self._how
         tokenizer = lowercased(self.tokenizer_) if how.lowercase else self.tokenizer_
         texts = [how.prompt(None, None) + clean_text(text, self.clean) for text in texts]
