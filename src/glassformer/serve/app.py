@@ -41,6 +41,7 @@ from glassformer.serve.schema import (
     PredictResponse,
     StateResponse,
 )
+from glassformer.serve.similarity import ROUTES, add_similarity
 
 log = logging.getLogger("glassformer.serve")
 
@@ -132,14 +133,17 @@ class Server:
         """Whether no model has a place for a body of ``size`` bytes."""
         return bool(self.batchers) and all(batcher.full(size) for batcher in self.batchers.values())
 
-    def choose(self, name: str | None, kind: str) -> Served:
-        """The model of that name, or the first of that kind.
+    def choose(self, name: str | None, kind: str, gives: str = "labels") -> Any:
+        """The model of that name, or the first of that kind that gives labels (or vectors).
 
         Raises:
             Problem: 404 no such model, 422 one that reads something else.
         """
         if name is None:
-            found = next((served for served in self.models.values() if served.kind == kind), None)
+            fit = [s for s in self.models.values() if (s.kind, s.gives) == (kind, gives)]
+            found = next(iter(fit), None)
+            if found is None and gives == "vectors":
+                raise Problem(422, "no model here gives vectors", fix="Serve a run of an Embedder")
             if found is None:
                 raise Problem(422, f"no model here reads {'texts' if kind == 'text' else 'pictures'}")
             return found
@@ -151,6 +155,9 @@ class Server:
         if served.kind != kind:
             other = "texts" if served.kind == "text" else "pictures"
             raise Problem(422, f"this model reads {other}", where="model")
+        if served.gives != gives:
+            use = "/v1/embed or /v1/similar" if gives == "labels" else "/v1/predict"
+            raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
         return served
 
     async def explain(self, served: Served, given: str, request: ExplainRequest) -> dict[str, Any]:
@@ -165,7 +172,7 @@ class Server:
             method = served.methods[0]
         begun = self.explaining.submit(served.explain, given, method, request.target, options)
         work = asyncio.wrap_future(begun)
-        work.add_done_callback(self._explained)
+        work.add_done_callback(self.explained)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.shield(work)
@@ -175,7 +182,8 @@ class Server:
                 503, f"no explanation within {self.limits.seconds:g} s", fix="Take another method", again=2
             ) from None
 
-    def _explained(self, work: Any) -> None:
+    def explained(self, work: Any) -> None:
+        """One explanation less is waited for."""
         self.explanations -= 1
         if not work.cancelled():
             work.exception()  # looked at: a request that has gone does not ask
@@ -211,12 +219,13 @@ def create_app(
     app.state.server = server
     app.router.route_class = JsonRoute
     _add_routes(app, server)
+    add_similarity(app, server, WRONG)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    routes = [*STATIC, BASE, PREDICT, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
+    routes = [*STATIC, BASE, PREDICT, *ROUTES, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
         limits=limits,
@@ -231,7 +240,7 @@ def create_app(
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    asked = PredictRequest if request.url.path == PREDICT else ExplainRequest
+    asked = {PREDICT: PredictRequest, **ROUTES}.get(request.url.path, ExplainRequest)
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
 

@@ -52,6 +52,8 @@ class Served:
         ConfigError: no classifier, or no such precision.
     """
 
+    gives = "labels"
+
     def __init__(
         self,
         name: str,
@@ -302,6 +304,7 @@ class Served:
         return {
             "name": self.name,
             "kind": self.kind,
+            "gives": self.gives,
             "labels": self.labels,
             "examples": self.examples,
             "max_length": clf.max_length if self.kind == "text" else None,

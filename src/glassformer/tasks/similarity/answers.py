@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ from glassformer.data.batching import pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
+from glassformer.models.sentences import token_limit
 from glassformer.runtime import choose_dtype
+from glassformer.tasks.estimator import digest
 from glassformer.tasks.heads import Head, unit
 from glassformer.tasks.similarity.explain import SimilarityExplanation, contributions
+from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
@@ -24,7 +28,11 @@ CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines a
 class Answers:
     """The questions that an ``Embedder`` answers from its vectors."""
 
+    NOUN = "texts"
+    check = staticmethod(check_texts)
     precision: Any
+    model_: Any
+    index_: TextIndex | None
     classes_: np.ndarray | None
     head_: Head | None
     tokenizer_: Any
@@ -69,6 +77,15 @@ class Answers:
         ]
         return SimilarityExplanation(*texts, *tokens, *contributions(self._how, *parts), tuple(cut))
 
+    def embed(self, texts: Sequence[str], **options: Any) -> np.ndarray:
+        """As ``encode``, under the name that classifiers have for it."""
+        return self.encode(texts, **options)
+
+    def longest(self) -> int:
+        """Tokens that are read of a text, special ones included."""
+        self._check_fitted()
+        return token_limit(self.model_.config.embedding, self._how.max_length)
+
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
         """Which texts are longer than the model reads, ``[n]`` bool."""
         self._check_fitted()
@@ -81,19 +98,49 @@ class Answers:
         cosines = first @ second.T
         return float(cosines[0, 0]) if one else cosines
 
-    def index(self, texts: Sequence[str]) -> Any:
-        """Keep texts and their vectors for ``similar``."""
+    def index(self, texts: Sequence[str], rows: Sequence[int] | None = None) -> Any:
+        """Keep texts and their vectors for ``similar``; ``rows``: of each text in its file."""
         texts = check_texts(texts)
-        self.index_ = texts, self.encode(texts)
+        self.index_ = TextIndex(texts, unit(self.encode(texts)), self.weights_digest(), rows)
         return self
+
+    def save_index(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write what ``index`` keeps into a folder of its own; ``load_index`` opens it.
+
+        Raises:
+            ConfigError: there is none.
+            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+        """
+        return save_index(self._indexed(), path, overwrite=overwrite)
+
+    def load_index(self, path: str | Path) -> Any:
+        """Keep the texts and vectors of a folder for ``similar``.
+
+        Raises:
+            CheckpointError: no such folder, a damaged one, or the vectors of another model.
+        """
+        self.index_ = load_index(path, self.weights_digest())
+        return self
+
+    def _indexed(self) -> TextIndex:
+        if getattr(self, "index_", None) is None:
+            raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
+        return self.index_
+
+    def weights_digest(self) -> str:
+        """What tells the weights (and the way to one vector) from others, whatever folder they lie in."""
+        self._check_fitted()
+        tensors = self.model_.state_dict()
+        how = [str(self._how.pool), str(self._how.max_length), str(sorted(tensors))]
+        arrays = [np.frombuffer("|".join(how).encode(), np.uint8)]
+        arrays += [tensors[name].detach().cpu().float().numpy() for name in sorted(tensors)]
+        return digest(arrays)
 
     def similar(self, text: str, k: int = 5) -> list[tuple[str, float]]:
         """The nearest texts of ``index``, with their cosines, the nearest first."""
-        if getattr(self, "index_", None) is None:
-            raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
-        texts, vectors = self.index_
-        rows, cosines = self.search([text], vectors, k)
-        return [(texts[i], float(c)) for i, c in zip(rows[0], cosines[0], strict=True)]
+        index = self._indexed()
+        rows, cosines = self.search([text], index.vectors, k)
+        return [(index.texts[i], float(c)) for i, c in zip(rows[0], cosines[0], strict=True)]
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
