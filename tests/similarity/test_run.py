@@ -28,6 +28,11 @@ def write(path: Path, rows, header=("sentence1", "sentence2", "score")) -> Path:
     return path
 
 
+def read(path: str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def sets(*settings: str) -> list[str]:
     return [word for setting in settings for word in ("--set", setting)]
 
@@ -58,7 +63,7 @@ def test_a_table_becomes_a_run_that_every_verb_asks(here, capsys):
     low, high = judged["spearman_interval"]
     assert low <= judged["spearman"] <= high
     assert metrics["others"].keys() == {"TF-IDF cosine"}  # random weights have no untouched model
-    rows = list(csv.DictReader(Path("run/pairs.csv").open(encoding="utf-8")))
+    rows = read("run/pairs.csv")
     embedder = gf.load("run")
     assert len(rows) == 5
     for row in rows:
@@ -93,9 +98,7 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
     assert "<svg" in Path("page.html").read_text(encoding="utf-8")
     table = write(here / "pairs.csv", ROWS[:3])
     run(capsys, "similar", str(table), "--model", model, "--out", "cosines.csv")
-    assert [row["first"] for row in csv.DictReader(Path("cosines.csv").open())] == [
-        row[0] for row in ROWS[:3]
-    ]
+    assert [row["first"] for row in read("cosines.csv")] == [row[0] for row in ROWS[:3]]
     texts = write(here / "texts.csv", [(text,) for pair in PAIRS for text in pair], ("text",))
     lines = run(capsys, "search", model, str(texts), "a dog", "--count", "3", "--save", "index").splitlines()
     assert lines[0] == "index: index"
