@@ -24,6 +24,7 @@ TASKS = {
     "translation": "Translation",
     "masked-lm": "Pre-training",
     "word2vec": "Word vectors",
+    "similarity": "Similarity",
 }
 # page: (title, modules), in the order of reading
 MODULES = {
@@ -37,6 +38,8 @@ MODULES = {
             "tasks.translation.estimator",
             "tasks.masked_lm.estimator",
             "tasks.similarity.estimator",
+            "tasks.similarity.answers",
+            "tasks.probe",
             "tasks.word2vec.estimator",
         ],
     ),

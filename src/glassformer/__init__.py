@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.image_classification.estimator import ImageClassifier
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
+    from glassformer.tasks.probe import Probe
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
     from glassformer.tasks.translation.estimator import Translator
@@ -30,6 +31,7 @@ _PUBLIC = {
     "MaskedLM": "glassformer.tasks.masked_lm.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
+    "Probe": "glassformer.tasks.probe",
     "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.families.pretrained",
     "save_pretrained": "glassformer.families.pretrained",
@@ -48,6 +50,7 @@ __all__ = [
     "InputError",
     "MaskedLM",
     "Packing",
+    "Probe",
     "TextClassifier",
     "Trace",
     "Translator",

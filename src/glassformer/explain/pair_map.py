@@ -13,6 +13,7 @@ CELL, CHARACTER = 22, 7.2  # pixels of a square, and of a letter beside it
 INK = "var(--ink, currentColor)"
 ADDS, TAKES = "var(--right, #0b7285)", "var(--wrong, #b93a2b)"
 MOST = 200  # parts of a side that are drawn; the figures have all
+MOST_SQUARES = 10_000  # of one map; patches of two pictures are shown in the pictures instead
 STRONGEST = 8  # pairs that are listed
 ABOUT = (
     "A row for each part of the first, a column for each of the second. A square is what the two add to the "
@@ -70,7 +71,7 @@ def page(found: Sequence[Any], title: str = "") -> str:
 
     Args:
         found: each has ``a``, ``b``, ``rows``, ``columns``, ``table``, ``score`` and ``strongest(k)``; of
-            pictures ``pictures`` too, two ``data:`` addresses.
+            pictures ``urls`` and ``grids`` too, one for each side.
     """
     from markupsafe import Markup
 
@@ -82,9 +83,14 @@ def page(found: Sequence[Any], title: str = "") -> str:
             "a": inert(one.a),
             "b": inert(one.b),
             "score": one.score,
-            "picture": Markup(picture(one.rows, one.columns, one.table.tolist())),
+            "picture": _map_of(one),
             "strongest": [(inert(r), inert(c), value) for r, c, value in one.strongest(STRONGEST)],
-            "pictures": getattr(one, "pictures", None) or [],
+            "pictures": [
+                Markup(patches(url, one.table.sum(1 - side), grid))
+                for side, (url, grid) in enumerate(zip(one.urls, one.grids, strict=True))
+            ]
+            if hasattr(one, "urls")
+            else [],
         }
         for one in found
     ]
@@ -98,6 +104,39 @@ def page(found: Sequence[Any], title: str = "") -> str:
             about=ABOUT,
             shown=shown,
         )
+    )
+
+
+def _map_of(one: Any) -> Any:
+    from markupsafe import Markup
+
+    if one.table.size > MOST_SQUARES or hasattr(one, "urls"):
+        return ""
+    return Markup(picture(one.rows, one.columns, one.table.tolist()))
+
+
+def patches(url: str, sums: Any, grid: tuple[int, int]) -> str:
+    """A picture under what each of its patches adds to the cosine, all patches of the other together.
+
+    Args:
+        url: ``data:`` address of the picture.
+        sums: ``[rows * columns]``.
+        grid: rows and columns of patches.
+    """
+    side, (rows, columns) = 16, grid
+    peak = max((abs(float(value)) for value in sums), default=0.0) or 1.0
+    width, height = side * columns, side * rows
+    cells = "".join(
+        f'<rect x="{side * (i % columns)}" y="{side * (i // columns)}" width="{side}" height="{side}" '
+        f'fill="{ADDS if value >= 0 else TAKES}" fill-opacity="{0.75 * abs(value) / peak:.3f}">'
+        f"<title>row {i // columns + 1}, column {i % columns + 1}: {value:+.4f}</title></rect>"
+        for i, value in enumerate(map(float, sums))
+    )
+    label = f"A picture, and what each of its {rows} by {columns} patches adds"
+    return (
+        f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img" aria-label="{label}">'
+        f'<image href="{escape(url)}" width="{width}" height="{height}" preserveAspectRatio="none"/>'
+        f"{cells}</svg>"
     )
 
 
