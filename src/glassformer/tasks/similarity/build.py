@@ -73,6 +73,6 @@ def build_encoder(
     if max_length and max_length > limit:
         what = f"max_length {max_length} is more than the model's {limit} positions"
         raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
-    built = built.with_head(head=None, pooling="mean")
+    built = built.with_head(head=None, pooling=None)  # ``how`` pools: the folder is one of the Hub
     built.sentences = how
     return built
