@@ -23,6 +23,7 @@ TASKS = {
     "image-classification": "Pictures",
     "translation": "Translation",
     "masked-lm": "Pre-training",
+    "masked-patches": "Pictures without labels",
     "word2vec": "Word vectors",
     "similarity": "Similarity",
 }
@@ -37,6 +38,7 @@ MODULES = {
             "tasks.image_classification.estimator",
             "tasks.translation.estimator",
             "tasks.masked_lm.estimator",
+            "tasks.masked_patches.estimator",
             "tasks.similarity.estimator",
             "tasks.similarity.answers",
             "tasks.probe",

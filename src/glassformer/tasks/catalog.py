@@ -72,6 +72,15 @@ def _similarity() -> Iterator[Any]:
     yield TASK
 
 
+def _masked_patches() -> Iterator[Any]:
+    from glassformer.tasks.masked_patches.recipe import PatchesRecipe
+
+    yield PatchesRecipe
+    from glassformer.tasks.masked_patches.run import TASK
+
+    yield TASK
+
+
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
@@ -114,6 +123,7 @@ TASKS = Tasks(
         "translation": _translation,
         "masked-lm": _masked_lm,
         "similarity": _similarity,
+        "masked-patches": _masked_patches,
     }
 )
 
