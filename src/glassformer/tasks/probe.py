@@ -164,8 +164,9 @@ class Probe(ClassifierMixin, BaseEstimator):
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")
         queries = unit(self.embed(X))
-        known = isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"
-        vectors = unit(table if known else self.embed(table))
+        if not (isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"):
+            table = self.embed(table)
+        vectors = unit(table)
         if vectors.shape[1] != queries.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the backbone's have {queries.shape[1]}"
             raise DataError(what, where="neighbors", fix="Give examples, or vectors of this backbone")

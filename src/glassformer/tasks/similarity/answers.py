@@ -75,7 +75,8 @@ class Answers:
             for row, name in enumerate(("first", "second"))
             if table.truncated[row]
         ]
-        return SimilarityExplanation(*texts, *tokens, *contributions(self._how, *parts), tuple(cut))
+        found, score = contributions(self._how, parts[0], parts[1])
+        return SimilarityExplanation(texts[0], texts[1], tokens[0], tokens[1], found, score, tuple(cut))
 
     def embed(self, texts: Sequence[str], **options: Any) -> np.ndarray:
         """As ``encode``, under the name that classifiers have for it."""
@@ -123,9 +124,10 @@ class Answers:
         return self
 
     def _indexed(self) -> TextIndex:
-        if getattr(self, "index_", None) is None:
+        index = getattr(self, "index_", None)
+        if index is None:
             raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
-        return self.index_
+        return index
 
     def weights_digest(self) -> str:
         """What tells the weights (and the way to one vector) from others, whatever folder they lie in."""
@@ -158,7 +160,9 @@ class Answers:
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
         asked = unit(self.encode(queries))
-        vectors = table if isinstance(table, np.ndarray) and table.ndim == 2 else self.encode(table)
+        if not (isinstance(table, np.ndarray) and table.ndim == 2):
+            table = self.encode(table)
+        vectors = table
         if vectors.shape[1] != asked.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the model's have {asked.shape[1]}"
             raise DataError(what, where="search", fix="Give texts, or vectors of this model")

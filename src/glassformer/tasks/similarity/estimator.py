@@ -277,7 +277,12 @@ class Embedder(Answers, Estimator):
         if fit.held is None:
             return stream, objective, None
         held, table, network = scaled(fit.held.scores, span), fit.held_table, fit.network
-        return stream, objective, lambda: judged(*np.split(encode_table(network, table, fit.device), 2), held)
+
+        def judge() -> dict[str, float]:
+            first, second = np.split(encode_table(network, table, fit.device), 2)
+            return judged(first, second, held)
+
+        return stream, objective, judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]

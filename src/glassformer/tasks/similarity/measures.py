@@ -44,7 +44,8 @@ def correlations(
     cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000, seed: int = 0
 ) -> dict[str, Any]:
     """Spearman and Pearson, each with the 95 % interval of the bootstrap over pairs."""
-    rng, out = np.random.default_rng(seed), {"pairs": len(scores)}
+    rng = np.random.default_rng(seed)
+    out: dict[str, Any] = {"pairs": len(scores)}
     rows = [rng.integers(0, len(scores), len(scores)) for _ in range(resamples)]
     for name, measure in (("spearman", spearman), ("pearson", pearson)):
         out[name] = measure(cosines, scores)

@@ -117,7 +117,8 @@ def fit(work: Work, **options: Any) -> None:
 
 def figures(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:
     """The figures of a split, and its cosines ``[n]``."""
-    return measured(*(unit(embedder.encode(side)) for side in (split.first, split.second)), split, resamples)
+    first, second = (unit(embedder.encode(side)) for side in (split.first, split.second))
+    return measured(first, second, split, resamples)
 
 
 def measured(
