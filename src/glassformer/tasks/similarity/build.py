@@ -58,6 +58,7 @@ def build_encoder(
     """
     shape = {key: getattr(model, key) for key in SHAPE}
     built: Any
+    pooling = "mean"
     if is_from_scratch(model.model):
         wide = ModelConfig(model=model.model, dropout=model.dropout or None, **shape)
         built = build_model(wide, TextConfig(max_length=how.max_length or LONGEST), tokenizer, 2)
@@ -67,12 +68,14 @@ def build_encoder(
             raise ConfigError(what, where="model")
         checkpoint = fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model)
         built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0)
+        if checkpoint.family.hub is not None:
+            pooling = None  # ``how`` pools: what is saved is a plain folder of the Hub, for others to go on
     if not isinstance(built, TextEncoder):
         raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Use a Transformer")
     limit = token_limit(built.config.embedding, None)
     if max_length and max_length > limit:
         what = f"max_length {max_length} is more than the model's {limit} positions"
         raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
-    built = built.with_head(head=None, pooling=None)  # ``how`` pools: the folder is one of the Hub
+    built = built.with_head(head=None, pooling=pooling)
     built.sentences = how
     return built
