@@ -93,10 +93,16 @@ def refuse_other(folder: Path) -> None:
     from glassformer.tasks.catalog import task_making
 
     about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
-    kind = read_json(about).get("kind") if about else None
-    task = task_making(kind) if isinstance(kind, str) else None
+    if about is None and (folder / "config.json").is_file():
+        from glassformer.families.pretrained import read_checkpoint
+        from glassformer.tasks.load import task_opening
+
+        task = task_opening(read_checkpoint(folder.resolve()))
+    else:
+        kind = read_json(about).get("kind") if about else None
+        task = task_making(kind) if isinstance(kind, str) else None
     if task is not None and task.answer is None:
-        what = f"holds a {kind}, which gives no labels"
+        what = f"holds a {task.estimator.__name__}, which gives no labels"
         raise ConfigError(what, where=str(folder), fix=asked_by(task))
 
 
