@@ -11,9 +11,11 @@ import typer
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    OtherData,
     SourceColumn,
     TargetColumn,
     TextColumn,
+    one_data,
     refuse_columns,
 )
 from glassformer.cli.output import say, say_json, show_figures, show_table, show_translation_scores
@@ -88,6 +90,7 @@ def check_run(folder: str | Path) -> Path:
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    path: OtherData = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -109,6 +112,7 @@ def evaluate_command(
     ] = False,
 ) -> None:
     """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
+    data = one_data(path, data, "evaluate")
     named = {
         "text_column": text_column,
         "label_column": label_column,

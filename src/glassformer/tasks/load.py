@@ -28,8 +28,9 @@ THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() 
 def load(path: str | Path) -> Any:
     """A saved estimator of any kind, every byte checked against its manifest.
 
-    A classifier or a model of masked words that ``transformers`` trained and saved, of any of ``FAMILIES``, is
-    opened too: its own head answers. What another process saves there meanwhile is the old model or the new one, never parts of both.
+    A classifier or a model of masked words that ``transformers`` trained and saved, of any of ``FAMILIES``,
+    is opened too: its own head answers. What another process saves there meanwhile is the old model or the
+    new one, never parts of both.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
