@@ -23,6 +23,8 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     message = f"rows that cannot be used: {len(rejected):,} ({by_kind(rejected)})"
     examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
     fix = "correct them, or leave them out with --on-bad-row skip"
+    if any(row.reason == "not UTF-8" for row in rejected):
+        fix = f"save the file as UTF-8; {fix}"
     yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)
 
 
