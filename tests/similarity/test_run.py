@@ -159,8 +159,10 @@ def test_bad_rows_are_named_or_left_out(here):
     found = load_scored_pairs(table, on_bad_row="skip")
     assert len(found.splits["train"]) == 6
     assert [(row.row, row.reason) for row in found.rejected] == [
-        (5, "the text is empty"), (6, "the score 'much' is no number"), (7, "the score is missing"),
-    ]  # fmt: skip
+        (5, "the text is empty"),
+        (6, "the score 'much' is no number"),
+        (7, "the score is missing"),
+    ]
     assert found.splits["train"].rows == [2, 3, 4, 8, 9, 10]
 
 
@@ -177,8 +179,12 @@ def test_the_doctor_sees_leaks_on_either_side_and_pairs_with_two_scores():
     assert found["same", "warning"].count == 1
     assert found["leaks", "warning"].count == 1
     assert report.figures["splits"]["train"] == {
-        "pairs": 4, "distinct": 3, "lowest": 0.0, "mean": 2.5, "highest": 5.0,
-    }  # fmt: skip
+        "pairs": 4,
+        "distinct": 3,
+        "lowest": 0.0,
+        "mean": 2.5,
+        "highest": 5.0,
+    }
     alone = examine_scored("pairs", {"train": train, "test": split([("g h", "o p", 1)], "test")})
     assert next(f for f in alone.findings if f.code == "leaks").severity == "note"
 
@@ -194,6 +200,8 @@ def test_the_verbs_of_data_know_scored_pairs(here, capsys):
 def test_the_named_source_is_the_benchmark(data_root):
     dataset = load_scored_pairs("stsb")
     assert {name: len(split) for name, split in dataset.splits.items()} == {
-        "train": 5749, "validation": 1500, "test": 1379,
-    }  # fmt: skip
+        "train": 5749,
+        "validation": 1500,
+        "test": 1379,
+    }
     assert max(dataset.splits["test"].scores or ()) == 5

@@ -24,10 +24,17 @@ from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
 SIDES = (  # usual names of two columns that are compared
-    ("sentence1", "sentence2"), ("text1", "text2"), ("sentence_a", "sentence_b"), ("text_a", "text_b"),
-    ("question1", "question2"), ("premise", "hypothesis"), ("anchor", "positive"), ("query", "document"),
-    ("a", "b"), ("first", "second"),
-)  # fmt: skip
+    ("sentence1", "sentence2"),
+    ("text1", "text2"),
+    ("sentence_a", "sentence_b"),
+    ("text_a", "text_b"),
+    ("question1", "question2"),
+    ("premise", "hypothesis"),
+    ("anchor", "positive"),
+    ("query", "document"),
+    ("a", "b"),
+    ("first", "second"),
+)
 SCORES = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
 AUTO = "auto"  # a column of scores that is found by its name, or by its numbers
 
