@@ -57,6 +57,8 @@ OPTIONS = {
     ],
     "embed": ["--data", "--out", "--prompt-name", "--text-column", "[given...]", "model"],
     "fill": ["--top", "given...", "run"],
+    "similar": ["--explain", "--first", "--json", "--model", "--out", "--second", "given..."],
+    "search": ["--count", "--json", "--save", "--text-column", "[queries...]", "model", "table"],
     "translate": ["--align", "--beam", "--data", "--out", "--text-column", "[given...]", "run"],
     "predict": ["--data", "--engine", "--on-bad-row", "--out", "--text-column", "[given...]", "run"],
     "vectors": ["--count", "--json", "--out", "[words...]", "source"],
