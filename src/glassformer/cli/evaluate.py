@@ -11,6 +11,7 @@ import typer
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    PairColumn,
     SourceColumn,
     TargetColumn,
     TextColumn,
@@ -96,6 +97,7 @@ def evaluate_command(
     ] = None,
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
@@ -111,6 +113,7 @@ def evaluate_command(
     """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
     named = {
         "text_column": text_column,
+        "pair_column": pair_column,
         "label_column": label_column,
         "image_column": image_column,
         "source_column": source_column,
