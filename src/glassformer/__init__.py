@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
+    from glassformer.tasks.token_tagging.estimator import TokenTagger
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -32,6 +33,7 @@ _PUBLIC = {
     "MaskedPatches": "glassformer.tasks.masked_patches.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
+    "TokenTagger": "glassformer.tasks.token_tagging.estimator",
     "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.families.pretrained",
     "save_pretrained": "glassformer.families.pretrained",
@@ -52,6 +54,7 @@ __all__ = [
     "MaskedPatches",
     "Packing",
     "TextClassifier",
+    "TokenTagger",
     "Trace",
     "Translator",
     "Word2Vec",

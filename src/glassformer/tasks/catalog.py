@@ -72,6 +72,15 @@ def _masked_patches() -> Iterator[Any]:
     yield TASK
 
 
+def _token_tagging() -> Iterator[Any]:
+    from glassformer.tasks.token_tagging.recipe import TaggingRecipe
+
+    yield TaggingRecipe
+    from glassformer.tasks.token_tagging.run import TASK
+
+    yield TASK
+
+
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
@@ -114,6 +123,7 @@ TASKS = Tasks(
         "translation": _translation,
         "masked-lm": _masked_lm,
         "masked-patches": _masked_patches,
+        "token-tagging": _token_tagging,
     }
 )
 
