@@ -94,7 +94,10 @@ def test_a_pooler_that_nothing_reads_is_left_out(tmp_path):
     peer.save_pretrained(tmp_path)
     tensors = read_tensors(tmp_path)
     width = peer.config.hidden_size
-    tensors |= {"bert.pooler.dense.weight": torch.ones(width, width), "bert.pooler.dense.bias": torch.ones(width)}
+    tensors |= {
+        "bert.pooler.dense.weight": torch.ones(width, width),
+        "bert.pooler.dense.bias": torch.ones(width),
+    }
     write_tensors(tmp_path, tensors)
     ours = gf.load_pretrained(tmp_path)
     assert ours.config.pooling == "tokens"

@@ -68,7 +68,12 @@ def show_tags_run(run: Run, recipe: Any) -> None:
         say()
         show_table(f"{title}{seconds['total']:.0f} s in all", heads, cells, right=heads[1:])
         cells = [
-            [kind, f"{s['support']:,}", f"{s['f1']:.2%}", *(f"{scores['errors_by_kind'][kind][e]:,}" for e in ERRORS)]
+            [
+                kind,
+                f"{s['support']:,}",
+                f"{s['f1']:.2%}",
+                *(f"{scores['errors_by_kind'][kind][e]:,}" for e in ERRORS),
+            ]
             for kind, s in scores["by_kind"].items()
         ]
         heads = ("kind", "spans", "F1", *(error.replace("_", " ") for error in ERRORS))

@@ -130,6 +130,5 @@ def find_folder(name: str) -> Path:
     raise DataError(
         f"the data set {name!r} is not on this machine, and none can be fetched",
         where=name,
-        fix=f"Put its Parquet files into a folder {name!r} and set GLASSFORMER_DATA to the "
-        "folder around it",
+        fix=f"Put its Parquet files into a folder {name!r} and set GLASSFORMER_DATA to the folder around it",
     )

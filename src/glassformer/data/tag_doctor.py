@@ -1,4 +1,5 @@
-"""What is wrong with tagged sentences, before a model learns them: repeats, leaks, balance, malformed tags."""
+"""What is wrong with tagged sentences, before a model learns them: repeats, leaks, balance, malformed tags.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +95,9 @@ def _balance(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding
 
 
 def _known_entities(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
-    """How many spans of the other splits were seen in training word for word: the rest must be told by context."""
+    """How many spans of the other splits were seen in training word for word: the rest must be told by
+    context.
+    """
     train = splits.get("train")
     if train is None:
         return

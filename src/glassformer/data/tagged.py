@@ -1,10 +1,10 @@
 """Sentences whose words have tags: by name (``wnut17``), CoNLL files, JSON Lines or Parquet with lists.
 
 A path is one file (it becomes ``train``), or a folder with a file a split: ``train.conll``, ``dev.jsonl`` ...
-CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the first
-column is the word, the last the tag, and other numbers can be named (from 1). ``-DOCSTART-`` and lines such as
-``# text = ...`` are passed over. Tables have a list of words and a list of tags in each row; class names in a
-Parquet schema replace numbers.
+CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the
+first column is the word, the last the tag, and other numbers can be named (from 1). ``-DOCSTART-`` and lines
+such as ``# text = ...`` are passed over. Tables have a list of words and a list of tags in each row; class
+names in a Parquet schema replace numbers.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def load_tagged(
     """Sentences with tags by name or path (see the top of this file).
 
     Args:
-        words_column, tags_column: of a table; of CoNLL their numbers from 1 (tags from the end where negative).
-            None finds them by their usual names, else takes the only lists that there are.
+        words_column, tags_column: of a table; of CoNLL their numbers from 1 (tags from the end where
+            negative). None finds them by their usual names, else takes the only lists that there are.
         limit: at most this many sentences of every split, drawn with ``seed``, file order kept.
         on_bad_row: ``skip`` leaves out and lists sentences that cannot be used; ``refuse`` ends at the first.
         need_tags: False: tags are not read.
@@ -117,7 +117,9 @@ def load_tagged(
     if limit is not None and limit < 1:
         raise DataError(f"{limit} sentences a split", where="limit", fix="Give 1 or more")
     if not str(source):
-        raise DataError("no data set is named", where="source", fix="Give the path of a file or folder, or wnut17")
+        raise DataError(
+            "no data set is named", where="source", fix="Give the path of a file or folder, or wnut17"
+        )
     known = NAMED_SOURCES.get(str(source))
     path = find_folder(known.folder) if known is not None and known.tagged else Path(source).expanduser()
     reader = _Reader(words_column, tags_column, need_tags, [] if on_bad_row == "skip" else None)
@@ -191,7 +193,10 @@ class _Reader:
         if not words:
             raise DataError("no sentence can be used", where=origin, fix="Correct the file")
         return TaggedSplit(
-            words, tags if self.need_tags else None, origin, rows if len(files) == 1 else range(1, len(words) + 1)
+            words,
+            tags if self.need_tags else None,
+            origin,
+            rows if len(files) == 1 else range(1, len(words) + 1),
         )
 
     def refuse(self, error: DataError, file: str, row: int) -> None:
@@ -243,7 +248,9 @@ class _Reader:
             try:
                 width = len(cells[0])
                 for line, row in zip(cells, rows, strict=True):
-                    _check_line(line, width, word_at, tag_at if self.need_tags else None, f"{file}, row {row}")
+                    _check_line(
+                        line, width, word_at, tag_at if self.need_tags else None, f"{file}, row {row}"
+                    )
                 words = check_words([[line[word_at].strip() for line in cells]], str(file), [rows[0]])[0]
                 own = [line[tag_at] for line in cells] if self.need_tags else []
                 tags = check_tags([own], [words], str(file), [rows[0]])[0] if self.need_tags else []
@@ -255,7 +262,10 @@ class _Reader:
     def _numbers(self) -> tuple[int, int]:
         """Where in a line of CoNLL words and tags stand, from 0; tags from the end where negative."""
         out = []
-        for given, usual, key in ((self.words_column, 1, "words_column"), (self.tags_column, -1, "tags_column")):
+        for given, usual, key in (
+            (self.words_column, 1, "words_column"),
+            (self.tags_column, -1, "tags_column"),
+        ):
             try:
                 number = usual if given is None else int(given)
             except ValueError:
@@ -271,7 +281,9 @@ def _check_line(line: list[str], width: int, word_at: int, tag_at: int | None, w
     """Raises DataError for a line of CoNLL with another number of columns, or too few."""
     if len(line) != width:
         what = f"{len(line)} columns where the sentence's first word has {width}"
-        raise DataError(what, where=where, fix="Give every word all columns, and end a sentence with an empty line")
+        raise DataError(
+            what, where=where, fix="Give every word all columns, and end a sentence with an empty line"
+        )
     wanted = [at if at >= 0 else -at - 1 for at in (word_at, tag_at) if at is not None]
     if max(wanted) >= width or (tag_at is not None and width < 2):
         what = "a word without a tag" if width < 2 else f"{width} columns, and one is named that is not there"

@@ -4,9 +4,9 @@
     Hague B-location
     today O
 
-A sequence is read as seqeval reads it, malformed or not: a span begins at a B or an S, and at an I or an E that
-goes on with nothing of its kind; it ends where another begins, behind an E or an S, and before what is outside.
-In plain tags equal neighbors are one span.
+A sequence is read as seqeval reads it, malformed or not: a span begins at a B or an S, and at an I or an E
+that goes on with nothing of its kind; it ends where another begins, behind an E or an S, and before what is
+outside. In plain tags equal neighbors are one span.
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ def check_tags(
     """A tag for each word, as text.
 
     Raises:
-        DataError: missing, another number than there are words, or something that is no tag; its place is named.
+        DataError: missing, another number than there are words, or something that is no tag; its place is
+            named.
     """
     if y is None or isinstance(y, str | bytes) or not hasattr(y, "__len__"):
         raise DataError("the tags are missing", where=origin, fix="Give a list of tags for each sentence")
@@ -192,5 +193,7 @@ def _tags(tags: Any, count: int, where: str) -> list[str]:
         fits = isinstance(tag, str | int | np.integer) and not isinstance(tag, bool)
         if not fits or not str(tag).strip():
             shown = "empty" if isinstance(tag, str) else repr(tag)
-            raise DataError(f"tag {j + 1} is {shown}", where=where, fix=f"Write {OUTSIDE} for a word of no kind")
+            raise DataError(
+                f"tag {j + 1} is {shown}", where=where, fix=f"Write {OUTSIDE} for a word of no kind"
+            )
     return [str(tag).strip() for tag in tags]

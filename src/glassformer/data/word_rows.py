@@ -4,8 +4,8 @@
     pieces   the   hag ##ue today
     first    1     2        4            places in the table's ids, [CLS] at 0
 
-A sentence that is longer than the model reads is cut into windows of whole words that overlap; a word is answered
-by the window in which it stands further from the edge.
+A sentence that is longer than the model reads is cut into windows of whole words that overlap; a word is
+answered by the window in which it stands further from the edge.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class WordRows:
     first: np.ndarray  # int64 [W]; the place in ``table.ids`` of each word's first piece
     counts: np.ndarray  # int64 [n]; words of each sentence
     words: np.ndarray  # int32 [N]; the word of each token, counted in its sentence; -1: a special token
-    offsets: np.ndarray  # int32 [N, 2]; its place in the sentence's words with blanks between them; 0, 0: nowhere
+    offsets: (
+        np.ndarray
+    )  # int32 [N, 2]; its place in the sentence's words with blanks between them; 0, 0: nowhere
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
         """What is given for each word ``[W, ...]``, sentence by sentence."""
@@ -57,7 +59,8 @@ def encode_words(
         max_length: tokens of a window at most, special ones included.
 
     Raises:
-        DataError: no room beside the special tokens, or nothing is left of a word and there is no unknown token.
+        DataError: no room beside the special tokens, or nothing is left of a word and there is no unknown
+            token.
     """
     before, behind = _frame(tokenizer)
     room = max_length - len(before) - len(behind)
@@ -104,7 +107,8 @@ Piece = tuple[int, tuple[int, int]]  # its id, its place in the text
 
 
 def _pieces_of(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> list[list[Piece]]:
-    """The pieces of each word; those of blanks go to the word before, so that every word begins with its own."""
+    """The pieces of each word; those of blanks go to the word before, so that every word begins with its own.
+    """
     offsets = trimmed(" ".join(words), encoding.offsets)
     begins = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
     own: list[list[Piece]] = [[] for _ in words]

@@ -1,7 +1,7 @@
 """How good tags of words are: entity precision, recall and F1 as seqeval counts them, and the errors by kind.
 
-A span counts as found where kind, first and last word are all right. ``tests/evaluate/test_tags.py`` holds every
-figure to seqeval's own; ``docs/decisions`` says why it is not a dependency.
+A span counts as found where kind, first and last word are all right. ``tests/evaluate/test_tags.py`` holds
+every figure to seqeval's own; ``docs/decisions`` says why it is not a dependency.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def tag_figures(
         bootstrap: resamples of sentences for the 95 % interval of the F1; 0: none.
 
     Returns:
-        ``n`` sentences, ``words``, ``accuracy`` (share of words with the right tag), ``precision``, ``recall``,
-        ``entity_f1`` (micro averages), ``macro_f1`` (mean over kinds), ``entities`` true spans, ``by_kind``
-        (precision, recall, f1, support, found), ``errors`` and ``errors_by_kind`` (see ``errors_of``),
-        ``confusions`` (true kind, predicted kind, how often).
+        ``n`` sentences, ``words``, ``accuracy`` (share of words with the right tag), ``precision``,
+        ``recall``, ``entity_f1`` (micro averages), ``macro_f1`` (mean over kinds), ``entities`` true spans,
+        ``by_kind`` (precision, recall, f1, support, found), ``errors`` and ``errors_by_kind`` (see
+        ``errors_of``), ``confusions`` (true kind, predicted kind, how often).
     """
     wanted = [spans_of(tags, scheme) for tags in truth]
     found = [spans_of(tags, scheme) for tags in predicted]
@@ -79,9 +79,9 @@ def tag_figures(
 def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[str, str, str]]:
     """What is wrong with the predicted spans of a sentence: ``(error, kind, the other kind)``.
 
-    A true span without an exact match is ``wrong_border`` where one of its kind overlaps it, ``wrong_kind`` where
-    only others do (the first one's kind is the other), else ``missed``. A predicted span that overlaps no true one
-    is ``invented``; its kind is the predicted one.
+    A true span without an exact match is ``wrong_border`` where one of its kind overlaps it, ``wrong_kind``
+    where only others do (the first one's kind is the other), else ``missed``. A predicted span that overlaps
+    no true one is ``invented``; its kind is the predicted one.
     """
     exact = set(truth) & set(predicted)
     out = []

@@ -22,8 +22,8 @@ class HubLayout:
         names: the two-way table of names.
         from_hub: the Hub's tensors, their place, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
-        classes: kind of head (None: none; "tokens": of classes of each token) -> the class of ``transformers``
-            that holds the whole model.
+        classes: kind of head (None: none; "tokens": of classes of each token) -> the class of
+            ``transformers`` that holds the whole model.
         pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
         head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
     """
@@ -44,7 +44,8 @@ class HubLayout:
         return f"pooling={self.pooling!r}{head}"
 
     def class_of(self, config: Any) -> str:
-        """The class of ``transformers`` that holds the whole model, where ``is_own_head`` says that one does."""
+        """The class of ``transformers`` that holds the whole model, where ``is_own_head`` says that one does.
+        """
         return self.classes["tokens" if config.pooling == "tokens" else config.head]
 
     def is_own_head(self, config: Any) -> bool:

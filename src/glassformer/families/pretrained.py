@@ -206,7 +206,9 @@ def _head(
         return {"head": head, "pooling": pooling}
     labels = outputs(tensors["head.out.weight"], where)
     below = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
-    lacks = [kind for kind, name in below.items() if kind in (hub.pooling, hub.head_type) and name not in tensors]
+    lacks = [
+        kind for kind, name in below.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
+    ]
     if lacks or hub.classes.get("tokens") in (settings.get("architectures") or ()):
         return {"head": head, "pooling": "tokens", "num_labels": labels, "head_type": "linear"}
     return {"head": head, "pooling": hub.pooling, "num_labels": labels, "head_type": hub.head_type}

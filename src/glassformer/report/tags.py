@@ -1,4 +1,6 @@
-"""report.html of runs that tag words: entity figures, errors by kind, and sentences with their spans in color."""
+"""report.html of runs that tag words: entity figures, errors by kind, and sentences with their spans in
+color.
+"""
 
 from __future__ import annotations
 

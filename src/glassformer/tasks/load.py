@@ -91,13 +91,17 @@ def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
 
 
 def _of_transformers(folder: Path) -> Any:
-    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions.
+    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions. A head that
+    answers each token makes it a tagger.
 
     Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
     """
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
     model = load_pretrained(checkpoint)
+    if getattr(model.config, "pooling", None) == "tokens" and checkpoint.family.hub is not None:
+        tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "of_tokens"))
+        return tagger.of_tokens(folder, checkpoint)
     made_as, count = (
         settings.get("architectures") or list(THEIR_CLASSIFIERS),
         getattr(model.config, "num_labels", 0),

@@ -1,7 +1,7 @@
 """``TokenTagger``: a tag for each word of a sentence, and the spans that the tags mark.
 
-    tagger = gf.TokenTagger().fit([["Ann", "sees", "Rome"]], [["B-person", "O", "B-place"]])
-    tagger.predict([["Bob", "left"]]); tagger.spans(["Ann left Rome"]); tagger.explain("Ann left", word="Ann")
+tagger = gf.TokenTagger().fit([["Ann", "sees", "Rome"]], [["B-person", "O", "B-place"]])
+tagger.predict([["Bob", "left"]]); tagger.spans(["Ann left Rome"]); tagger.explain("Ann left", word="Ann")
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.settings import ABOUT, section
-from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
+from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two, read_labels
 from glassformer.data.copies import alike
 from glassformer.data.splits import random_split
 from glassformer.data.tags import (
-    OUTSIDE,
     Scheme,
     check_tags,
     check_words,
@@ -33,11 +31,10 @@ from glassformer.data.tags import (
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.data.word_rows import WordRows, encode_words
-from glassformer.errors import CheckpointError, ConfigError, DataError, MalformedTagsWarning
+from glassformer.errors import CheckpointError, DataError, MalformedTagsWarning
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.tags import MEASURE, tag_figures
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of, save_pretrained
-from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import (
     build_model,
     build_tokenizer,
@@ -48,8 +45,7 @@ from glassformer.tasks.build import (
 )
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
-from glassformer.tasks.token_tagging.answers import TaggedSpan, tagged_spans
-from glassformer.tasks.token_tagging.explain import explain_word
+from glassformer.tasks.token_tagging.answers import TagAnswers
 from glassformer.tasks.token_tagging.recipe import (
     TaggerFitConfig,
     TaggerModelConfig,
@@ -71,13 +67,13 @@ class Tagged(NamedTuple):
     tags: list[list[str]]
 
 
-class TokenTagger(Estimator):
+class TokenTagger(TagAnswers, Estimator):
     """A Transformer that tags words.
 
-    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py`` says
-    what each means. Fitted state beside that of ``Estimator``: ``classes_`` (tags, in the order of the logits),
-    ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (words of training whose tag was malformed),
-    ``tokenizer_``, ``length_`` (tokens of a window).
+    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state beside that of ``Estimator``: ``classes_`` (tags, in the order of the
+    logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (words of training whose tag was
+    malformed), ``tokenizer_``, ``length_`` (tokens of a window).
     """
 
     RECIPE, NOUN = TaggingRecipe, "sentences"
@@ -190,8 +186,10 @@ class TokenTagger(Estimator):
         mended = [repaired(own, self.scheme_) for own in tags]
         self.repaired_ = sum(len(malformed(own, self.scheme_)) for own in tags)
         if self.repaired_:
-            what = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_} and were read "
-            warnings.warn(what + "as the spans that they mean", MalformedTagsWarning, stacklevel=4)
+            of = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
+            warnings.warn(
+                f"{of} and were read as the spans that they mean", MalformedTagsWarning, stacklevel=4
+            )
         classes = classes_of(mended, self.scheme_)
         if len(classes) < 2:
             what = f"every word has the tag {classes[0]!r}"
@@ -207,9 +205,6 @@ class TokenTagger(Estimator):
             (words, mended), (others, own) = parts
             held = Tagged(others, own)
         return Tagged(words, mended), held
-
-    def _mended(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
-        return [repaired(own, self.scheme_) for own in tags]
 
     def _prepare(self, fit: Fit) -> tuple[WordRows, WordRows | None]:
         text, model = self._sections(fit.configs)
@@ -239,7 +234,8 @@ class TokenTagger(Estimator):
         return build_model(model, text, self.tokenizer_, len(self.classes_), table, fit.train.seed)
 
     def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
-        """The class of each tag ``[W]``, int64; -100 of one that was not learned, which no answer can match."""
+        """The class of each tag ``[W]``, int64; -100 of one that was not learned, which no answer can match.
+        """
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         return np.array([number.get(tag, IGNORED) for own in tags for tag in own], np.int64)
 
@@ -269,103 +265,11 @@ class TokenTagger(Estimator):
         return judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
-        pairs = [(fit.table, fit.examples)] if fit.held is None else [
-            (fit.table, fit.examples),
-            (fit.held_table, fit.held),
-        ]
-        return [a for rows, own in pairs for a in (rows.table.ids, rows.table.starts, rows.first, self.numbers(own.tags))]
-
-    # --- prediction ------------------------------------------------------------------------------
-
-    @property
-    def budget(self) -> int:
-        """Tokens computed at once in prediction."""
-        return max(self.batch_tokens or 8192, self.length_)
-
-    def word_logits(
-        self, model: Any, rows: WordRows, device: torch.device, progress: Callable[[int], None] | None = None
-    ) -> np.ndarray:
-        """What the head gives for each word, ``[W, C]`` fp32."""
-        out = np.empty((len(rows.table.ids), len(self.classes_)), np.float32)
-        starts = rows.table.starts
-        model.eval()
-        with torch.inference_mode():
-            for index in evaluation_batches(rows.table.lengths, self.budget):
-                batch = pack_texts(rows.table, index, device)
-                found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
-                places = np.concatenate([np.arange(starts[i], starts[i + 1]) for i in index])
-                out[places] = found.float().cpu().numpy()
-                if progress is not None:
-                    progress(len(index))
-        return out[rows.first]
-
-    def logits(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[np.ndarray]:
-        """What the head gives for the words of each sentence, ``[W_i, C]`` fp32 each."""
-        check_is_fitted(self, "model_")
-        words, model = check_words(X), self.predictor()
-        device = next(model.parameters()).device
-        out: list[np.ndarray] = []
-        for at in range(0, len(words), 4096):  # memory stays flat however many there are
-            rows = self.encode(words[at : at + 4096])
-            out += rows.split(self.word_logits(model, rows, device, progress))
-        return out
-
-    def predict_proba(
-        self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None
-    ) -> list[np.ndarray]:
-        """Probabilities of the tags of each sentence's words, ``[W_i, C]`` fp64, columns as in ``classes_``."""
-        return [softmax(rows) for rows in self.logits(X, progress=progress)]
-
-    def predict(self, X: Sequence[Any]) -> list[list[str]]:
-        """The most probable tag of each word; well-formed, whatever the model says of neighbors."""
-        return self.decide(self.predict_proba(X))
-
-    def decide(self, rows: Sequence[np.ndarray]) -> list[list[str]]:
-        """Tags from the logits or probabilities ``[W_i, C]`` of each sentence."""
-        return self._mended([self.classes_[own.argmax(1)].tolist() for own in rows])
-
-    def spans(self, X: Sequence[Any], probabilities: Sequence[np.ndarray] | None = None) -> list[list[TaggedSpan]]:
-        """The spans of each sentence: text, kind, place in characters and in words, and how sure each is.
-
-        Args:
-            X: lists of words, or texts; characters count in the text, or in the words with blanks between.
-            probabilities: of these sentences, where they are known.
-        """
-        found = self.predict_proba(X) if probabilities is None else probabilities
-        classes, tags = self.classes_.tolist(), self.decide(found)
-        return [
-            tagged_spans(x if isinstance(x, str) else list(x), own, rows, classes, self.scheme_)
-            for x, own, rows in zip(X, tags, found, strict=True)
-        ]
-
-    def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """Entity F1 as seqeval counts it; of plain tags that leave no word outside, accuracy."""
-        figures = self.judge(X, y, bootstrap=0)
-        plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
-        return figures["accuracy" if plain else MEASURE]
-
-    def judge(
-        self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
-    ) -> dict[str, Any]:
-        """All figures of ``evaluate.tags.tag_figures``; ``answers``: tags that were predicted before."""
-        words = check_words(X)
-        truth = self._mended(check_tags(y, words))
-        return tag_figures(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
-
-    def explain(self, x: Any, *, word: str | int | None = None, method: str = "occlusion", **options: Any) -> Any:
-        """Why a word has its tag: scores for the tokens of its sentence, as explanations of classifiers are.
-
-        Args:
-            x: a list of words, or a text.
-            word: the word or its number from 0; None: the first one that is not outside, else the first.
-            method: one of ``glassformer.explain.methods``.
-            options: ``target`` (a tag; None: the predicted one), ``trust``, and those of the method.
-
-        Raises:
-            InputError: a sentence that cannot be used, or no such word, method, option or tag.
-        """
-        check_is_fitted(self, "model_")
-        return explain_word(self, check_words([x], "sentence")[0], word=word, method=method, **options)
+        pairs = [(fit.table, fit.examples), (fit.held_table, fit.held)][: 1 if fit.held is None else 2]
+        arrays: list[np.ndarray | None] = []
+        for rows, own in pairs:
+            arrays += [rows.table.ids, rows.table.starts, rows.first, self.numbers(own.tags)]
+        return arrays
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -395,7 +299,8 @@ class TokenTagger(Estimator):
 
     @classmethod
     def of_tokens(cls, folder: Path, checkpoint: Checkpoint) -> TokenTagger:
-        """The tagger in a folder that ``transformers`` wrote: its own head answers, its labels in their order.
+        """The tagger in a folder that ``transformers`` wrote: its own head answers, its labels in their
+        order.
 
         Raises:
             CheckpointError: labels that do not name each output once, or a tokenizer that does not fit.

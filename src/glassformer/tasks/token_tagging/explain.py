@@ -30,11 +30,13 @@ class OneRow(nn.Module):
 
 
 class WordView(nn.Module):
-    """A tagger's model that answers one word: the row ``row`` of every sequence, which all have their full length."""
+    """A tagger's model that answers one word: the row ``row`` of every sequence, which all have their full
+    length.
+    """
 
-    def __init__(self, model: Any, row: int):
+    def __init__(self, model: Any, row: int, length: int):
         super().__init__()
-        self.model, self.pooling = model, OneRow(row)
+        self.model, self.pooling, self.length = model, OneRow(row), length
         self.has_attention = getattr(model, "has_attention", True)
 
     @property
@@ -51,7 +53,7 @@ class WordView(nn.Module):
         Raises:
             InputError: tokens were left out, so that the row may be another word's, or nobody's.
         """
-        if not packing.is_uniform:
+        if set(packing.lengths) != {self.length}:
             what = "a word whose sentence lacks tokens has no place in it"
             raise InputError(what, where="explain", fix="Hide tokens with by=mask, not by=delete")
         out = self.model.run_rows(x, packing, trace)
@@ -69,7 +71,9 @@ def explain_word(
     trust: bool = False,
     **options: Any,
 ) -> Explanation:
-    """See ``TokenTagger.explain``; of a sentence in several windows, the one that answers the word is explained."""
+    """See ``TokenTagger.explain``; of a sentence in several windows, the one that answers the word is
+    explained.
+    """
     check_method(method, target, options)
     check_attention(tagger, method)
     subject = word_subject(tagger, words, word)
@@ -112,7 +116,7 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     ids = torch.from_numpy(rows.table.ids[start:stop].astype(np.int64)).to(device)
     packing = Packing.uniform(1, stop - start, device)
     special = torch.from_numpy(inside < 0).to(device)
-    view = WordView(model, place - start).eval()
+    view = WordView(model, place - start, stop - start).eval()
 
     def embed(these: Tensor) -> Tensor:
         with torch.no_grad():

@@ -13,7 +13,9 @@ from glassformer.train.config import SUITED, FitConfig, TokenBatches
 class TaggedConfig(Section):
     """Where the tagged sentences come from and how they are split."""
 
-    source: str = setting("", "a named source (wnut17), or a CoNLL, JSON Lines or Parquet file, or a folder of them")
+    source: str = setting(
+        "", "a named source (wnut17), or a CoNLL, JSON Lines or Parquet file, or a folder of them"
+    )
     words_column: str | None = setting(
         None, "found by itself when there is one candidate only; of CoNLL its number, usually 1"
     )
@@ -23,7 +25,9 @@ class TaggedConfig(Section):
     train_size: int | None = setting(None, "at most this many training sentences, drawn at random")
     limit: int | None = setting(None, "at most this many sentences of every split: a quick look")
     split_seed: int = setting(0, "of every choice of sentences")
-    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: sentences that cannot be used are left out")
+    on_bad_row: Literal["refuse", "skip"] = setting(
+        "refuse", "skip: sentences that cannot be used are left out"
+    )
     copies: Literal["together", "apart"] | None = setting(
         None, "of one sentence: on one side of a random split; None: together in runs on one's own data"
     )
@@ -34,7 +38,8 @@ class TaggerTextConfig(Section):
     """From words to token ids."""
 
     max_length: int | None = setting(
-        None, "tokens, special ones included; longer sentences are read in windows; None: the model's, at most 256"
+        None,
+        "tokens, special ones included; longer sentences are read in windows; None: the model's, at most 256",
     )
     tokenizer: str = setting(
         "auto", "auto: the checkpoint's own, or word; word, wordpiece: trained here; else a file"
@@ -54,7 +59,9 @@ class TaggerModelConfig(Section):
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     head_dropout: float = setting(0.0, "before the linear layer")
-    dropout: float | None = setting(None, "on embeddings and on each sub-layer's output; None: 0 of a checkpoint")
+    dropout: float | None = setting(
+        None, "on embeddings and on each sub-layer's output; None: 0 of a checkpoint"
+    )
     attention_dropout: float | None = setting(None, "on attention weights (needs the explicit branch)")
     d_model: int | None = setting(
         None, "width of the rows; this and all below: from-scratch architectures only"
@@ -63,7 +70,9 @@ class TaggerModelConfig(Section):
     num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
     d_ff: int | None = setting(None, "hidden units of the feed-forward network")
     bidirectional: bool | None = setting(None, "lstm and gru: read backwards too")
-    embedding_dim: int | None = setting(None, "numbers a token; where it is not d_model, an encoder projects them")
+    embedding_dim: int | None = setting(
+        None, "numbers a token; where it is not d_model, an encoder projects them"
+    )
     vectors: str | None = setting(
         None, "word2vec: trained on the training texts; or a run, or a file in word2vec's format"
     )

@@ -1,6 +1,7 @@
 """What a run of a tagger is made of.
 
-It leaves ``predictions.conll`` (word, true tag, predicted tag) and ``spans.json`` beside what every run leaves.
+It leaves ``predictions.conll`` (word, true tag, predicted tag) and ``spans.json`` beside what every run
+leaves.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
 from glassformer.data.tags import Scheme, Span, check_words, kind_of_tag, repaired, scheme_of, spans_of
 from glassformer.errors import DataError
-from glassformer.evaluate.tags import MEASURE, errors_of, tag_figures
+from glassformer.evaluate.tags import MEASURE, errors_of
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggedConfig, TaggingRecipe
@@ -104,7 +105,8 @@ def fit(work: Work, **options: Any) -> None:
 
 
 def judge(work: Work) -> dict[str, Any]:
-    """Figures of the splits beside the baseline's, the judged split looked at once; and what is kept of it."""
+    """Figures of the splits beside the baseline's, the judged split looked at once; and what is kept of it.
+    """
     started = time.perf_counter()
     work.say("judging")
     tagger, recipe, splits = work.estimator, work.recipe, work.data
@@ -151,7 +153,9 @@ def _figures(
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """The figures of a split and its probabilities, ``[W_i, C]`` of each sentence."""
     found = tagger.predict_proba(split.words, progress=told)
-    return tagger.judge(split.words, split.tags or [], bootstrap=bootstrap, answers=tagger.decide(found)), found
+    return tagger.judge(
+        split.words, split.tags or [], bootstrap=bootstrap, answers=tagger.decide(found)
+    ), found
 
 
 def _baseline(work: Work, judged: TaggedSplit) -> dict[str, Any]:
