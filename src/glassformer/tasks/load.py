@@ -91,8 +91,8 @@ def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
 
 
 def _of_transformers(folder: Path) -> Any:
-    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions. A head that
-    answers each token makes it a tagger.
+    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions. A head
+    that answers each token makes it a tagger.
 
     Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
     """
