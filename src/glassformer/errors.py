@@ -62,7 +62,7 @@ class ShortModelWarning(UserWarning):
 
 
 class MalformedTagsWarning(UserWarning):
-    """Tags of words that mark no spans as their scheme wants it; they are read as the spans that they mean."""
+    """Tags of words that break the rules of their scheme; they are read as the spans that they mean."""
 
 
 class FewStepsWarning(UserWarning):

@@ -1,4 +1,4 @@
-"""What is wrong with tagged sentences, before a model learns them: repeats, leaks, balance, malformed tags."""
+"""What is wrong with tagged sentences before a model learns them: repeats, leaks, balance, broken tags."""
 
 from __future__ import annotations
 

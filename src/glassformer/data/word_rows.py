@@ -107,7 +107,7 @@ Piece = tuple[int, tuple[int, int]]  # its id, its place in the text
 
 
 def _pieces_of(tokenizer: Tokenizer, words: Sequence[str], encoding: Any) -> list[list[Piece]]:
-    """The pieces of each word; those of blanks go to the word before, so that every word begins with its own."""
+    """The pieces of each word; those of blanks go to the word before, so that a word begins with its own."""
     offsets = trimmed(" ".join(words), encoding.offsets)
     begins = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
     own: list[list[Piece]] = [[] for _ in words]

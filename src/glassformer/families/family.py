@@ -44,7 +44,7 @@ class HubLayout:
         return f"pooling={self.pooling!r}{head}"
 
     def class_of(self, config: Any) -> str:
-        """The class of ``transformers`` that holds the whole model, where ``is_own_head`` says that one does."""
+        """The class of ``transformers`` for the whole model, where ``is_own_head`` says that there is one."""
         return self.classes["tokens" if config.pooling == "tokens" else config.head]
 
     def is_own_head(self, config: Any) -> bool:

@@ -116,7 +116,7 @@ class TagAnswers:
     def predict_proba(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
-        """Probabilities of the tags of each sentence's words, ``[W_i, C]`` fp64, columns as in ``classes_``."""
+        """Probabilities of the tags of each sentence's words, ``[W_i, C]`` fp64, as ``classes_``."""
         return [softmax(rows) for rows in self.logits(X, progress=progress)]
 
     def predict(self, X: Sequence[Any]) -> list[list[str]]:

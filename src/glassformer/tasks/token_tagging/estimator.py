@@ -234,7 +234,7 @@ class TokenTagger(TagAnswers, Estimator):
         return build_model(model, text, self.tokenizer_, len(self.classes_), table, fit.train.seed)
 
     def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
-        """The class of each tag ``[W]``, int64; -100 of one that was not learned, which no answer can match."""
+        """The class of each tag ``[W]``, int64; -100 of one that was not learned."""
         number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
         return np.array([number.get(tag, IGNORED) for own in tags for tag in own], np.int64)
 

@@ -105,7 +105,7 @@ def fit(work: Work, **options: Any) -> None:
 
 
 def judge(work: Work) -> dict[str, Any]:
-    """Figures of the splits beside the baseline's, the judged split looked at once; and what is kept of it."""
+    """Figures of the splits beside the baseline's; the judged split is looked at once."""
     started = time.perf_counter()
     work.say("judging")
     tagger, recipe, splits = work.estimator, work.recipe, work.data
