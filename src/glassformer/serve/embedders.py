@@ -36,6 +36,7 @@ class ServedEmbedder(Served):
         choose_dtype(precision, torch.device("cpu"))  # a wrong word is refused before anything is served
         self.name, self.clf, self.limits = name, clf, limits
         self.kind, self.labels, self.examples = "text", [], list(examples)[:EXAMPLES]
+        self.pairs = False  # each text has a vector of its own
         clf.threads, clf.precision = threads, precision
 
     def estimate(self, inputs: Sequence[str]) -> int:
@@ -103,6 +104,7 @@ class ServedEmbedder(Served):
             "gives": self.gives,
             "labels": [],
             "examples": self.examples,
+            "pairs": False,
             "max_length": self.clf.longest(),
             "size": None,
             "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
