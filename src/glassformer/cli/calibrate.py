@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
-from glassformer.cli.given import ImageColumn, LabelColumn, OtherData, TextColumn, one_data, refuse_columns
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    OtherData,
+    PairColumn,
+    TextColumn,
+    one_data,
+    refuse_columns,
+)
 from glassformer.cli.output import note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -66,6 +74,7 @@ def calibrate_command(
         ),
     ] = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     threshold: Annotated[
@@ -85,7 +94,12 @@ def calibrate_command(
     from glassformer.study.calibration import calibrate_run
 
     folder, data = check_run(run), one_data(path, data, "calibrate")
-    named = {"text_column": text_column, "label_column": label_column, "image_column": image_column}
+    named = {
+        "text_column": text_column,
+        "pair_column": pair_column,
+        "label_column": label_column,
+        "image_column": image_column,
+    }
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
     quiet = (lambda line: None) if json else say
     found = calibrate_run(folder, data, threshold, say=quiet, columns=columns, on_bad_row=bad)

@@ -10,7 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, column_settings, data_option
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    PairColumn,
+    TextColumn,
+    column_settings,
+    data_option,
+)
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
@@ -163,6 +170,7 @@ def compare_command(
     seeds: Seeds = 1,
     settings: Settings = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     out: Out = None,
@@ -176,7 +184,12 @@ def compare_command(
     check_engine(engine)
     given = list(study or ())
     settings = [
-        *column_settings(text_column=text_column, label_column=label_column, image_column=image_column),
+        *column_settings(
+            text_column=text_column,
+            pair_column=pair_column,
+            label_column=label_column,
+            image_column=image_column,
+        ),
         *(settings or ()),
     ]
     if text or images:

@@ -22,6 +22,9 @@ app = typer.Typer(help="Look at data sets: the named ones, or files of your own.
 Source = Annotated[
     str, typer.Argument(metavar="NAME", help="A named data set, or the path of a table or folder.")
 ]
+PairColumn = Annotated[
+    str, typer.Option(metavar="NAME", help="The column of the second texts of pairs; auto, none.")
+]
 TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
 LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
@@ -113,6 +116,7 @@ def list_command() -> None:
 def show_command(
     name: Source,
     text_column: TextColumn = None,
+    pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
     json: AsJson = False,
     augment: Annotated[
@@ -132,7 +136,7 @@ def show_command(
     from glassformer.data.kinds import kind_of
     from glassformer.data.sources import load_text_dataset
 
-    kind = "texts" if text_column else kind_of(name)
+    kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     if kind == "pictures":
         _show_pictures(name, label_column, json)
         return
@@ -140,7 +144,13 @@ def show_command(
         _show_pairs(name, json)
         return
     about = describe(
-        load_text_dataset(name, text_column=text_column, label_column=label_column, find_labels=True)
+        load_text_dataset(
+            name,
+            text_column=text_column,
+            pair_column=pair_column,
+            label_column=label_column,
+            find_labels=True,
+        )
     )
     if json:
         say_json(about)
@@ -222,6 +232,7 @@ def doctor_command(
         int | None, typer.Option(metavar="TOKENS", min=3, help="Where texts are going to be cut.")
     ] = 256,
     text_column: TextColumn = None,
+    pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
     json: AsJson = False,
 ) -> None:
@@ -234,7 +245,7 @@ def doctor_command(
     from glassformer.data.pairs import load_pairs
     from glassformer.data.sources import load_text_dataset
 
-    kind = "texts" if text_column else kind_of(name)
+    kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     if kind == "pictures":
         pictures = load_image_dataset(name, label_column=label_column, on_bad_row="skip")
         report = examine_pictures(
@@ -245,7 +256,12 @@ def doctor_command(
         report = examine_pairs(load_pairs(name, keep_empty=True))
     else:
         dataset = load_text_dataset(
-            name, text_column=text_column, label_column=label_column, on_bad_row="skip", find_labels=True
+            name,
+            text_column=text_column,
+            pair_column=pair_column,
+            label_column=label_column,
+            on_bad_row="skip",
+            find_labels=True,
         )
         report = diagnose(dataset, model, max_length)
     if json:

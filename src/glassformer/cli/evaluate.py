@@ -12,6 +12,7 @@ from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
     OtherData,
+    PairColumn,
     SourceColumn,
     TargetColumn,
     TextColumn,
@@ -99,6 +100,7 @@ def evaluate_command(
     ] = None,
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
@@ -115,6 +117,7 @@ def evaluate_command(
     data = one_data(path, data, "evaluate")
     named = {
         "text_column": text_column,
+        "pair_column": pair_column,
         "label_column": label_column,
         "image_column": image_column,
         "source_column": source_column,

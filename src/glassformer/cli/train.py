@@ -17,6 +17,7 @@ from glassformer.cli.finished import show_run
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    PairColumn,
     SourceColumn,
     TargetColumn,
     TextColumn,
@@ -213,6 +214,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     dataset = load_text_dataset(
         d.source,
         text_column=d.text_column,
+        pair_column=d.pair_column,
         label_column=d.label_column,
         limit=d.limit,
         seed=d.split_seed,
@@ -322,6 +324,7 @@ def train_command(
         ),
     ] = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
@@ -360,6 +363,7 @@ def train_command(
     flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
     columns = column_settings(
         text_column=text_column,
+        pair_column=pair_column,
         label_column=label_column,
         image_column=image_column,
         source_column=source_column,

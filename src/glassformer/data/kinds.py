@@ -9,6 +9,7 @@ from typing import Any, Literal
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
+from glassformer.data.pair_columns import usual_sides
 from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import READERS, Table, read_table
@@ -50,7 +51,7 @@ def _kind_of_table(table: Table) -> Kind:
     names = {name.lower() for name in table.names}
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"
-    if names & {*TEXT_COLUMNS}:
+    if names & {*TEXT_COLUMNS} or usual_sides(table.names):  # two texts a row are one input of a classifier
         return "texts"
     if names & {*IMAGE_COLUMNS}:
         return "pictures"

@@ -72,9 +72,10 @@ def without_bad_rows(
     Raises:
         DataError: none is left.
     """
-    columns = {text: table.read(text)} | ({label: table.read(label)} if label else {})
     if checks is None:
         checks = {text: check_texts} | ({label: check_labels} if label else {})
+    named = [text, *([label] if label else []), *checks]
+    columns = {name: table.read(name) for name in dict.fromkeys(named)}
     good = []
     for i, row in enumerate(table.rows):
         try:

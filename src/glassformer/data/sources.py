@@ -18,10 +18,11 @@ from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
-from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
-from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
+from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.folders import data_folders, find_in_data, read_texts, split_files, text_files
 from glassformer.data.label_kinds import one_spelling, what_labels_are
 from glassformer.data.network import unreachable
+from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.splits import stratified_subset
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
@@ -40,6 +41,7 @@ def load_text_dataset(
     on_bad_row: str = "refuse",
     find_labels: bool = False,
     labels: bool = True,
+    pair_column: str = NONE,
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -54,6 +56,8 @@ def load_text_dataset(
         on_bad_row: ``refuse`` ends at the first row that cannot be used; ``skip`` leaves it out and lists it.
         find_labels: labels are looked for by what the columns hold where they are not needed, too.
         labels: False: those of tables are not read, so that rows without one are as good as others.
+        pair_column: of the second texts, whose rows become ``TextPair``s; ``auto`` looks for two columns of
+            texts (``find_sides`` of ``data/pair_columns.py``), ``none``: a row has one text.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers.
@@ -69,7 +73,8 @@ def load_text_dataset(
         )
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
-    columns = _Columns(text_column, label_column, need_labels, skipped, find_labels or need_labels, labels)
+    found = find_labels or need_labels
+    columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -100,6 +105,7 @@ class _Columns:
     rejected: list[RejectedRow] | None = None  # where bad rows are listed; None: the first ends the reading
     find_labels: bool = False  # by what the columns hold
     labels: bool = True  # are read
+    pair: str = NONE
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
@@ -129,21 +135,6 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
     return TextDataset(name, splits, names_of(splits))
 
 
-def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Split -> its table files: ``train.csv``, or parts such as ``train-00000-of-00002.parquet``."""
-    found: dict[str, list[Path]] = {}
-    part = re.compile(r"-\d+-of-\d+$")
-    for path in sorted(folder.iterdir()):
-        split = SPLIT_OF.get(part.sub("", path.stem).lower())
-        if split is not None and path.is_file() and path.suffix.lower() in READERS:
-            found.setdefault(split, []).append(path)
-    for split, paths in found.items():
-        if len(paths) > 1 and not all(part.search(path.stem) for path in paths):
-            what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
-            raise DataError(what, where=str(folder), fix="Keep one of them")
-    return {split: found[split] for split in SPLITS if split in found}
-
-
 def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
@@ -155,9 +146,11 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             found = _columns_of(table, columns, split, first)
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
-                table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected)
+                table = parts[i] = without_bad_rows(
+                    table, found.text, found.label, columns.rejected, row_checks(found)
+                )
             with way_out(columns.rejected):
-                texts += check_texts(table.read(found.text), table.origin, table.rows)
+                texts += read_inputs(table, found)
             if found.label is None:
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
@@ -170,20 +163,24 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     splits = _whole_numbers(one_spelling(splits), untyped)
     names, said = class_names or names_of(splits), (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
-    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said)
+    pair = first.pair if first else None
+    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said, pair_column=pair)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> Columns:
     """The columns of a split's table: those of the first split where it has them, so that the rule is asked
     about the largest table."""
-    if split == "unsupervised":
+    if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
         return find_columns(replace(table, names=_without_labels(table, columns)), text, None, labels=False)
-    text, label = columns.text, columns.label
+    text, label, pair = columns.text, columns.label, columns.pair
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
         label = label or (first.label if first.label in table.names else None)
-    found = find_columns(table, text, label, labels=columns.find_labels, need_labels=columns.need_labels)
+        pair = NONE if first.pair is None else first.pair
+    options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
+    found = columns_of_pairs(table, text, label, pair, **options)
+    found = found or find_columns(table, text, label, **options)
     return found if columns.labels else replace(found, label=None)
 
 
@@ -365,6 +362,14 @@ NAMED_SOURCES = {
             ("test", "plain_text/test-00000-of-00001.parquet"),
             ("unsupervised", "plain_text/unsupervised-00000-of-00001.parquet"),
         ),
+    ),
+    "sick": NamedSource(
+        description="SICK (Marelli et al. 2014): 4,500 + 500 + 4,927 pairs of sentences: does the second "
+        "follow from the first, contradict it, or neither?",
+        licence="CC BY-NC-SA 3.0: for measuring",
+        load=_load_downloadable,
+        notes=("most sentences stand in several pairs, and in several splits", "sorted by sentence"),
+        folder="sick",
     ),
     "ntc-scv": NamedSource(
         description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or "

@@ -165,6 +165,16 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
 def positions_of(name: str | Path, revision: str | None = None) -> int | None:
     """The longest text, in tokens, that a checkpoint has positions for; None: nothing bounds it, or its
     ``config.json`` does not say (reading the checkpoint says what is wrong with it)."""
+    return getattr(_embedding_of(name, revision), "max_positions", None)
+
+
+def segments_of(name: str | Path, revision: str | None = None) -> int:
+    """The kinds of segments that a checkpoint tells apart, as far as its ``config.json`` says; else 0."""
+    return getattr(_embedding_of(name, revision), "segments", 0)
+
+
+def _embedding_of(name: str | Path, revision: str | None) -> Any:
+    """The embeddings' config of a Transformer; None: it is none, or its ``config.json`` does not say."""
     folder, _, _ = resolve_checkpoint(name, revision)
     settings, at = read_json(folder / "config.json"), f"{folder}/config.json"
     kind = settings.get("model_type")
@@ -178,7 +188,7 @@ def positions_of(name: str | Path, revision: str | None = None) -> int | None:
             config = with_unsaid(family.hub.read(settings, at), settings, at)
     except InputError:
         return None
-    return getattr(config.embedding, "max_positions", None)
+    return config.embedding
 
 
 def _check_made_as(settings: dict[str, Any], where: str) -> None:

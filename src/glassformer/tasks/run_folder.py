@@ -16,6 +16,7 @@ from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writ
 from glassformer.checkpoints.native import list_states
 from glassformer.config import read_toml, to_dict, to_toml
 from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.pairs import PAIR_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import ConfigError
@@ -50,7 +51,18 @@ def one_writer() -> None:
 def read_run_recipe(folder: Path) -> Any:
     """The resolved recipe of a run folder."""
     config = folder / "config.toml"
-    return build_recipe(read_toml(config), str(config))
+    recipe = build_recipe(read_toml(config), str(config))
+    said = read_toml(config).get("data", {})
+    if hasattr(recipe.data, "pair_column") and "pair_column" not in said:  # a run before there were pairs
+        return replace(recipe, data=replace(recipe.data, pair_column=NONE))
+    return recipe
+
+
+def trained_pair(folder: str | Path) -> str:
+    """The column that a run's recipe names for second texts, or auto or none; without a run auto."""
+    if not (Path(folder) / "config.toml").is_file():
+        return AUTO
+    return getattr(read_run_recipe(Path(folder)).data, "pair_column", NONE)
 
 
 def trained_column(folder: str | Path) -> str | None:
@@ -159,7 +171,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
 
 UNCOMPARED = {
     "train": ("verbose",),
-    "data": ("broken", "on_bad_row", "copies"),  # see ``as_begun``
+    "data": ("broken", "on_bad_row", "copies", "pair_column"),  # see ``as_begun``
 }
 
 
@@ -194,6 +206,8 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
             changes["copies"] = begun
         elif data.copies is None and not is_named(data.source):
             changes["copies"] = "together"
+    if before is not None and getattr(data, "pair_column", None) == AUTO:
+        changes["pair_column"] = before.pair_column
     late = False
     if before is not None and hasattr(data, "broken"):
         late = data.broken == "skip" != getattr(before, "broken", "skip")
