@@ -38,9 +38,19 @@ class TextPair(str):
         return self.first, self.second
 
 
+def first_of(text: str) -> str:
+    """The first text of a pair; one text is its own."""
+    return text.first if isinstance(text, TextPair) else text
+
+
+def second_of(text: str) -> str:
+    """The second text of a pair; of one text empty."""
+    return text.second if isinstance(text, TextPair) else ""
+
+
 def are_pairs(texts: Sequence[Any]) -> bool:
     """Whether checked texts are pairs; they are all of one kind."""
-    return len(texts) > 0 and isinstance(texts[0], TextPair)
+    return any(isinstance(text, TextPair) for text in texts[:1])
 
 
 def join_sides(

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glassformer.data.pair_tokens import cleaned_sides, cut_pair
 from glassformer.data.text import clean_text
+from glassformer.data.text_pairs import JOINT, TextPair
 from glassformer.data.vocabulary import trimmed, word_ids
 
 
@@ -20,13 +22,17 @@ class Tokens:
     offsets: list[tuple[int, int]]  # places in ``text``; (0, 0) for special tokens
     ids: list[int]
     words: np.ndarray  # [T] int: the word of each token, counted from 0; -1 for special tokens
+    sides: np.ndarray | None = None  # [T] of a pair: 0 its first text, 1 its second, -1 special tokens
+    segments: np.ndarray | None = None  # [T] int, as the model reads them; None: it tells none apart
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def tokens_of(clf, text: str) -> Tokens:
-    """Tokens of a text under a classifier's own cleaning, tokenizer and length limit."""
+    """Tokens of a text, or of a pair, under a classifier's own cleaning, tokenizer and length limit."""
+    if isinstance(text, TextPair):
+        return _tokens_of_pair(clf, text)
     shown = clean_text(text, clf.clean)
     encoding = clf.tokenizer_.encode(shown, add_special_tokens=clf.add_special_tokens)
     ids = clf.encode([text])[0].tolist()
@@ -41,6 +47,29 @@ def tokens_of(clf, text: str) -> Tokens:
     names = [encoding.tokens[i] for i in kept]
     offsets = trimmed(shown, (encoding.offsets[i] for i in kept))
     return Tokens(shown, names, offsets, ids, word_ids(encoding, kept))
+
+
+def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
+    """Both texts, a line each, and where each token stands in that."""
+    first, second = cleaned_sides(pair, clf.clean)
+    encoding = clf.tokenizer_.encode(first, second, add_special_tokens=clf.add_special_tokens)
+    if len(encoding.ids) > clf.max_length:
+        encoding = cut_pair(clf.tokenizer_, (first, second), clf.max_length, clf.add_special_tokens)
+    table = clf.encode([pair])
+    ids, shown, behind = table[0].tolist(), f"{first}{JOINT}{second}", len(first) + len(JOINT)
+    if ids != encoding.ids:  # no known word on either side: one unknown token
+        names, alone = [clf.tokenizer_.id_to_token(ids[0])], np.zeros(1, int)
+        return Tokens(shown, names, [(0, len(shown))], ids, alone, alone, table.segments)
+    sides = np.array([-1 if side is None else side for side in encoding.sequence_ids])
+    words, offsets, count = np.full(len(ids), -1), [(0, 0)] * len(ids), 0
+    for side, text in enumerate((first, second)):
+        rows = np.flatnonzero(sides == side).tolist()
+        own = word_ids(encoding, rows)
+        words[rows] = np.where(own >= 0, own + count, -1)
+        count += int(own.max(initial=-1)) + 1
+        for i, (start, stop) in zip(rows, trimmed(text, (encoding.offsets[i] for i in rows)), strict=True):
+            offsets[i] = (start + side * behind, stop + side * behind) if stop > start else (0, 0)
+    return Tokens(shown, encoding.tokens, offsets, ids, words, sides, table.segments)
 
 
 def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

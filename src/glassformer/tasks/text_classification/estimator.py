@@ -47,6 +47,8 @@ from glassformer.train.features import can_be_cached, on_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
 
+ENTAILS = "entail"  # what the label begins with that says that one text follows from another
+
 
 class TextClassifier(Classifier):
     """A Transformer that classifies texts, or pairs of texts.
@@ -164,6 +166,13 @@ class TextClassifier(Classifier):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
         return tags
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether inputs are pairs; of a model that others trained, whether a label is entailment."""
+        if self.pairs_ is not None:
+            return self.pairs_
+        return any(str(label).lower().startswith(ENTAILS) for label in self.classes_.tolist())
 
     # --- texts -----------------------------------------------------------------------------------
 
