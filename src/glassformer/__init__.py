@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
+    from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -32,6 +33,7 @@ _PUBLIC = {
     "MaskedPatches": "glassformer.tasks.masked_patches.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
+    "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
     "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.families.pretrained",
     "save_pretrained": "glassformer.families.pretrained",
@@ -55,6 +57,7 @@ __all__ = [
     "Trace",
     "Translator",
     "Word2Vec",
+    "ZeroShotClassifier",
     "__version__",
     "data",
     "errors",

@@ -63,9 +63,11 @@ OPTIONS = {
     "predict": [
         "--data",
         "--engine",
+        "--labels",
         "--on-bad-row",
         "--out",
         "--pair-column",
+        "--template",
         "--text-column",
         "[given...]",
         "run",

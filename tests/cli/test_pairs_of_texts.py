@@ -118,7 +118,7 @@ def test_it_is_judged_cross_validated_and_reviewed_again(run, tmp_path, capsys):
     columns = ["--text-column", "claim", "--pair-column", "evidence", "--label-column", "verdict"]
     folds = str(tmp_path / "folds")
     assert main(["review-labels", "--text", str(table), *columns, *SET, "--folds", "2", "--out", folds]) == 0
-    correct = list(csv.DictReader((tmp_path / "folds" / "to_correct.csv").open()))
+    correct = list(csv.DictReader((tmp_path / "folds" / "to_correct.csv").read_text().splitlines()))
     assert {*names} <= {*correct[0]}
     assert sorted(row["claim"] for row in correct) == sorted(a for _, a, *_ in ROWS)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.cli.given import STDIN, read_stdin
 from glassformer.cli.rows import WAY_OUT, Row, read_columns
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 
 
 def gather_pairs(
@@ -51,6 +51,25 @@ def gather_pairs(
     if first is not None:
         raise _alone(first)
     return found
+
+
+def zero_shot(clf: Any, labels: Sequence[str], template: str | None) -> Any:
+    """A model of entailment that chooses among labels; errors: those of ``ZeroShotClassifier``."""
+    from glassformer.tasks.text_classification.zero_shot import TEMPLATE, ZeroShotClassifier
+
+    named = [label.strip() for words in labels for label in words.split(",") if label.strip()]
+    return ZeroShotClassifier(clf, named, template=template or TEMPLATE)
+
+
+def reads_pairs(clf: Any, pair_column: str | None) -> bool:
+    """Whether what is given are pairs of texts: the model reads nothing else, or their column is named.
+
+    Raises:
+        ConfigError: it is named, and the model reads one text.
+    """
+    if pair_column is not None and getattr(clf, "pairs_", False) is False:
+        raise ConfigError("this model reads one text, not pairs", where="--pair-column", fix="Leave it out")
+    return pair_column is not None or getattr(clf, "reads_pairs", False)
 
 
 def _alone(text: str) -> DataError:

@@ -14,7 +14,7 @@ import typer
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import STDIN, PairColumn, read_stdin, with_data
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
-from glassformer.cli.pair_rows import gather_pairs
+from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
 from glassformer.cli.rows import WAY_OUT, Row, others_of, picture_rows, read_rows, usable, without_answer
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
@@ -34,6 +34,8 @@ def predict(
     text_column: str | None = None,
     on_bad_row: str | None = None,
     pair_column: str | None = None,
+    labels: Sequence[str] = (),
+    template: str | None = None,
 ) -> tuple[Any, list[Row], Any]:
     """Label texts and the texts in files, row for row.
 
@@ -42,6 +44,8 @@ def predict(
         given: texts, and names of files; what is a file, or is named as one is, is taken for a file.
         text_column: of tables; None takes the one of the training, or finds it.
         pair_column: of the second texts, for a model of pairs; None: likewise.
+        labels, template: to choose from, and the sentence of each, where the model is one of entailment: see
+            ``ZeroShotClassifier``.
         on_bad_row: ``skip`` marks rows and pictures that cannot be used; else they end the reading.
 
     Returns:
@@ -60,6 +64,8 @@ def predict(
         )
     refuse_other(Path(folder))
     clf, skip = load(folder), on_bad_row == "skip"
+    if labels or template:
+        clf = zero_shot(clf, labels, template)
     if clf.NOUN == "pictures":
         rows = picture_rows(pictures(given).texts, skip)
     elif reads_pairs(clf, pair_column):
@@ -74,17 +80,6 @@ def predict(
         if skip or not error.where:
             raise
         raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
-
-
-def reads_pairs(clf: Any, pair_column: str | None) -> bool:
-    """Whether what is given are pairs of texts: the model reads nothing else, or their column is named.
-
-    Raises:
-        ConfigError: it is named, and the model reads one text.
-    """
-    if pair_column is not None and getattr(clf, "pairs_", False) is False:
-        raise ConfigError("this model reads one text, not pairs", where="--pair-column", fix="Leave it out")
-    return pair_column is not None or getattr(clf, "reads_pairs", False)
 
 
 def answered(clf: Any, probabilities: Any) -> tuple[list[Any], list[float]]:
@@ -311,6 +306,16 @@ def predict_command(
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
     pair_column: PairColumn = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B,C", help="Of a model of entailment: the labels to choose from, without training."
+        ),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --labels: their sentence, such as 'This text is about {}.'"),
+    ] = None,
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="From Parquet to Parquet: serial, or ray for a cluster.")
     ] = "serial",
@@ -327,11 +332,16 @@ def predict_command(
     given = with_data(given, None if data is None else str(data), "predict")
     large = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
     if large or engine != "serial":
+        if labels or template:
+            what = "labels of one's own are not for tables from Parquet to Parquet"
+            raise ConfigError(what, where="--labels", fix="Give --out a name that ends in .csv")
         predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
         return
     if out is not None:
         check_output(out)
-    clf, rows, probabilities = predict(run, given, text_column, on_bad_row, pair_column)
+    clf, rows, probabilities = predict(
+        run, given, text_column, on_bad_row, pair_column, labels or (), template
+    )
     labels, shares = answered(clf, probabilities)
     if out is not None:
         write_table(out, rows, clf.classes_.tolist(), labels, probabilities)

@@ -49,11 +49,15 @@ def encode_pairs(
     add_special_tokens: bool = True,
     unk_id: int | None = None,
     chunk: int = 2048,
+    keep_second: bool = False,
 ) -> TokenTable:
     """Token ids and segments of ``TextPair``s; the tokenizer stays as it is. Arguments: as of ``encode``.
 
     A pair longer than ``max_length`` tokens is cut as ``sides_kept`` says, its special tokens kept, and
     marked in ``truncated``. A pair without tokens becomes one [UNK].
+
+    Args:
+        keep_second: only the first text is cut.
 
     Raises:
         DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
@@ -76,7 +80,7 @@ def encode_pairs(
         for pair, encoding in zip(sides, _encoded(tokenizer, sides, add_special_tokens), strict=True):
             cut = len(encoding.ids) > max_length
             if cut:
-                encoding = cut_pair(tokenizer, pair, max_length, add_special_tokens)
+                encoding = cut_pair(tokenizer, pair, max_length, add_special_tokens, keep_second)
             row, kind = encoding.ids, encoding.type_ids
             if not row:
                 if unknown is None:
@@ -107,14 +111,21 @@ def cleaned_sides(pair: Any, clean: Clean) -> tuple[str, str]:
     return clean_text(first, clean), clean_text(second, clean)
 
 
-def cut_pair(tokenizer: Tokenizer, pair: tuple[str, str], max_length: int, add_special_tokens: bool) -> Any:
+def cut_pair(
+    tokenizer: Tokenizer,
+    pair: tuple[str, str],
+    max_length: int,
+    add_special_tokens: bool,
+    keep_second: bool = False,
+) -> Any:
     """The ``Encoding`` of a pair in at most ``max_length`` tokens; the tokenizer has no truncation set."""
     first, second = (tokenizer.encode(text, add_special_tokens=False) for text in pair)
-    special = tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0
-    for side, kept in zip(
-        (first, second), sides_kept(len(first), len(second), max_length - special), strict=True
-    ):
-        side.truncate(kept)
+    room = max_length - (tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0)
+    kept = sides_kept(len(first), len(second), room)
+    if keep_second and len(second) < room:
+        kept = room - len(second), len(second)
+    for side, count in zip((first, second), kept, strict=True):
+        side.truncate(count)
     return tokenizer.post_process(first, second, add_special_tokens)
 
 

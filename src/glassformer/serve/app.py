@@ -21,6 +21,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from glassformer import __version__
+from glassformer.data.text_pairs import TextPair
 from glassformer.explain.render import asset
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
@@ -132,16 +133,18 @@ class Server:
         """Whether no model has a place for a body of ``size`` bytes."""
         return bool(self.batchers) and all(batcher.full(size) for batcher in self.batchers.values())
 
-    def choose(self, name: str | None, kind: str) -> Served:
-        """The model of that name, or the first of that kind.
+    def choose(self, name: str | None, kind: str, pairs: bool = False) -> Served:
+        """The model of that name, or the first of that kind, that reads pairs of texts or single ones.
 
         Raises:
             Problem: 404 no such model, 422 one that reads something else.
         """
         if name is None:
-            found = next((served for served in self.models.values() if served.kind == kind), None)
+            able = (m for m in self.models.values() if m.kind == kind and m.pairs == pairs)
+            found = next(able, None)
             if found is None:
-                raise Problem(422, f"no model here reads {'texts' if kind == 'text' else 'pictures'}")
+                what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
+                raise Problem(422, f"no model here reads {what}")
             return found
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
@@ -151,6 +154,13 @@ class Server:
         if served.kind != kind:
             other = "texts" if served.kind == "text" else "pictures"
             raise Problem(422, f"this model reads {other}", where="model")
+        if served.pairs != pairs:
+            what, fix = (
+                ("pairs of texts", "Send pairs, or text with text_pair")
+                if served.pairs
+                else ("one text", "Send texts, or text alone")
+            )
+            raise Problem(422, f"this model reads {what}", where="model", fix=fix)
         return served
 
     async def explain(self, served: Served, given: str, request: ExplainRequest) -> dict[str, Any]:
@@ -238,11 +248,13 @@ def _unfit(request: Any, error: RequestValidationError) -> Response:
 def _add_routes(app: FastAPI, server: Server) -> None:
     @app.post(PREDICT, response_model=PredictResponse, responses=WRONG, summary="Labels")
     async def predict(request: PredictRequest) -> Response:
-        if (request.texts is None) == (request.images is None):
-            raise Problem(422, "texts or images, one of them", where="body")
-        kind, what = ("text", "texts") if request.texts is not None else ("image", "images")
-        served = server.choose(request.model, kind)
-        items, shares = await server.batchers[served.name].submit(getattr(request, what), what)
+        given = [what for what in ("texts", "images", "pairs") if getattr(request, what) is not None]
+        if len(given) != 1:
+            raise Problem(422, "texts, pairs or images, one of them", where="body")
+        (what,), inputs = given, getattr(request, given[0])
+        served = server.choose(request.model, "image" if what == "images" else "text", what == "pairs")
+        inputs = [TextPair(*pair) for pair in inputs] if what == "pairs" else inputs
+        items, shares = await server.batchers[served.name].submit(inputs, what)
         return JSONResponse({"model": served.name, "predictions": served.predictions(items, shares)})
 
     @app.post(
@@ -252,8 +264,13 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         if (request.text is None) == (request.image is None):
             raise Problem(422, "text or image, one of them", where="body")
         kind = "text" if request.text is not None else "image"
-        served = server.choose(request.model, kind)
-        return JSONResponse(await server.explain(served, getattr(request, kind), request))
+        if request.text_pair is not None and request.text is None:
+            raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
+        served = server.choose(request.model, kind, request.text_pair is not None)
+        given = getattr(request, kind)
+        if request.text_pair is not None:
+            given = TextPair(given, request.text_pair)
+        return JSONResponse(await server.explain(served, given, request))
 
     @app.get("/v1/models", response_model=ModelsResponse, responses={401: WRONG[401], 400: WRONG[400]})
     async def models() -> Response:

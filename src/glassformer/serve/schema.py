@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from glassformer.data.vocabulary import CLS, SEP
 
 Text = Annotated[str, Field(min_length=1)]
+Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
 Name = Annotated[str, Field(max_length=100, description="One of /v1/models; without it the first that fits")]
 Method = Literal[
@@ -21,7 +22,7 @@ class Strict(BaseModel):
 
 
 class PredictRequest(Strict):
-    """Texts or pictures, one kind of them."""
+    """Texts, pairs of texts or pictures, one kind of them."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"texts": ["A compelling story, mediocre acting.", "Dull."]}]}
@@ -29,6 +30,9 @@ class PredictRequest(Strict):
     # The first error is enough; a list of all of them is not small.
     texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
     images: list[Picture] | None = Field(None, min_length=1, fail_fast=True)
+    pairs: list[Pair] | None = Field(
+        None, min_length=1, fail_fast=True, description="Two texts each, for a model of pairs"
+    )
     model: Name | None = None
 
 
@@ -45,7 +49,7 @@ class PredictResponse(Strict):
 
 
 class ExplainRequest(Strict):
-    """One text or one picture, and how to look at it."""
+    """One text, one pair or one picture, and how to look at it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -53,6 +57,7 @@ class ExplainRequest(Strict):
         }
     )
     text: Text | None = None
+    text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
     image: Picture | None = None
     model: Name | None = None
     method: Method = "rollout"
@@ -77,6 +82,9 @@ class ExplainResponse(Strict):
     method: str
     target: str | None
     pieces: list[Piece] = Field(description="The text in order; empty for pictures")
+    second: int | None = Field(
+        None, description="Of a pair: the number of the piece that its second text begins with"
+    )
     special: list[Piece] = Field(description=f"{CLS}, {SEP} and the like, which stand nowhere in the text")
     scores: list[list[float]] = Field(description="Rows and columns of patches; empty for texts")
     image: str | None = Field(description="data: URL of the picture as the model saw it")
@@ -90,6 +98,7 @@ class Model(Strict):
     kind: Literal["text", "image"]
     labels: list[str]
     examples: list[str] = Field(description="Sentences that the recipe of a text model names")
+    pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")
     max_length: int | None = Field(description="Tokens that are read of a text")
     size: list[int] | None = Field(description="Height and width that pictures are brought to")
     precision: Literal["fp32", "bf16"]
