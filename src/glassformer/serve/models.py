@@ -125,7 +125,7 @@ class Served:
         rows: list[list[np.ndarray]] = [[] for _ in inputs]
         for i in range(len(table)):
             rows[i if owners is None else owners[i]].append(table[i])
-        kinds: list[np.ndarray | None] = [None] * len(rows)
+        kinds: Sequence[np.ndarray | None] = [None] * len(rows)
         if table.segments is not None:  # a pair is never read in windows
             kinds = np.split(table.segments, table.starts[1:-1])
         return [
