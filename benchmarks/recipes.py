@@ -38,7 +38,7 @@ def figures(folder: Path) -> dict[str, Any]:
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
         "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
-        "excluded", "judged", "scores",
+        "excluded", "judged", "scores", "similarity", "others",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
+    from glassformer.tasks.probe import Probe
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
@@ -33,6 +34,7 @@ _PUBLIC = {
     "MaskedPatches": "glassformer.tasks.masked_patches.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
+    "Probe": "glassformer.tasks.probe",
     "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
     "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.families.pretrained",
@@ -53,6 +55,7 @@ __all__ = [
     "MaskedLM",
     "MaskedPatches",
     "Packing",
+    "Probe",
     "TextClassifier",
     "Trace",
     "Translator",

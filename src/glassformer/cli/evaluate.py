@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
@@ -139,6 +140,8 @@ def evaluate_command(
     elif "masked" in figures:
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
+    elif {"pairs", "spearman"} <= figures.keys() or "found" in figures:
+        show_similarity(str(run), {"": figures})
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run))
     elif all(

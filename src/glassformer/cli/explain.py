@@ -11,6 +11,7 @@ import typer
 
 from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
+from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
 
@@ -118,7 +119,8 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 Given = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TEXT|IMAGE...", help="Texts, files of texts, - for standard input, or pictures; at most 20."
+        metavar="TEXT|IMAGE...",
+        help="Texts, files of texts, - for standard input, or pictures, at most 20; two of an Embedder.",
     ),
 ]
 
@@ -159,6 +161,12 @@ def explain_command(
     given = with_data(given, data, "explain")
     if out is not None:
         _check_out(out)
+    if is_embedder(run):
+        if set_ or target or trust or len(given) != 2:
+            fix = "Give two texts, and no --set, --target or --trust"
+            raise ConfigError("holds an Embedder: a cosine is explained", where=str(run), fix=fix)
+        show_explained(explain_pairs(str(run), [(given[0], given[1])]), out)
+        return
     options = parse_options(set_ or [])
     source: Any = context.get_parameter_source("method")
     said = getattr(source, "name", "") == "COMMANDLINE" or bool(options or target)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: its figures, by what they are of, and where it lies."""
-    show = {"baselines": show_labels_run, "tests": show_vectors_run}
+    show = {"similarity": show_similarity_run, "baselines": show_labels_run, "tests": show_vectors_run}
     next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
@@ -71,3 +71,28 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
         )
         for words in sentence.get("fills") or []:
             say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))
+
+
+def show_similarity_run(run: Run, recipe: Any) -> None:
+    """A finished embedder on the terminal: how far its cosines agree with the scores, beside baselines."""
+    metrics = run.metrics
+    judged = metrics["judged"]
+    found = {f"{recipe.model.model}, {split}": values for split, values in metrics["similarity"].items()}
+    found |= {f"{name}, {judged}": values for name, values in metrics["others"].items()}
+    if found:
+        show_similarity(f"{recipe.name}: {metrics['seconds']['total']:.0f} s in all", found)
+
+
+def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
+    """A line for each model: correlations with their intervals, or how well partners are found."""
+    names = {"spearman": "Spearman", "pearson": "Pearson", "found": "found", "reciprocal_rank": "1 / rank"}
+    keys = [key for key in names if any(key in values for values in found.values())]
+
+    def cell(values: dict[str, Any], key: str) -> str:
+        if key not in values:
+            return ""
+        bounds = values.get(f"{key}_interval")
+        return f"{values[key]:.4f}" + ("" if bounds is None else f" ({bounds[0]:.3f} to {bounds[1]:.3f})")
+
+    rows = [[name, f"{v['pairs']:,}", *(cell(v, key) for key in keys)] for name, v in found.items()]
+    show_table(title, ("model", "pairs", *(names[key] for key in keys)), rows, right=["pairs"])

@@ -67,7 +67,7 @@ def without_bad_rows(
     """The rows of a table whose text and label can be used; the others are added to ``rejected``.
 
     Args:
-        checks: column -> what raises for a value of it; None: those of texts and labels.
+        checks: column (others too) -> what raises for a value of it; None: those of texts and labels.
 
     Raises:
         DataError: none is left.

@@ -242,6 +242,10 @@ def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
         return None if judged is None else (judged["accuracy"], "{:.1%} of analogies")
     if masked := metrics.get("masked"):
         return masked["accuracy"], "{:.1%} of masked words"
+    judged = (metrics.get("similarity") or {}).get(metrics.get("judged", "")) or {}
+    for key, unit in (("spearman", "{:.4f} Spearman"), ("found", "{:.1%} of partners found")):
+        if key in judged:
+            return judged[key], unit
     if (accuracy := (metrics.get("validation") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%} (validation)"
     return None

@@ -54,6 +54,8 @@ class Served:
         ConfigError: no classifier, or no such precision.
     """
 
+    gives = "labels"
+
     def __init__(
         self,
         name: str,
@@ -314,6 +316,7 @@ class Served:
         return {
             "name": self.name,
             "kind": self.kind,
+            "gives": self.gives,
             "labels": self.labels,
             "examples": self.examples,
             "pairs": self.pairs,

@@ -93,9 +93,51 @@ class ExplainResponse(Strict):
     notes: list[str] = Field(description="What a reader must know: a text of which a part alone is explained")
 
 
+class EmbedRequest(Strict):
+    """Texts to be made vectors of."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["A dog runs.", "Rain falls."]}]})
+    texts: list[Text] = Field(min_length=1, fail_fast=True)
+    model: Name | None = None
+
+
+class EmbedResponse(Strict):
+    model: str
+    vectors: list[list[float]] = Field(description="One a text, of length 1")
+    truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
+
+
+class SimilarRequest(Strict):
+    """Pairs of texts to be compared."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"pairs": [["A dog runs.", "The dog ran."]]}]})
+    pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
+        min_length=1, fail_fast=True
+    )
+    model: Name | None = None
+    explain: bool = Field(False, description="Of one pair: what each pair of tokens adds to the cosine")
+
+
+class PairExplanation(Strict):
+    """The table sums up to the cosine."""
+
+    cosine: float
+    tokens: list[list[str]] = Field(description="Of the first text, and of the second")
+    table: list[list[float]] = Field(description="A row for each token of the first")
+    notes: list[str]
+
+
+class SimilarResponse(Strict):
+    model: str
+    cosines: list[float]
+    truncated: list[bool] = Field(description="Whether a text of the pair was longer than the model reads")
+    explanation: PairExplanation | None
+
+
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
+    gives: Literal["labels", "vectors"] = Field("labels", description="vectors: of /v1/embed, /v1/similar")
     labels: list[str]
     examples: list[str] = Field(description="Sentences that the recipe of a text model names")
     pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")

@@ -63,6 +63,15 @@ def _masked_lm() -> Iterator[Any]:
     yield TASK
 
 
+def _similarity() -> Iterator[Any]:
+    from glassformer.tasks.similarity.recipe import SimilarityRecipe
+
+    yield SimilarityRecipe
+    from glassformer.tasks.similarity.run import TASK
+
+    yield TASK
+
+
 def _masked_patches() -> Iterator[Any]:
     from glassformer.tasks.masked_patches.recipe import PatchesRecipe
 
@@ -113,6 +122,7 @@ TASKS = Tasks(
         "word2vec": _word2vec,
         "translation": _translation,
         "masked-lm": _masked_lm,
+        "similarity": _similarity,
         "masked-patches": _masked_patches,
     }
 )

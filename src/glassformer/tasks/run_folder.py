@@ -18,6 +18,7 @@ from glassformer.config import read_toml, to_dict, to_toml
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.pairs import PAIR_SOURCES
+from glassformer.data.scored_pairs import SCORED_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
@@ -227,7 +228,7 @@ def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
 
 def is_named(source: str) -> bool:
     """Whether a source is one of the data sets that go by a name, which come with their splits."""
-    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES}
+    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES, *SCORED_SOURCES}
 
 
 def begin(folder: Path, recipe: Any) -> None:

@@ -295,8 +295,11 @@ def time_left(seconds: float) -> str:
 def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
     """The line of an evaluation: what decides which weights are best comes first, and "(best)" names it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
+    if "score" in e:
+        return f"{line}validation loss {e['loss']:.4f}  score {e['score']:.4f}" + "  (best)" * best
     if "accuracy" not in e:
-        return line + f"train accuracy {e['train_accuracy']:.4f}" + "  (best)" * best
+        shown = f"train accuracy {e['train_accuracy']:.4f}" if e["train_accuracy"] else ""
+        return (line + shown).rstrip() + "  (best)" * best
     loss = f"validation loss {e['loss']:.4f}"
     if monitor == "loss":
         return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"

@@ -231,13 +231,17 @@ async function copyLink() {
 
 async function begin() {
   try {
-    models = (await ask("/v1/models")).models;
+    models = (await ask("/v1/models")).models.filter((m) => m.gives !== "vectors");
   } catch (error) {
     message(error.message, true);
     return;
   }
   byId("entry").hidden = true;
   message("");
+  if (!models.length) {
+    message("The models here give vectors: POST texts to /v1/embed, or pairs of them to /v1/similar.");
+    return;
+  }
   recall();
   if (!panels.length) panels.push(new Panel(0), new Panel(1));
   start();
