@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
+    from glassformer.tasks.token_tagging.estimator import TokenTagger
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -36,6 +37,7 @@ _PUBLIC = {
     "Embedder": "glassformer.tasks.similarity.estimator",
     "Probe": "glassformer.tasks.probe",
     "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
+    "TokenTagger": "glassformer.tasks.token_tagging.estimator",
     "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.families.pretrained",
     "save_pretrained": "glassformer.families.pretrained",
@@ -57,6 +59,7 @@ __all__ = [
     "Packing",
     "Probe",
     "TextClassifier",
+    "TokenTagger",
     "Trace",
     "Translator",
     "Word2Vec",

@@ -30,7 +30,7 @@ from glassformer.cli.other_data import tell_siblings, without_pairs
 from glassformer.cli.output import note, say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
-from glassformer.errors import ConfigError, FewStepsWarning, ShortModelWarning
+from glassformer.errors import ConfigError, FewStepsWarning, MalformedTagsWarning, ShortModelWarning
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -68,7 +68,7 @@ def said_plainly() -> Iterator[None]:
     """Warnings about settings are one line of their own, without a place in the source."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, FewStepsWarning | ShortModelWarning):
+        if issubclass(category, FewStepsWarning | MalformedTagsWarning | ShortModelWarning):
             note(str(message))
         else:
             before(message, category, *place)

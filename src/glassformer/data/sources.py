@@ -19,7 +19,14 @@ from glassformer.data import corpus, given
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
-from glassformer.data.folders import data_folders, find_in_data, read_texts, split_files, text_files
+from glassformer.data.folders import (
+    data_folders,
+    find_folder,
+    find_in_data,
+    read_texts,
+    split_files,
+    text_files,
+)
 from glassformer.data.label_kinds import one_spelling, what_labels_are
 from glassformer.data.network import unreachable
 from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
@@ -264,6 +271,7 @@ class NamedSource:
     hub: str = ""  # dataset repository on the Hugging Face Hub
     revision: str = ""  # its pinned commit
     files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
+    tagged: bool = False  # its words have tags, which data/tagged.py reads
 
 
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -276,12 +284,7 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
             break
     else:
         if not source.hub:
-            raise DataError(
-                f"the data set {source.folder!r} is not on this machine, and none can be fetched",
-                where=source.folder,
-                fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
-                "folder around it",
-            )
+            find_folder(source.folder)
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
@@ -289,6 +292,16 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
     return replace(
         dataset, description=source.description, licence=source.licence, notes=source.notes + dataset.notes
     )
+
+
+def _load_sentences(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    """The sentences of a data set whose words have tags, as texts without labels."""
+    splits, files = {}, split_files(find_folder(source.folder))
+    for split, paths in choose_splits(files, wanted, source.folder).items():
+        tables = list(map(columns.table, paths))
+        texts = [" ".join(words) for table in tables for words in table.read("tokens")]
+        splits[split] = TextSplit(texts, None, *joined(tables, len(texts), 0))
+    return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)
 
 
 def _download(source: NamedSource, path: str) -> Path:
@@ -383,5 +396,14 @@ NAMED_SOURCES = {
             "16 distinct texts stand in two splits",
         ),
         folder="ntc-scv",
+    ),
+    "wnut17": NamedSource(
+        description="WNUT 2017 (Derczynski et al.): 3,394 + 1,009 + 1,287 posts and comments whose words are "
+        "tagged with persons, locations, corporations, products, creative works and groups",
+        licence="CC BY 4.0",
+        load=_load_sentences,
+        notes=("training, validation and test are of other years and places: new names are the point",),
+        folder="wnut17",
+        tagged=True,
     ),
 }

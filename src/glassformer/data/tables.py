@@ -370,7 +370,8 @@ def _huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
     """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
     try:
         features = json.loads(metadata)["info"]["features"]
-        labels = {name: f["names"] for name, f in features.items() if f.get("_type") == "ClassLabel"}
+        inner = {name: f.get("feature", f) for name, f in features.items()}  # of a list, what it holds
+        labels = {name: f["names"] for name, f in inner.items() if f.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}  # another tool's note under the same key is no reason to refuse the table
     return {name: tuple(map(str, names)) for name, names in labels.items()}

@@ -231,6 +231,8 @@ def measured_study(name: str, results: Path) -> str | None:
 
 def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
     """The figure that a task is judged by, and how it is written; None: there is none in it."""
+    if (found := (metrics.get("test") or {}).get("entity_f1")) is not None:
+        return found, "{:.2%} entity F1"
     if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%}"
     translated = (metrics.get("scores") or {}).get(metrics.get("judged", ""), {})

@@ -81,6 +81,15 @@ def _masked_patches() -> Iterator[Any]:
     yield TASK
 
 
+def _token_tagging() -> Iterator[Any]:
+    from glassformer.tasks.token_tagging.recipe import TaggingRecipe
+
+    yield TaggingRecipe
+    from glassformer.tasks.token_tagging.run import TASK
+
+    yield TASK
+
+
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
@@ -124,6 +133,7 @@ TASKS = Tasks(
         "masked-lm": _masked_lm,
         "similarity": _similarity,
         "masked-patches": _masked_patches,
+        "token-tagging": _token_tagging,
     }
 )
 
