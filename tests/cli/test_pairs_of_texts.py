@@ -13,6 +13,7 @@ import pytest
 import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.tasks.run_folder import read_run_recipe
 
 COLORS = ("red", "blue", "green", "white")
 ROWS = [
@@ -123,10 +124,12 @@ def test_it_is_judged_cross_validated_and_reviewed_again(run, tmp_path, capsys):
     assert sorted(row["claim"] for row in correct) == sorted(a for _, a, *_ in ROWS)
 
 
-def test_calibration_and_old_runs(run, tmp_path, capsys):
-    assert main(["calibrate", str(run)]) == 0
+def test_a_run_from_before_there_were_pairs_reads_one_text_a_row(run, tmp_path):
     config = (run / "config.toml").read_text()
+    assert read_run_recipe(run).data.pair_column == "evidence"
     assert 'pair_column = "evidence"' in config
+    (tmp_path / "config.toml").write_text(config.replace('pair_column = "evidence"\n', ""))
+    assert read_run_recipe(tmp_path).data.pair_column == "none"
 
 
 @pytest.mark.parametrize("form", ["onnx", "hf"])

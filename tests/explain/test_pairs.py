@@ -104,7 +104,7 @@ def test_the_page_and_the_table_show_both_sides(clf, tmp_path, capsys):
         main(["explain", str(tmp_path / "model"), *PAIR, "--cross", "--out", str(tmp_path / "e.html")]) == 0
     )
     page = (tmp_path / "e.html").read_text()
-    assert page.count("<h2>") == 3
+    assert page.count('<h2 class="small">') == 3
     assert "because of words of the first" in page
     assert main(["explain", str(tmp_path / "model"), *PAIR, "--cross"]) == 0
     said = capsys.readouterr().out

@@ -59,7 +59,12 @@ def bytes_of_roberta() -> Tokenizer:
 
 
 SHAPE = {"hidden_size": 22, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 31}
-LABELS = {"id2label": {0: "entailment", 1: "neutral", 2: "contradiction"}, "initializer_range": 0.2}
+NAMES = ("entailment", "neutral", "contradiction")
+LABELS = {
+    "id2label": dict(enumerate(NAMES)),
+    "label2id": {name: i for i, name in enumerate(NAMES)},
+    "initializer_range": 0.2,
+}
 KINDS = {
     "bert": (wordpiece, "Bert", {**SHAPE, "max_position_embeddings": 97}),
     "roberta": (bytes_of_roberta, "Roberta", {**SHAPE, "max_position_embeddings": 99, "type_vocab_size": 1}),

@@ -333,9 +333,8 @@ def predict_command(
     large = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
     if large or engine != "serial":
         if labels or template:
-            raise ConfigError(
-                "labels of one's own on a large table", where="predict", fix="Write another kind of file"
-            )
+            what = "labels of one's own are not for tables from Parquet to Parquet"
+            raise ConfigError(what, where="--labels", fix="Give --out a name that ends in .csv")
         predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
         return
     if out is not None:

@@ -73,6 +73,7 @@ KEYS = {
     "image_size": ("img_size", "input_size", "resolution", "crop_size"),
     "augment": ("augmentation", "data_augmentation", "aug"),
     "text_column": ("text_column_name", "text_field", "text_col", "sentence1_key", "text_key"),
+    "pair_column": ("text_pair_column", "sentence2_key", "text_pair_key", "second_column"),
     "label_column": ("label_column_name", "label_field", "label_col", "target_column", "label_key", "y_col"),
     "source": ("train_file", "dataset_name", "data_dir", "dataset", "data_path"),
 }

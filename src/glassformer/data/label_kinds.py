@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -126,3 +126,16 @@ def _holds_several(text: str, counts: Counter[str]) -> bool:
 
 def _shown(texts: Sequence[str], most: int = 3) -> str:
     return ", ".join(repr(text[:40]) for text in sorted(texts)[:most])
+
+
+def whole_numbers(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
+    """CSV knows text only: if every label that is text is a whole number, those of CSV become ``int``."""
+    whole = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # no two of which are one number
+    texts = {k: {x for x in v.labels or () if isinstance(x, str)} for k, v in splits.items()}
+    if any(found and (k not in untyped or not all(map(whole, found))) for k, found in texts.items()):
+        return dict(splits)
+    return dict(splits) | {
+        k: replace(v, labels=[int(x) for x in v.labels])
+        for k, v in splits.items()
+        if k in untyped and v.labels is not None
+    }

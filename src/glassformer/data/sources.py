@@ -7,7 +7,6 @@ file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from glassformer.data.folders import (
     split_files,
     text_files,
 )
-from glassformer.data.label_kinds import one_spelling, what_labels_are
+from glassformer.data.label_kinds import one_spelling, what_labels_are, whole_numbers
 from glassformer.data.network import unreachable
 from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
@@ -167,7 +166,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 labels += _read_labels(table, found.label, class_names)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
-    splits = _whole_numbers(one_spelling(splits), untyped)
+    splits = whole_numbers(one_spelling(splits), untyped)
     names, said = class_names or names_of(splits), (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
     pair = first.pair if first else None
@@ -241,19 +240,6 @@ def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table
                 fix=f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}",
             )
     return [class_names[int(label)] for label in labels]
-
-
-def _whole_numbers(splits: dict[str, TextSplit], untyped: set[str]) -> dict[str, TextSplit]:
-    """CSV knows text only: if every label that is text is a whole number, those of CSV become ``int``."""
-    whole = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # no two of which are one number
-    texts = {k: {x for x in v.labels or () if isinstance(x, str)} for k, v in splits.items()}
-    if any(found and (k not in untyped or not all(map(whole, found))) for k, found in texts.items()):
-        return splits
-    return splits | {
-        k: replace(v, labels=[int(x) for x in v.labels])
-        for k, v in splits.items()
-        if k in untyped and v.labels is not None
-    }
 
 
 # --- named sources ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ MAPS = (
         "interactions",
         "first",
         "second",
-        "What words of the second text give to {target} because of words of the first",
+        "What words of the second text give to “{target}” because of words of the first",
     ),
     ("first_reads_second", "first", "second", "What words of the first text read of the second"),
     ("second_reads_first", "second", "first", "What words of the second text read of the first"),

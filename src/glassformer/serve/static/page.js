@@ -79,7 +79,7 @@ class Panel {
     if (!text) this.pad.suit(channels);
     this.root.querySelector(".sources .small").textContent = channels === 1 ? "Or drop one here, paste one, or draw." : "Or drop one here, or paste one.";
     this.root.querySelector(".as-text").hidden = !text;
-    this.root.querySelector(".pair").hidden = !pairs;
+    this.root.querySelector(".beside").hidden = !pairs;
     this.root.querySelector(".which").textContent = pairs ? "First text" : "Text";
     this.root.querySelector(".as-image").hidden = text;
     this.root.querySelector(".name").textContent = state.compare ? `Input ${"AB"[this.number]}` : "";
