@@ -76,9 +76,9 @@ def explain(
             method=method,
             target=target,
             trust=trust,
-            cross=cross,
             maps=maps,
             progress=done,
+            **({"cross": True} if cross else {}),
             **options,
         )
     for x, e in zip(inputs, made, strict=True):
