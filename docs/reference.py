@@ -42,6 +42,8 @@ MODULES = {
             "tasks.similarity.estimator",
             "tasks.similarity.answers",
             "tasks.probe",
+            "tasks.token_tagging.estimator",
+            "tasks.token_tagging.answers",
             "tasks.word2vec.estimator",
         ],
     ),

@@ -28,6 +28,7 @@ RUN = [
     DOCS / "extend.md",
     DOCS / "explanations.md",
     DOCS / "sequences.md",
+    DOCS / "tags.md",
     DOCS / "word-vectors.md",
     *sorted(DOCS.glob("quickstart-*.md")),
     *sorted((DOCS / "guide").glob("*.md")),

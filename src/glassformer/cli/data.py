@@ -147,6 +147,9 @@ def show_command(
     if kind in ("pairs", "scored pairs"):
         (_show_pairs if kind == "pairs" else show_scored)(name, json)
         return
+    if kind == "tags":
+        _show_tags(name, label_column, json)
+        return
     about = describe(
         load_text_dataset(
             name,
@@ -196,6 +199,35 @@ def _show_pictures(name: str, label_column: str | None, json: bool) -> None:
         for k, s in dataset.splits.items()
     ]
     show_table(name, ("split", "pictures", "classes", "from"), rows, right=["pictures"])
+
+
+def _show_tags(name: str, tags_column: str | None, json: bool) -> None:
+    from glassformer.data.tag_doctor import examine_tagged
+    from glassformer.data.tagged import load_tagged
+    from glassformer.data.tags import spans_of
+
+    dataset = load_tagged(name, tags_column=tags_column)
+    figures = examine_tagged(dataset).figures
+    known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
+    if json:
+        say_json({**known, "notes": list(dataset.notes), **figures})
+        return
+    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
+        if line:
+            say(line)
+    rows = [
+        [split, f"{s['rows']:,}", f"{s['words']:,}", ", ".join(f"{k}: {n:,}" for k, n in s["spans"].items())]
+        for split, s in figures["splits"].items()
+    ]
+    show_table(dataset.name, ("split", "sentences", "words", "spans"), rows, right=["sentences", "words"])
+    split, first = next(iter(dataset.splits.items()))
+    examples: dict[str, list[str]] = {}
+    for words, tags in zip(first.words, first.tags or (), strict=True):
+        for kind, start, end in spans_of(tags, figures["scheme"]):
+            if len(shown := examples.setdefault(kind, [])) < SHOWN:
+                shown.append(" ".join(words[start:end]))
+    listed = [[kind, excerpt(text)] for kind, texts in sorted(examples.items()) for text in texts]
+    show_table(f"first spans of {split}", ("kind", "span"), listed)
 
 
 def _show_pairs(name: str, json: bool) -> None:
@@ -249,6 +281,8 @@ def doctor_command(
     from glassformer.data.pairs import load_pairs
     from glassformer.data.scored_pairs import load_scored_pairs
     from glassformer.data.sources import load_text_dataset
+    from glassformer.data.tag_doctor import examine_tagged
+    from glassformer.data.tagged import load_tagged
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     if kind == "pictures":
@@ -262,6 +296,8 @@ def doctor_command(
         report = examine_scored(scored.name, scored.splits, scored.rejected)
     elif kind == "pairs":
         report = examine_pairs(load_pairs(name, keep_empty=True))
+    elif kind == "tags":
+        report = examine_tagged(load_tagged(name, tags_column=label_column, on_bad_row="skip"))
     else:
         dataset = load_text_dataset(
             name,

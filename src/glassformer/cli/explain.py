@@ -57,7 +57,9 @@ def explain(
     from glassformer.tasks.run_folder import trained_column
 
     clf = _classifier(folder)
-    if method is None:
+    if method is None and hasattr(clf, "EXPLAINED_BY"):
+        method = clf.EXPLAINED_BY
+    elif method is None:
         method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
     of_pictures = clf.NOUN == "pictures"
     if of_pictures:
@@ -74,9 +76,9 @@ def explain(
             method=method,
             target=target,
             trust=trust,
-            cross=cross,
             maps=maps,
             progress=done,
+            **({"cross": True} if cross else {}),
             **options,
         )
     for x, e in zip(inputs, made, strict=True):
@@ -96,7 +98,7 @@ def _classifier(folder: str | Path) -> Any:
         )
     clf = load(folder)
     task = TASKS[clf.RECIPE.task]
-    if task.answer is None:
+    if task.answer is None and not hasattr(clf, "explain_many"):
         kind, fix = type(clf).__name__, asked_by(task)
         raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
     return clf
@@ -156,6 +158,12 @@ def explain_command(
     ] = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
+    word: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WORD|NUMBER", help="Of tags: the word, or its number from 0, that is explained."
+        ),
+    ] = None,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     given = with_data(given, data, "explain")
@@ -171,6 +179,8 @@ def explain_command(
     source: Any = context.get_parameter_source("method")
     said = getattr(source, "name", "") == "COMMANDLINE" or bool(options or target)
     _check_options(method, target, options)
+    if word is not None:
+        options["word"] = word
     page = out is not None and out.suffix.lower() == ".html"
     chosen = method if said else None
     made = explain(

@@ -16,6 +16,7 @@ from glassformer.cli.given import STDIN, PairColumn, read_stdin, with_data
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
 from glassformer.cli.rows import WAY_OUT, Row, others_of, picture_rows, read_rows, usable, without_answer
+from glassformer.cli.tell import tell_command, teller
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
 
@@ -300,7 +301,10 @@ def predict_command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a table there: .csv, of a .parquet file .parquet too."),
+        typer.Option(
+            metavar="FILE",
+            help="Write a table there: .csv, of a .parquet file .parquet too; of spans .jsonl or .conll too.",
+        ),
     ] = None,
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
@@ -330,6 +334,9 @@ def predict_command(
     """Label texts or pictures: one line each with label, probability, and the text or the file."""
     check_bad_row(on_bad_row)
     given = with_data(given, None if data is None else str(data), "predict")
+    if run.is_dir() and teller(run) is not None:
+        tell_command(run, given, out, text_column, on_bad_row)
+        return
     large = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
     if large or engine != "serial":
         if labels or template:

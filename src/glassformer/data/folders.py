@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from glassformer.data.checks import check_class_names, check_texts
-from glassformer.data.dataset import SPLIT_OF, SPLITS, TextSplit
+from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits
 from glassformer.data.files import MAX_TEXT, read_utf8
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.tables import READERS
@@ -149,3 +151,14 @@ def find_folder(name: str) -> Path:
         where=name,
         fix=f"Put its Parquet files into a folder {name!r} and set GLASSFORMER_DATA to the folder around it",
     )
+
+
+def load_sentences(source: Any, columns: Any, wanted: Sequence[str] | None) -> TextDataset:
+    """The sentences of a named data set whose words have tags, as texts without labels."""
+    splits, files = {}, split_files(find_folder(source.folder))
+    for split, paths in choose_splits(files, wanted, source.folder).items():
+        tables = list(map(columns.table, paths))
+        texts = [" ".join(words) for table in tables for words in table.read("tokens")]
+        rows = tables[0].rows if len(tables) == 1 else range(1, len(texts) + 1)
+        splits[split] = TextSplit(texts, None, " + ".join(table.origin for table in tables), rows)
+    return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)

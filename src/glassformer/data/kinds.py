@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
+from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
 from glassformer.data.pair_columns import usual_sides
@@ -14,10 +15,12 @@ from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS,
 from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES, SIDES
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS
 from glassformer.errors import DataError
 
-Kind = Literal["texts", "pictures", "pairs", "scored pairs"]
+Kind = Literal["texts", "pictures", "pairs", "scored pairs", "tags"]
 SCORE_NAMES = SCORES[:4]  # a label or a truth value beside two texts is a class
+TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
 
 def kind_of(source: str | Path) -> Kind:
@@ -26,8 +29,8 @@ def kind_of(source: str | Path) -> Kind:
     Raises:
         DataError: a table that cannot be read, or two files of pairs of which one is missing.
     """
-    if str(source) in NAMED_SOURCES:
-        return "texts"
+    if (known := NAMED_SOURCES.get(str(source))) is not None:
+        return "tags" if known.tagged else "texts"
     if str(source) in NAMED_IMAGES:
         return "pictures"
     if str(source) in PAIR_SOURCES:
@@ -41,6 +44,10 @@ def kind_of(source: str | Path) -> Kind:
             return _kind_of_table(read_table(next(iter(files.values()))[0], _pass))
         if len(picture_files(path)) > sum(1 for _ in path.rglob("*.txt")):  # a note may lie among pictures
             return "pictures"
+        if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
+            return "tags"
+    elif path.suffix.lower() in TAGGED:
+        return "tags"
     elif path.is_file():
         return _kind_of_table(read_table(path, _pass)) if path.suffix.lower() in READERS else "texts"
     return "pairs" if str(source) and plain_files(path) else "texts"
@@ -55,6 +62,14 @@ def _kind_of_table(table: Table) -> Kind:
     names = {name.lower() for name in table.names}
     if names & {*SCORE_NAMES} and any(names >= {*sides} for sides in SIDES):
         return "scored pairs"
+    words = next((name for name in table.names if name.lower() in WORD_COLUMNS), None)
+    if (
+        table.typed
+        and words
+        and names & {*TAG_COLUMNS}
+        and isinstance(next(iter(table.read(words)), None), list)
+    ):
+        return "tags"
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"
     if names & {*TEXT_COLUMNS} or usual_sides(table.names):  # two texts a row are one input of a classifier

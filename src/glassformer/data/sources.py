@@ -22,6 +22,7 @@ from glassformer.data.folders import (
     data_folders,
     find_folder,
     find_in_data,
+    load_sentences,
     read_texts,
     split_files,
     text_files,
@@ -280,16 +281,6 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
     )
 
 
-def _load_sentences(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
-    """The sentences of a data set whose words have tags, as texts without labels."""
-    splits, files = {}, split_files(find_folder(source.folder))
-    for split, paths in choose_splits(files, wanted, source.folder).items():
-        tables = list(map(columns.table, paths))
-        texts = [" ".join(words) for table in tables for words in table.read("tokens")]
-        splits[split] = TextSplit(texts, None, *joined(tables, len(texts), 0))
-    return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)
-
-
 def _download(source: NamedSource, path: str) -> Path:
     from huggingface_hub import constants, hf_hub_download
 
@@ -387,7 +378,7 @@ NAMED_SOURCES = {
         description="WNUT 2017 (Derczynski et al.): 3,394 + 1,009 + 1,287 posts and comments whose words are "
         "tagged with persons, locations, corporations, products, creative works and groups",
         licence="CC BY 4.0",
-        load=_load_sentences,
+        load=load_sentences,
         notes=("training, validation and test are of other years and places: new names are the point",),
         folder="wnut17",
         tagged=True,

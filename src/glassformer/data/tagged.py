@@ -330,6 +330,27 @@ def _column(
     raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)
 
 
+def list_words(path: str, words_column: str | None = None, skip: bool = False) -> list[list[str]] | None:
+    """The sentences of a CoNLL file or of a table with lists of words; None: another file, or a text.
+
+    Raises:
+        DataError: a file that cannot be read, or (without ``skip``) a sentence that cannot be used.
+    """
+    file = Path(path)
+    ending = file.suffix.lower()
+    if ending not in ENDINGS or ending == ".txt" or not file.is_file():
+        return None
+    if ending in READERS:
+        table = lenient_table(file, [] if skip else None)
+        names = [words_column] if words_column else [n for n in table.names if n.lower() in WORD_COLUMNS]
+        first = next((table.read(name) for name in names if name in table.names), [None])
+        if not isinstance(next(iter(first), None), list):
+            return None
+    bad = "skip" if skip else "refuse"
+    splits = load_tagged(file, words_column=words_column, on_bad_row=bad, need_tags=False).splits
+    return splits["train"].words
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 

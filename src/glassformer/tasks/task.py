@@ -87,6 +87,9 @@ class Task:
     answer: Callable[..., tuple[list, list[float]]] | None = (
         None  # (estimator, probabilities) -> labels, their shares
     )
+    tell: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = (
+        None  # (estimator, texts) -> of each what is found in it, for JSON; of what gives no labels
+    )
     export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
     opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
     verb: str = "predict"  # of the command line, which asks such a model

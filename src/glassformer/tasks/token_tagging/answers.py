@@ -73,6 +73,8 @@ def tagged_spans(
 class TagAnswers:
     """What can be asked of a fitted tagger."""
 
+    EXPLAINED_BY = "occlusion"  # where no method is named
+
     encode: Callable[..., WordRows]
     predictor: Callable[[], Any]
     batch_tokens: int
@@ -173,6 +175,17 @@ class TagAnswers:
         """
         check_is_fitted(self, "model_")
         return explain_word(self, check_words([x], "sentence")[0], word=word, method=method, **options)
+
+    def explain_many(
+        self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
+    ) -> list[Any]:
+        """As ``explain`` for each of several sentences; ``progress`` is called with 1 after each."""
+        made = []
+        for x in check_words(X):
+            made.append(self.explain(x, **options))
+            if progress is not None:
+                progress(1)
+        return made
 
     def _mended(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
         return [repaired(own, self.scheme_) for own in tags]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,21 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
         return _figures(work.estimator, split, work.recipe.evaluate.bootstrap, told)[0]
 
 
+def tell(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
+    """The words, tags and spans of texts or lists of words."""
+    found = tagger.predict_proba(X)
+    words, tags, spans = check_words(X), tagger.decide(found), tagger.spans(X, found)
+    return [
+        {
+            "text": x if isinstance(x, str) else " ".join(x),
+            "words": own,
+            "tags": given,
+            "spans": [span.to_dict() for span in marked],
+        }
+        for x, own, given, marked in zip(X, words, tags, spans, strict=True)
+    ]
+
+
 def show(work: Work) -> dict[str, Any]:
     """Judged sentences with true and predicted spans, those with errors first."""
     split, tagger = work.data.judged, work.estimator
@@ -252,5 +268,6 @@ TASK = Task(
     page=page,
     tiny=tiny,
     show=show,
+    tell=tell,
     packages=("tokenizers", "safetensors"),
 )

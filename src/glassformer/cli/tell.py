@@ -1,0 +1,86 @@
+"""``glassformer predict`` of models whose answer to a text is no label: what they find in it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from glassformer.cli.output import excerpt, note, one_line, say
+from glassformer.cli.rows import usable, without_answer
+from glassformer.errors import ConfigError
+from glassformer.outputs import check_new_file, write_text_whole
+
+ENDS = (".jsonl", ".csv", ".conll")
+HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence")
+
+
+def teller(folder: Path) -> Any:
+    """How the task of what is saved tells its answers; None: it gives labels, or nothing to a text."""
+    from glassformer.checkpoints.files import read_json
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.tasks.catalog import task_making
+
+    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
+    kind = read_json(about).get("kind") if about else None
+    task = task_making(kind) if isinstance(kind, str) else None
+    return None if task is None else task.tell
+
+
+def tell_command(
+    run: Path, given: Sequence[str], out: Path | None, text_column: str | None, on_bad_row: str | None
+) -> None:
+    """Spans of texts and files: a line each, or in a .jsonl, .csv (a row a span) or .conll file."""
+    from glassformer.cli.predict import gather_rows
+    from glassformer.data.tagged import conll, list_words
+    from glassformer.tasks.load import load
+
+    if out is not None:
+        check_new_file(out)
+        if out.suffix.lower() not in ENDS:
+            what = "spans are written as JSON Lines, CSV or CoNLL"
+            raise ConfigError(what, where=str(out), fix=f"End --out with {', '.join(ENDS)}")
+    tell, model, skip = teller(run), load(run), on_bad_row == "skip"
+    rows = []
+    inputs: list[Any] = []
+    for argument in given:
+        sentences = list_words(argument, text_column, skip)
+        if sentences is None:
+            own = gather_rows([argument], text_column, (), skip)
+            rows += own
+            inputs += usable(own)
+        else:
+            inputs += sentences
+    found = tell(model, inputs)
+    if out is None:
+        for told in found:
+            text = told["text"]
+            spans = ", ".join(
+                f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in told["spans"]
+            )
+            typer.echo(f"{spans}\t{excerpt(text) if sys.stdout.isatty() else one_line(text)}")
+    else:
+        write_text_whole(out, _file(out.suffix.lower(), found, conll))
+        say(f"{len(found):,} {model.NOUN}, {sum(len(told['spans']) for told in found):,} spans: {out}")
+    if rows and (missing := without_answer(rows)):
+        note(missing)
+
+
+def _file(ending: str, found: Sequence[dict[str, Any]], conll: Any) -> str:
+    if ending == ".conll":
+        return conll([told["words"] for told in found], [told["tags"] for told in found])
+    if ending == ".jsonl":
+        return "".join(json.dumps(told, ensure_ascii=False) + "\n" for told in found)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(HEADER)
+    for row, told in enumerate(found, 1):
+        for span in told["spans"]:
+            writer.writerow([row, *(span[key] for key in HEADER[1:-1]), told["text"]])
+    return out.getvalue()
