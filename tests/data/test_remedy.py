@@ -26,9 +26,13 @@ def doctored(labels: list[str], texts: list[str] | None = None):
 def test_every_warning_that_an_option_answers():
     report, splits = doctored(["good"] * 20 + ["Good", "bad", "bad", "N/A"])
     assert remedy(report.findings, splits) == [
-        "--set", "class_weight=balanced", "--set", "monitor=macro_f1", "--set",
+        "--set",
+        "class_weight=balanced",
+        "--set",
+        "monitor=macro_f1",
+        "--set",
         'merge_labels={"Good" = "good", "N/A" = ""}',
-    ]  # fmt: skip
+    ]
     report, splits = doctored(["good"] * 9 + ["Good", "bad", "bad"])
     assert remedy(report.findings, splits) == ["--set", "merge_labels=spelling"]
     report, splits = doctored(
@@ -100,11 +104,24 @@ def test_few_validation_examples_are_said():
 def test_a_corrected_table_is_given_back_with_its_settings(tmp_path: Path):
     (tmp_path / "a.csv").write_text("what,said\nx,y\n")
     data = {
-        "source": str(tmp_path / "a.csv"), "label_column": "said", "on_bad_row": "skip", "drop_duplicates": True,
+        "source": str(tmp_path / "a.csv"),
+        "label_column": "said",
+        "on_bad_row": "skip",
+        "drop_duplicates": True,
         "merge_labels": {"Y": "y"},
-    }  # fmt: skip
+    }
     assert give_back(data, Path("c.csv")) == [
-        "glassformer", "train", "--text", "c.csv", "--label-column", "said", "--on-bad-row", "skip", "--set",
-        "drop_duplicates=true", "--set", 'merge_labels={"Y" = "y"}',
-    ]  # fmt: skip
+        "glassformer",
+        "train",
+        "--text",
+        "c.csv",
+        "--label-column",
+        "said",
+        "--on-bad-row",
+        "skip",
+        "--set",
+        "drop_duplicates=true",
+        "--set",
+        'merge_labels={"Y" = "y"}',
+    ]
     assert give_back({"source": "imdb", "label_column": "said"}, Path("c.csv"))[2:] == ["--text", "c.csv"]
