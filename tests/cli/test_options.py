@@ -156,6 +156,7 @@ OPTIONS = {
         "--images",
         "--label-column",
         "--model",
+        "--on-bad-row",
         "--out",
         "--pair-column",
         "--seeds",

@@ -75,8 +75,10 @@ def test_pairs_with_an_empty_side_or_too_many_are_left_out(tmp_path):
     found = load_pairs(path, on_bad_row="skip")
     assert len(found.splits["train"]) == 9
     assert [(row.row, row.reason) for row in found.rejected] == [
-        (13, "3 fields where the header has 2"), (11, "a side is empty"), (12, "a side is empty")
-    ]  # fmt: skip
+        (13, "3 fields where the header has 2"),
+        (11, "a side is empty"),
+        (12, "a side is empty"),
+    ]
     report = {f.code: f for f in examine_pairs(load_pairs(path, keep_empty=True)).findings}
     assert "1 n fields where the header has n (row 13)" in report["bad-rows"].message
     assert report["empty"].count == 2
@@ -139,7 +141,12 @@ def test_what_can_be_read_of_a_damaged_table_is_read(tmp_path, many):
     content = BROKEN
     if many:
         lines = [line for line in BROKEN.split(b"\n")[:-3] if line]
-        content = b"\n".join(line + b",x" * 20 for line in lines).replace(b"label" + b",x" * 20, b"label," + b",".join(b"c%d" % i for i in range(20)), 1) + b"\n"  # fmt: skip
+        content = (
+            b"\n".join(line + b",x" * 20 for line in lines).replace(
+                b"label" + b",x" * 20, b"label," + b",".join(b"c%d" % i for i in range(20)), 1
+            )
+            + b"\n"
+        )
     (tmp_path / "a.csv").write_bytes(content)
     rejected: list[RejectedRow] = []
     table = lenient_table(tmp_path / "a.csv", rejected)

@@ -27,6 +27,11 @@ from glassformer.errors import DataError
         (["['joy']", "['joy', 'fear']"], "lists, several labels", "one label"),
         (["joy", "fear", "joy|fear", "joy"], "several labels an example ('joy|fear')", "for each label"),
         (["a", "b", "a, b"], "several labels", "one label"),
+        (
+            ["good", "good;food", "bad;food", "bad"],
+            "several labels an example ('bad;food', 'good;food')",
+            "one label",
+        ),
     ],
 )
 def test_what_they_look_like(labels, what, fix):
@@ -44,6 +49,7 @@ def test_what_they_look_like(labels, what, fix):
         [1, 2, 3, 4, 5] * 20,
         ["0.5", "1.0", "1.5"] * 30,
         ["Arts, Culture", "Sport"],
+        ["Arts, Culture", "Culture, Sport", "News"],  # no part stands alone
         ["0.0", "1.0"] * 3,
         [*range(40)] * 3,  # three examples of each class
     ],

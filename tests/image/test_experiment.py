@@ -133,10 +133,17 @@ def test_other_pictures_may_calibrate(run, tmp_path, capsys):
     assert found["splits"][str(tmp_path / "other")]["before"]["n"] == 23
 
 
-def test_rows_are_of_texts(run, capsys):
+def test_bad_rows_of_pictures_are_broken_ones(run, capsys, monkeypatch):
+    """One option for texts and pictures, whatever the key is called."""
     folder, _ = run
-    assert main(["train", "--images", str(folder / "corners"), "--on-bad-row", "skip"]) == 2
-    assert "Use --set broken=skip for pictures" in capsys.readouterr().err
+    seen = []
+    monkeypatch.setattr("glassformer.cli.train.train", lambda recipe, *rest, **options: seen.append(recipe))
+    monkeypatch.setattr("glassformer.cli.train.show_run", lambda *shown: None)
+    for way in (["--images", str(folder / "corners")], [str(folder / "corners")]):
+        assert main(["train", *way, "--on-bad-row", "skip"]) == 0
+    assert [recipe.data.broken for recipe in seen] == ["skip", "skip"]
+    assert main(["train", "--images", str(folder / "corners"), "--on-bad-row", "some"]) == 2
+    assert "'some' is not a choice" in capsys.readouterr().err
 
 
 def test_explain_takes_folders_and_names_what_is_missing(run, capsys, tmp_path):

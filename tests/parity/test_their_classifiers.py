@@ -152,9 +152,14 @@ def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
     (folder / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
     torch.manual_seed(5)
     config = BertConfig(
-        vocab_size=13, hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=31,
-        max_position_embeddings=19, initializer_range=0.5,
-    )  # fmt: skip
+        vocab_size=13,
+        hidden_size=22,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=31,
+        max_position_embeddings=19,
+        initializer_range=0.5,
+    )
     kind(config).save_pretrained(folder)
     BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     learner = gf.load(folder)
@@ -162,8 +167,11 @@ def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
     learner.precision = "fp32"
     text = "a warm [MASK] and a dull film ."
     found = dict(learner.fill(text, top=3))
-    theirs = pipeline("fill-mask", model=BertForMaskedLM.from_pretrained(folder).eval(),
-                      tokenizer=BertTokenizer.from_pretrained(folder))  # fmt: skip
+    theirs = pipeline(
+        "fill-mask",
+        model=BertForMaskedLM.from_pretrained(folder).eval(),
+        tokenizer=BertTokenizer.from_pretrained(folder),
+    )
     wanted = {r["token_str"]: r["score"] for r in theirs(text, top_k=13)}
     plain = {word: share for word, share in wanted.items() if word not in WORDS[:5]}
     total = sum(plain.values())  # special tokens are no words

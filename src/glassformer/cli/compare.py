@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
@@ -17,6 +18,7 @@ from glassformer.cli.given import (
     TextColumn,
     column_settings,
     data_option,
+    flag_settings,
 )
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
@@ -169,6 +171,7 @@ def compare_command(
     model: Models = None,
     seeds: Seeds = 1,
     settings: Settings = None,
+    on_bad_row: BadRow = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
@@ -183,7 +186,9 @@ def compare_command(
 
     check_engine(engine)
     given = list(study or ())
+    bad = flag_settings(on_bad_row=check_bad_row(on_bad_row))
     settings = [
+        *([f"broken={on_bad_row}"] if bad and images else bad),
         *column_settings(
             text_column=text_column,
             pair_column=pair_column,

@@ -12,7 +12,7 @@ import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import LabelColumn, PairColumn, TextColumn, column_settings, data_option
-from glassformer.cli.output import say, show_table
+from glassformer.cli.output import note, say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
@@ -66,6 +66,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     """A row a fold, their mean and scatter, and the figures of all answers together."""
+    from glassformer.evaluate.metrics import no_better_than_one
     from glassformer.report.tables import leading
     from glassformer.report.wording import bounds, count, decimal, digits_for, duration, percent
 
@@ -91,6 +92,8 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
         f"all {scores['n']:,} answers: {called} {percent(scores[first], digits)}, "
         f"95 % interval {bounds(scores, first)}"
     )
+    if plain := no_better_than_one(scores):
+        note(f"these answers are {plain}")
     say(f"predictions: {folder / 'predictions.csv'}")
     say(f"report: {folder / 'report.html'}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -279,12 +280,14 @@ def doctor_command(
     from glassformer.data.kinds import kind_of
     from glassformer.data.pair_doctor import examine_pairs, examine_scored
     from glassformer.data.pairs import load_pairs
+    from glassformer.data.remedy import remedy
     from glassformer.data.scored_pairs import load_scored_pairs
     from glassformer.data.sources import load_text_dataset
     from glassformer.data.tag_doctor import examine_tagged
     from glassformer.data.tagged import load_tagged
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
+    options: list[str] = []
     if kind == "pictures":
         pictures = load_image_dataset(name, label_column=label_column, on_bad_row="skip")
         report = examine_pictures(
@@ -308,6 +311,7 @@ def doctor_command(
             find_labels=True,
         )
         report = diagnose(dataset, model, max_length)
+        options = remedy(report.findings, dataset.splits)
     if json:
         say_json(report.to_dict())
         return
@@ -320,3 +324,9 @@ def doctor_command(
             say(f"{f.code}: {excerpt(example)}")
     if model is None and kind == "texts":
         say("cut and unknown tokens are looked at with --model NAME")
+    if options:
+        columns = [*(("--text-column", text_column) if text_column else ())]
+        columns += ("--pair-column", pair_column) if pair_column != "auto" else ()
+        columns += ("--label-column", label_column) if label_column else ()
+        command = ["glassformer", "train", "--text", name, *columns, *options]
+        say(f"what options can answer of this: {shlex.join(command)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli.output import excerpt, say, show_scores, show_table, show_translation_scores
+from glassformer.cli.output import excerpt, note, say, show_scores, show_table, show_translation_scores
 from glassformer.cli.vectors import show_vectors_run
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def show_run(run: Run, recipe: Any) -> None:
 
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
-    from glassformer.evaluate.metrics import MEASURES
+    from glassformer.evaluate.metrics import MEASURES, no_better_than_one
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -39,6 +39,8 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         say()
         title = f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all"
         show_scores(title, rows, measure)
+        if plain := no_better_than_one(scores):
+            note(f"{recipe.model.model} is {plain}")
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:

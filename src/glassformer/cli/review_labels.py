@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from glassformer.cli.cross_validate import (
 )
 from glassformer.cli.evaluate import BadRow
 from glassformer.cli.given import LabelColumn, PairColumn, TextColumn, column_settings, data_option
-from glassformer.cli.output import excerpt, say, show_table
+from glassformer.cli.output import excerpt, note, say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
 
@@ -51,8 +52,9 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     table = folder / found["to_correct"]["file"]
     if found["to_correct"]["edited"]:
         say(f"{table} has been edited and stays as it is")
-    option = "--images" if found["pictures"] else "--text"
-    say(f"correct the labels in {table} and give it back: glassformer train {option} {table}")
+    say(f"correct the labels in {table} and give it back: {shlex.join(found['give_back'])}")
+    if found["judge"]:
+        note(found["judge"])
     say(f"page: {folder / 'review.html'}")
 
 

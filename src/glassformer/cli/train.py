@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.finished import show_run
 from glassformer.cli.given import (
     ImageColumn,
@@ -320,7 +321,8 @@ def train_command(
     on_bad_row: Annotated[
         str | None,
         typer.Option(
-            metavar="refuse|skip", help="Texts: skip lists rows that cannot be used in rejected.jsonl."
+            metavar="refuse|skip",
+            help="skip: leave out rows (listed in rejected.jsonl) and pictures that cannot be used.",
         ),
     ] = None,
     text_column: TextColumn = None,
@@ -355,10 +357,8 @@ def train_command(
         from glassformer.runtime import be_deterministic
 
         be_deterministic()
-    if on_bad_row and images:
-        raise ConfigError(
-            "pictures have no rows to refuse", where="--on-bad-row", fix="Use --set broken=skip for pictures"
-        )
+    if check_bad_row(on_bad_row) and (images or (recipe is not None and data_option(recipe) == "--images")):
+        settings, on_bad_row = [f"broken={on_bad_row}", *(settings or ())], None  # as pictures call it
     begun = out if resume else None
     flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
     columns = column_settings(

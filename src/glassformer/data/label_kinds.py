@@ -34,7 +34,7 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
         return what, ONE_LABEL
     if all(map(is_number, there)) and len(there) < FEW * len(counts) and _measured(there, counts):
         return f"these look like numbers, not classes ({_shown(list(counts))})", CUT
-    several = [text for text in counts if _holds_several(text, counts)]
+    several = _several(counts)
     if several:
         return f"these look like several labels an example ({_shown(several)})", ONE_LABEL
     return None
@@ -118,10 +118,15 @@ def _is_list(text: str) -> bool:
     return len(text) > 1 and (text[0], text[-1]) in {("[", "]"), ("{", "}"), ("(", ")")}
 
 
-def _holds_several(text: str, counts: Counter[str]) -> bool:
-    """Whether a label is made of two or more that are labels by themselves."""
-    parts = [part for part in SEPARATED.split(text) if part]
-    return len(parts) > 1 and all(part in counts for part in parts)
+def _several(counts: Counter[str]) -> list[str]:
+    """Labels that are made of others: each part stands in another label too, and one of them alone."""
+    parts = {text: [part for part in SEPARATED.split(text) if part] for text in counts}
+    within = Counter(part for found in parts.values() for part in set(found))
+    return [
+        text
+        for text, found in parts.items()
+        if len(found) > 1 and all(within[x] > 1 for x in found) and any(x in counts for x in found)
+    ]
 
 
 def _shown(texts: Sequence[str], most: int = 3) -> str:

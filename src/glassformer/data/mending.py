@@ -46,7 +46,7 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
             raise ConfigError(f"no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text]))
         new = {label: how.get(str(label), label) for label in classes}
     elif how == "spelling":
-        new = _commonest(dataset)
+        new = commonest(dataset.splits)
     else:
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
         raise ConfigError(f"{how!r} does not say what to merge", where="merge_labels", fix=fix)
@@ -75,9 +75,9 @@ def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
     return split if len(places) == len(split) else split.select(places)
 
 
-def _commonest(dataset: Any) -> dict[Any, Any]:
+def commonest(splits: Mapping[str, Any]) -> dict[Any, Any]:
     """Each label -> the way in which most examples write it, case and white space left aside."""
-    counts = Counter(label for split in dataset.splits.values() for label in split.labels or ())
+    counts = Counter(label for split in splits.values() for label in split.labels or ())
     ways: dict[str, list[str]] = {}
     for label in counts:
         if isinstance(label, str):

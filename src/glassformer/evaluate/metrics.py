@@ -6,7 +6,7 @@ kept does not grow with the data, the float32 scores that the curves are drawn f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,7 +16,21 @@ from glassformer.errors import DataError, GlassformerError, InputError, ShapeErr
 
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
 MOST_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
+SAME = 0.02  # of macro-F1
 TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
+
+
+def no_better_than_one(figures: Mapping[str, Any]) -> str:
+    """A sentence where the answers are no better than one label for all: neither right oftener, nor with a
+    macro-F1 of more than ``SAME`` above; else empty.
+    """
+    counts, n = [sum(row) for row in figures["confusion"]], figures["n"]
+    most = max(range(len(counts)), key=counts.__getitem__)
+    share, seen = counts[most] / n, sum(count > 0 for count in counts)
+    always = 2 * share / (1 + share) / seen  # its macro-F1
+    if figures["accuracy"] > share or figures["macro_f1"] > always + SAME:
+        return ""
+    return f"no better than always answering {figures['labels'][most]!r}, which {share:.1%} are"
 
 
 class ClassificationMeter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,31 @@ def write_corrected(
         return path, False
     replace_text(path, content)
     return path, True
+
+
+def give_back(data: dict[str, Any], path: Path) -> list[str]:
+    """The command that trains on a corrected table, with the settings of the data that it was made with.
+
+    Args:
+        data: the section ``data`` of the recipe.
+    """
+    pictures = "broken" in data  # a key of pictures
+    words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
+    if _source(str(data.get("source", ""))) is not None:  # else the columns have names of ours
+        for key in ("text_column", "image_column", "label_column"):
+            words += ["--" + key.replace("_", "-"), data[key]] if data.get(key) else []
+    skip = data.get("on_bad_row") == "skip"
+    words += ["--on-bad-row", "skip"] if skip and not pictures else []
+    if data.get("drop_duplicates"):
+        words += ["--set", "drop_duplicates=true"]
+    merged = data.get("merge_labels", "none")
+    if isinstance(merged, dict):
+        pairs = (
+            f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}"
+            for a, b in merged.items()
+        )
+        merged = "{" + ", ".join(pairs) + "}"
+    return words + (["--set", f"merge_labels={merged}"] if merged != "none" else [])
 
 
 def _mark(rank: int, i: int, judged: Any, classes: Sequence[str]) -> list[Any]:

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import replace_text, replacing
+from glassformer.checkpoints.files import read_json, replace_text, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import review_labels
+from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import csv_safe, read_predictions
 from glassformer.report.review import write_review_page
-from glassformer.study.corrected import write_corrected
+from glassformer.study.corrected import give_back, write_corrected
 from glassformer.study.folds import NAME
 
 COLUMNS = (
@@ -127,10 +128,23 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     _write_csv(folder / "review.csv", suggestions)
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, classes)
     found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
+    found["judge"] = _judge(folder)
+    found["give_back"] = give_back(config.get("data", {}), path)
     found["to_correct"] = {"file": path.name, "edited": not fresh}
     replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     write_review_page(folder)
     return found
+
+
+def _judge(folder: Path) -> str:
+    """What is to be said of the answers that labels are doubted by; empty where they are good enough."""
+    path = folder / "metrics.json"
+    plain = no_better_than_one(read_json(path)["test"]) if path.is_file() else ""
+    return (
+        f"the answers that these labels are doubted by are {plain}: train a better model first"
+        if plain
+        else ""
+    )
 
 
 def _write_csv(path: Path, suggestions: list[Suggestion]) -> None:

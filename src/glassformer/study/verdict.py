@@ -53,6 +53,7 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
         )
         parts.append(f"No significant difference: {which} from {baseline} beyond chance.")
     parts += _along_ladder(results)
+    parts += _simple_models(results, measure, digits)
     if missing := len(results["unfinished"]):
         parts.append(f"{missing} {'run is' if missing == 1 else 'runs are'} missing.")
     if len(results["seeds"]) == 1:
@@ -63,6 +64,18 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
             "scatter counts: with three or more, smaller ones do."
         )
     return {"verdict": " ".join(parts), "sentences": told}
+
+
+def _simple_models(results: dict[str, Any], measure: str, digits: int) -> list[str]:
+    """That no arm reaches the best of the simple models, where none does."""
+    simple = {name: figures[measure] for name, figures in results["baselines"].items()}
+    arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
+    if not simple or not arms:
+        return []
+    best = max(simple, key=simple.__getitem__)
+    if max(arms) >= simple[best]:
+        return []
+    return [f"No arm reaches {best} ({percent(simple[best], digits)})."]
 
 
 def measured(results: dict[str, Any]) -> str:
@@ -102,6 +115,9 @@ def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
     size = f"{points(apart, digits)}{of} {side} {baseline}" if apart else same
     low, high = (f"{100 * x:+.{digits}f}" for x in between)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
+    tests = arm.get("mcnemar") or []
+    if tests and not any(test["wins"] or test["losses"] for test in tests):
+        return f"No difference: right on the same examples as {baseline}, and wrong on the same."
     if arm["significant"]:
         return f"{size} ({evidence})."
     if _unsettled(arm):

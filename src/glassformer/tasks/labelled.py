@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,10 +12,11 @@ import numpy as np
 
 from glassformer.config import KnownRecipe, listed
 from glassformer.data.checks import place
+from glassformer.data.copies import groups_of
 from glassformer.data.label_kinds import what_labels_are
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, stratified_subset
-from glassformer.errors import DataError
+from glassformer.errors import DataError, InputError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.tasks.epochs import judge_epochs
@@ -22,6 +24,7 @@ from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.objectives import class_weights
 
+FEW = 100  # validation examples: one of them is a point or more
 JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
 
 
@@ -51,7 +54,20 @@ def fit(work: Work, **options: Any) -> None:
     """Train on the training split; the validation split chooses."""
     train, held = work.data.train, work.data.validation
     validation = (held.examples, held.labels or []) if held else None
+    if held and (said := few_to_choose_by(held, work.recipe.train)):
+        work.say(said)
     work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
+
+
+def few_to_choose_by(held: Any, train: Any) -> str:
+    """A sentence where one answer more or less of the validation split may choose the weights; else empty."""
+    if len(held) >= FEW or train.monitor == "loss" or not train.keep_best:
+        return ""
+    rare, count = min(Counter(held.labels or []).items(), key=lambda item: item[1])
+    return (
+        f"the best epoch is chosen by {len(held)} validation examples only, {count} of class {rare!r}: "
+        "--set monitor=loss chooses more steadily"
+    )
 
 
 def judge_splits(work: Work) -> dict[str, Any]:
@@ -175,6 +191,9 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
     work.say(f"{len(split):,} {clf.NOUN} of {split.origin}")
+    if source is not None and (seen := seen_in_training(work, split)):
+        known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
+        work.say(f"{known}: figures on other {clf.NOUN} will be lower")
     try:
         found = figures(clf, split, work.recipe, work.count)[0]
     except DataError as error:
@@ -187,6 +206,18 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
     return found | ({"left_out": left} if left else {})
+
+
+def seen_in_training(work: Work, split: Any) -> int:
+    """How many examples of other data were trained on, by the files of the run as they are now."""
+    if not Path(work.recipe.data.source).exists():  # a named data set, which may have to be fetched
+        return 0
+    try:
+        train = work.task.load(work.recipe).train
+    except InputError:  # changed, or gone in part
+        return 0
+    known = set(groups_of(train))
+    return sum(key in known for key in groups_of(split))
 
 
 def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:

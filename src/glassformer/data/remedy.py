@@ -1,0 +1,45 @@
+"""What the data doctor found, as one command: every warning that an option of ``train`` answers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from glassformer.data.findings import Finding
+from glassformer.data.mending import commonest
+
+ANSWERS = {  # check -> options
+    "bad-rows": ("--on-bad-row", "skip"),
+    "duplicates": ("--set", "drop_duplicates=true"),
+    "leaks": ("--set", "drop_duplicates=true"),
+    "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
+    "accents": ("--set", "strip_accents=false"),
+}
+
+
+def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
+    """The options that answer the warnings, in words of the command line; empty where no option helps."""
+    warned = [f.code for f in findings if f.severity == "warning"]
+    chosen = list(dict.fromkeys(ANSWERS[code] for code in warned if code in ANSWERS))
+    if {"twin-classes", "lone-classes"} & {*warned}:
+        chosen.append(("--set", f"merge_labels={_merged(splits)}"))
+    return [word for options in chosen for word in options]
+
+
+def _merged(splits: Mapping[str, Any]) -> str:
+    """``spelling``, or a table where classes with one example have to be left out too."""
+    new = commonest(splits)
+    labels = splits["train"].labels if "train" in splits else ()
+    counts = Counter(new[label] for label in labels or ())
+    lone = {name for name, count in counts.items() if count == 1}
+    if not lone:
+        return "spelling"
+    names = {str(old): "" if name in lone else str(name) for old, name in new.items()}
+    table = [f"{_text(old)} = {_text(name)}" for old, name in sorted(names.items()) if old != name]
+    return "{" + ", ".join(table) + "}"
+
+
+def _text(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
