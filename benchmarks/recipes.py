@@ -29,7 +29,10 @@ from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import read_run_recipe
 from glassformer.tasks.task import write_json
 
-KEPT = ("n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss")
+KEPT = (
+    "n", "accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "micro_f1", "micro_f1_interval", "roc_auc",
+    "average_precision", "log_loss", "spearman", "pearson", "r2", "rmse",
+)  # fmt: skip
 
 
 def figures(folder: Path) -> dict[str, Any]:
@@ -48,7 +51,7 @@ def figures(folder: Path) -> dict[str, Any]:
         **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
         **misleading(folder),
         "baselines": {
-            name: {key: b[key] for key in ("accuracy", "accuracy_interval", "seconds")}
+            name: kept(b) | {"seconds": b["seconds"]}
             for name, b in metrics.get("baselines", {}).items()
         },
         "evaluations": [r for r in records if r["kind"] == "evaluation"],
@@ -126,7 +129,11 @@ def main() -> None:
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
         results.append(figures(folder))
     results.sort(key=lambda run: run["seed"])
-    name, scores = "accuracy", [r["test"]["accuracy"] for r in results if "test" in r]
+    tested = [r["test"] for r in results if "test" in r]
+    # What has several labels an example, or none, is not told by the share of right answers.
+    name = next((key for key in ("spearman", "micro_f1") if tested and key in tested[0]), "accuracy")
+    name = "macro_f1" if name == "micro_f1" else name
+    scores = [figures[name] for figures in tested]
     if not scores:  # a task that is judged by something else
         name, scores = "score", [found[0] for r in results if (found := headline(r))]
     summary = {

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
-from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, refuse_columns
+from glassformer.cli.given import ImageColumn, LabelColumn, LabelSeparator, TextColumn, refuse_columns
 from glassformer.cli.output import note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -22,7 +22,11 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     from glassformer.report.wording import decimal, digits_for, interval, percent
 
     columns = ("", "error", "95 % interval", "log loss", "accuracy", "macro-F1")  # within 80 characters
-    say(f"temperature {found['temperature']:.4f}; error is the expected calibration error")
+    several = isinstance(found["threshold"], list) or isinstance(found["temperature"], list)
+    if several:
+        say("a temperature a label; error is the expected calibration error over all labels")
+    else:
+        say(f"temperature {found['temperature']:.4f}; error is the expected calibration error")
     for name, split in found["splits"].items():
         digits = digits_for(split["before"]["n"])
         rows = []
@@ -39,7 +43,9 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
                 ]
             )
         show_table(name, columns, rows, right=columns[1:])
-    if found["threshold"] is not None:
+    if several:
+        show_labels(found)
+    elif found["threshold"] is not None:
         say(f"threshold on {found['classes'][1]!r}: {found['threshold']:.4f}, for the best {found['metric']}")
     seen = found["splits"][found["chosen_by"]]["before"]["n"]
     if seen < FEW:
@@ -56,6 +62,22 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     say(f"report: {run / 'report.html'}")
 
 
+def show_labels(found: dict[str, Any]) -> None:
+    """Temperature, threshold and calibration error of each label."""
+    split = list(found["splits"].values())[-1]
+    rows = [
+        [
+            label,
+            f"{found['temperature'][k]:.3f}",
+            "0.5" if found["threshold"] is None else f"{found['threshold'][k]:.3f}",
+            *(f"{100 * split[side]['ece_per_label'][k]:.2f} %" for side in ("before", "after")),
+        ]
+        for k, label in enumerate(found["classes"])
+    ]
+    columns = ("label", "temperature", "threshold", "error before", "error after")
+    show_table(list(found["splits"])[-1], columns, rows, right=columns[1:])
+
+
 def calibrate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     data: Annotated[
@@ -66,6 +88,7 @@ def calibrate_command(
     ] = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
     threshold: Annotated[
         str | None,
@@ -84,7 +107,12 @@ def calibrate_command(
     from glassformer.study.calibration import calibrate_run
 
     folder = check_run(run)
-    named = {"text_column": text_column, "label_column": label_column, "image_column": image_column}
+    named = {
+        "text_column": text_column,
+        "label_column": label_column,
+        "label_separator": label_separator,
+        "image_column": image_column,
+    }
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
     quiet = (lambda line: None) if json else say
     found = calibrate_run(folder, data, threshold, say=quiet, columns=columns, on_bad_row=bad)

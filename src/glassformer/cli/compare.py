@@ -10,7 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, column_settings, data_option
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    LabelSeparator,
+    TextColumn,
+    column_settings,
+    data_option,
+)
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
@@ -164,6 +171,7 @@ def compare_command(
     settings: Settings = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
     out: Out = None,
     workers: Workers = 1,
@@ -176,7 +184,12 @@ def compare_command(
     check_engine(engine)
     given = list(study or ())
     settings = [
-        *column_settings(text_column=text_column, label_column=label_column, image_column=image_column),
+        *column_settings(
+            text_column=text_column,
+            label_column=label_column,
+            label_separator=label_separator,
+            image_column=image_column,
+        ),
         *(settings or ()),
     ]
     if text or images:

@@ -11,6 +11,7 @@ import typer
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    LabelSeparator,
     SourceColumn,
     TargetColumn,
     TextColumn,
@@ -97,6 +98,7 @@ def evaluate_command(
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
@@ -112,6 +114,7 @@ def evaluate_command(
     named = {
         "text_column": text_column,
         "label_column": label_column,
+        "label_separator": label_separator,
         "image_column": image_column,
         "source_column": source_column,
         "target_column": target_column,

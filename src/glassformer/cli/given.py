@@ -24,6 +24,10 @@ def _column(of: str) -> Any:
 
 TextColumn = Annotated[str | None, _column("texts")]
 LabelColumn = Annotated[str | None, _column("labels")]
+LabelSeparator = Annotated[
+    str | None,
+    typer.Option(metavar="TEXT", help="What stands between several labels in one cell, such as '|' or ';'."),
+]
 ImageColumn = Annotated[str | None, _column("pictures, or of their files")]
 SourceColumn = Annotated[str | None, _column("what is to be translated")]
 TargetColumn = Annotated[str | None, _column("translations")]

@@ -23,7 +23,9 @@ from glassformer.data.doctor_labels import (
     twin_classes,
 )
 from glassformer.data.doctor_rows import bad_rows, leaks, repeats
+from glassformer.data.doctor_sets import several_labels
 from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
+from glassformer.data.label_sets import each
 from glassformer.data.neighbors import kinship
 from glassformer.data.text import Clean, clean_text, encode, unknown_id
 
@@ -59,6 +61,7 @@ def examine(
         *contradictions(splits),
         *odd_labels(splits),
         *balance(splits),
+        *several_labels(splits, figures),
         *lone_classes(splits),
         *missing_classes(splits),
         *twin_classes(splits),
@@ -84,7 +87,7 @@ def _split_figures(split: TextSplit, distinct: int) -> dict[str, Any]:
     return {
         "rows": len(split),
         "distinct": distinct,
-        "classes": {str(k): n for k, n in sorted(Counter(split.labels or ()).items())},
+        "classes": {str(k): n for k, n in sorted(Counter(each(split.labels)).items())},
         "words": _spread(words),
     }
 

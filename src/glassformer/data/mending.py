@@ -9,6 +9,7 @@ from typing import Any
 
 from glassformer.config import nearest
 from glassformer.data.copies import digest, same_but_for_case
+from glassformer.data.label_sets import LabelSet, each
 from glassformer.errors import ConfigError
 
 KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the others
@@ -42,7 +43,7 @@ def mended(
 
 
 def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
-    classes = {label for split in dataset.splits.values() for label in split.labels or ()}
+    classes = {label for split in dataset.splits.values() for label in each(split.labels)}
     if isinstance(how, Mapping):
         by_text = {str(label): label for label in classes}
         unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
@@ -60,13 +61,19 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
     listed = ", ".join(merged[:10]) + (f" and {len(merged) - 10:,} more" if len(merged) > 10 else "")
     said.append(f"merge_labels: {listed}; {len(set(new.values())):,} classes")
     splits = {
-        name: split if split.labels is None else replace(split, labels=[new[label] for label in split.labels])
+        name: split
+        if split.labels is None
+        else replace(split, labels=[_renamed(label, new) for label in split.labels])
         for name, split in dataset.splits.items()
     }
-    found = {label for split in splits.values() for label in split.labels or ()}
+    found = {label for split in splits.values() for label in each(split.labels)}
     mixed = len({type(label) for label in found}) > 1
     names = tuple(map(str, sorted(found, key=str if mixed else None)))
     return replace(dataset, splits=splits, label_names=names)
+
+
+def _renamed(label: Any, new: Mapping[Any, Any]) -> Any:
+    return LabelSet(sorted({new[x] for x in label})) if isinstance(label, LabelSet) else new[label]
 
 
 def _without_repeats(dataset: Any, said: list[str]) -> Any:

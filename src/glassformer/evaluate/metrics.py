@@ -15,8 +15,14 @@ from numpy.typing import ArrayLike
 from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
 
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
+OF_SETS = {"macro_f1": "macro-F1", "micro_f1": "micro-F1"}  # likewise, where an example has several labels
 MOST_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
 TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
+
+
+def measures_of(scores: dict[str, Any]) -> dict[str, str]:
+    """The figures that lead a table of these scores, as they are called."""
+    return OF_SETS if scores.get("kind") == "labels" else MEASURES
 
 
 class ClassificationMeter:

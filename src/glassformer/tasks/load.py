@@ -19,6 +19,7 @@ from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.targets import kind_on_hub
 
 LARGER = 4  # a picture of other people's models than the one that its positions belong to
 THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() if f.hub}
@@ -93,7 +94,8 @@ def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
 def _of_transformers(folder: Path) -> Any:
     """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions.
 
-    Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
+    Its labels are sorted, as ``classes_`` always is, and the rows of its head with them. A head of several
+    labels at once gives label sets.
     """
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
@@ -102,7 +104,8 @@ def _of_transformers(folder: Path) -> Any:
         settings.get("architectures") or list(THEIR_CLASSIFIERS),
         getattr(model.config, "num_labels", 0),
     )
-    other = other_task(settings, count, where)
+    kind_of_target = kind_on_hub(settings)
+    other = "" if kind_of_target.binary else other_task(settings, count, where)
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -134,6 +137,7 @@ def _of_transformers(folder: Path) -> Any:
             what = "the preprocessor gives far larger pictures than the model was made for"
             raise CheckpointError(what, where=str(folder))
     clf.classes_, clf.model_, clf.class_order_ = np.asarray(names), model, None
+    clf.kind_ = kind_of_target
     clf._sort_classes()
     clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
     clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0

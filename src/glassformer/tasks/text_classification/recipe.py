@@ -20,6 +20,7 @@ class DataConfig(Section):
     source: str = setting("", "a named source (imdb, europe) or a path to a file or folder")
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     label_column: str | None = setting(None, "likewise")
+    label_separator: str | None = setting(None, "of several labels in a cell of a table, such as | or ;")
     validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
     test_size: float | None = setting(None, "likewise for a test split, where the source has none")
     train_size: int | None = setting(None, "at most this many training examples, stratified")
