@@ -15,7 +15,14 @@ from glassformer.errors import ConfigError, DataError
 
 STDIN = "-"  # as an argument: the texts come from standard input
 MOST_STDIN = 256 * 2**20  # bytes
-COLUMNS = ("text_column", "label_column", "image_column", "source_column", "target_column")
+COLUMNS = (
+    "text_column",
+    "label_column",
+    "image_column",
+    "source_column",
+    "target_column",
+    "label_separator",
+)
 
 
 def _column(of: str) -> Any:

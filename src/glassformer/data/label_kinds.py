@@ -14,10 +14,7 @@ FEW = 10  # examples of a class, on average: with fewer, numbers are measurement
 CUT = (
     "Cut them into a few classes first (such as low, middle, high): models of ours give classes, not numbers"
 )
-ONE_LABEL = (
-    "An example has one label here: keep one of them, or train a classifier for each label (yes or no), each "
-    "on a table of its own"
-)
+SEVERAL = "Name what stands between them with label_separator: an example may have several labels"
 
 
 def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
@@ -28,12 +25,12 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     counts = Counter(str(label).strip() for label in there)
     if lists := [text for text in counts if _is_list(text)]:
         what = f"these look like lists, several labels an example ({_shown(lists)})"
-        return what, ONE_LABEL
+        return what, SEVERAL
     if all(map(is_number, there)) and len(there) < FEW * len(counts) and _measured(there, counts):
         return f"these look like numbers, not classes ({_shown(list(counts))})", CUT
     several = [text for text in counts if _holds_several(text, counts)]
     if several:
-        return f"these look like several labels an example ({_shown(several)})", ONE_LABEL
+        return f"these look like several labels an example ({_shown(several)})", SEVERAL
     return None
 
 

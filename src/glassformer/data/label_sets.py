@@ -36,8 +36,8 @@ def is_matrix(y: Any) -> bool:
 
 def holds_sets(y: Any) -> bool:
     """Whether targets are several labels an example: a matrix, or the first of them a list, tuple or set."""
-    if is_matrix(y):
-        return True
+    if len(getattr(y, "shape", ())) > 1:
+        return is_matrix(y)
     if y is None or isinstance(y, str | bytes) or hasattr(y, "columns"):
         return False
     first = next((label for label in y if not (label is None or isinstance(label, float))), None)
