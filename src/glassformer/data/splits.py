@@ -13,10 +13,10 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.data.copies import distinct, groups_of
 from glassformer.data.label_kinds import what_labels_are
-from glassformer.data.label_sets import LabelSet, are_sets, strata
+from glassformer.data.label_sets import are_sets, strata
 from glassformer.errors import ConfigError, DataError
 
-Labels = Sequence[str | int] | Sequence[LabelSet]
+Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
 BLOCKS = 4  # runs of neighbouring rows of each class in a part that is held out in blocks
 
 

@@ -226,7 +226,7 @@ class LabelSetMeter:
         }
 
     def _together(self, y: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
-        pairs, names = together(as_sets(y, self.classes), SHOWN), list(map(str, self.classes))
+        pairs, names = together(as_sets(y, self.classes).tolist(), SHOWN), list(map(str, self.classes))
         for pair in pairs:
             a, b = (names.index(label) for label in pair["labels"])
             pair["predicted"] = int((chosen[:, a] & chosen[:, b]).sum())
