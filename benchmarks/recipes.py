@@ -51,8 +51,7 @@ def figures(folder: Path) -> dict[str, Any]:
         **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
         **misleading(folder),
         "baselines": {
-            name: kept(b) | {"seconds": b["seconds"]}
-            for name, b in metrics.get("baselines", {}).items()
+            name: kept(b) | {"seconds": b["seconds"]} for name, b in metrics.get("baselines", {}).items()
         },
         "evaluations": [r for r in records if r["kind"] == "evaluation"],
     }

@@ -83,7 +83,7 @@ class Task:
     show: Callable[[Work], dict[str, Any]] = lambda work: {}  # file -> its JSON, for the page: maps, pictures
     baselines: Sequence[
         Callable[..., tuple | None]
-    ] = ()  # (estimator, recipe, splits, targets) -> name, probabilities, and answers where a threshold decides
+    ] = ()  # (estimator, recipe, splits, targets) -> name, probabilities, perhaps answers
     answer: Callable[..., tuple[list, list[float]]] | None = (
         None  # (estimator, probabilities) -> labels, their shares
     )
