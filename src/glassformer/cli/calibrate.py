@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
-from glassformer.cli.given import ImageColumn, LabelColumn, LabelSeparator, TextColumn, refuse_columns
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    LabelSeparator,
+    OtherData,
+    TextColumn,
+    one_data,
+    refuse_columns,
+)
 from glassformer.cli.output import note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -80,6 +88,7 @@ def show_labels(found: dict[str, Any]) -> None:
 
 def calibrate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    path: OtherData = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -106,7 +115,7 @@ def calibrate_command(
         raise ConfigError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
     from glassformer.study.calibration import calibrate_run
 
-    folder = check_run(run)
+    folder, data = check_run(run), one_data(path, data, "calibrate")
     named = {
         "text_column": text_column,
         "label_column": label_column,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.given import TextColumn
+from glassformer.cli.given import DataFile, TextColumn, with_data
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -100,7 +100,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 Given = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="TEXT|IMAGE...", help="Texts, files of texts, - for standard input, or pictures; at most 20."
     ),
@@ -110,7 +110,8 @@ Given = Annotated[
 def explain_command(
     context: typer.Context,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
-    given: Given,
+    given: Given = None,
+    data: DataFile = None,
     method: Annotated[
         str,
         typer.Option(
@@ -134,6 +135,7 @@ def explain_command(
     text_column: TextColumn = None,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
+    given = with_data(given, data, "explain")
     if out is not None:
         _check_out(out)
     options = parse_options(set_ or [])

@@ -32,7 +32,10 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
 def fill_command(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved masked language model."),
+        typer.Argument(
+            metavar="RUN",
+            help="A run folder, or the folder of a masked language model, ours or one of the Hub.",
+        ),
     ],
     given: Annotated[
         list[str],

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.output import note, one_line, say
 from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.cli.rows import others_of, read_rows
@@ -121,13 +122,14 @@ def translate_command(
         Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved translator.")
     ],
     given: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; "
             "empty lines of a single .txt stay empty lines. - is standard input.",
         ),
-    ],
+    ] = None,
+    data: DataFile = None,
     beam: Annotated[
         int, typer.Option(metavar="N", help="Hypotheses kept at each place; 1 is greedy search.")
     ] = 5,
@@ -145,6 +147,7 @@ def translate_command(
     ] = None,
 ) -> None:
     """Translate texts: one line each, in their order; line n belongs to line n of a single .txt file."""
+    given = with_data(given, data, "translate")
     if out is not None:
         check_output(out)
     if out is not None and align_ is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ from typing import Any
 
 from glassformer.data.files import (
     MAX_TEXT,
+    NotUtf8Error,
+    ReturningLines,
     check_utf8,
     count_lines,
     opened,
@@ -33,6 +36,9 @@ from glassformer.reading import unique_keys
 __all__ = ["PLAIN", "READERS", "Table", "count_lines", "read_lines", "read_table", "read_utf8"]
 
 PLAIN = ".txt"  # one text a line
+NO_ROWS = "the file has no rows"
+STRICT = "strict"
+NOT_UTF8 = re.compile("[\udc80-\udcff]").search  # bytes as ``surrogateescape`` reads them
 MAX_COLUMNS = 1 << 16
 MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
 _CHUNK = 1 << 20
@@ -59,12 +65,17 @@ def _stop(error: DataError, row: int) -> None:
     raise error
 
 
+def _pass_over(error: DataError, row: int) -> None:
+    """A row that was refused before."""
+
+
 def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
         refuse: called with a row that is ragged or no JSON object; where it returns, the row is left out, and
-            a key that a JSON object lacks is None. Other damage (encoding, quoting) always ends the reading.
+            a key that a JSON object lacks is None. So are rows with bytes that are not UTF-8, and of CSV with
+            broken quoting: the next row is looked for behind the line that such a row begins on.
 
     Raises:
         DataError: no such file, another kind of file, not UTF-8, damaged, ragged, or without rows.
@@ -76,7 +87,7 @@ def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
         raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=f"Known: {known}")
     table = reader(path, refuse)
     if not table.rows:
-        raise DataError("the file has no rows", where=str(path), fix="Give at least one example")
+        raise DataError(NO_ROWS, where=str(path), fix="Give at least one example")
     return table
 
 
@@ -84,8 +95,8 @@ def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
 
 
 def _read_delimited(path: Path, refuse: Refuse) -> Table:
-    check_utf8(path)
-    header = next(text_lines(path), "")
+    errors = _encoding_errors(path, refuse)
+    header = next(text_lines(path, errors=errors), "")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
         raise _too_many(columns + 1, f"{path}, row 1")
@@ -93,14 +104,18 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
     kept: list[list[str]] | None = []
     rows = array("q")  # a fifth of a list's memory
     plain: Callable[[str], str] = str
-    for row, record in _records(path, delimiter):
+    for row, record in _records(path, delimiter, refuse, errors):
         if not record:  # a blank line is no record, yet it counts as a row
             continue
         if not names:
+            if errors != STRICT and any(map(NOT_UTF8, record)):
+                check_utf8(path)  # without names nothing can be read
             names = [name.strip() for name in record]
             _check_names(names, f"{path}, row {row}")
             plain = csv_plain if any(name.startswith(REVIEWED) for name in names) else str
             kept = kept if len(names) <= KEPT_COLUMNS else None
+        elif errors != STRICT and any(map(NOT_UTF8, record)):
+            refuse(DataError("not UTF-8", where=f"{path}, row {row}", fix="Save the file as UTF-8"), row)
         elif len(record) != len(names):
             error = DataError(
                 f"{len(record)} fields where the header has {len(names)}",
@@ -119,33 +134,51 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
         if kept is not None:
             return [plain(record[at]) for record in kept]
         wanted = set(rows) if len(rows) < row else None
-        found = (record for n, record in _records(path, delimiter) if wanted is None or n in wanted)
+        again = _records(path, delimiter, _pass_over if refuse is not _stop else _stop, errors)
+        found = (record for n, record in again if wanted is None or n in wanted)
         return [plain(record[at]) for record in found]
 
     return Table(str(path), tuple(names), rows, read, typed=False)
 
 
-def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(
+    path: Path, delimiter: str, refuse: Refuse = _stop, errors: str = STRICT
+) -> Iterator[tuple[int, list[str]]]:
     """The rows of the file with their numbers from 1, the header and blank ones among them."""
-    row = 0
+    row, lines = 0, ReturningLines(_cells_counted(path, delimiter, errors))
     before = csv.field_size_limit(MAX_TEXT)
     try:
-        lines = _cells_counted(path, delimiter)
-        for row, record in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), 1):
-            yield row, record
-    except csv.Error as error:
-        what = (
-            "a double quote is never closed" if "end of data" in str(error) else f"broken quoting ({error})"
-        )
-        raise DataError(
-            what, where=f"{path}, row {row + 1}", fix='Write a quote inside a text as ""'
-        ) from None
+        while True:
+            try:
+                for record in csv.reader(lines, delimiter=delimiter, strict=True):
+                    row += 1
+                    lines.taken.clear()
+                    yield row, record
+                return
+            except csv.Error as error:
+                row += 1
+                unclosed = "end of data" in str(error)
+                what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
+                fix = 'Write a quote inside a text as ""'
+                refuse(DataError(what, where=f"{path}, row {row}", fix=fix), row)
+                lines.go_back()
     finally:
         csv.field_size_limit(before)
 
 
-def _cells_counted(path: Path, delimiter: str) -> Iterator[str]:
-    lines = text_lines(path, newline="")
+def _encoding_errors(path: Path, refuse: Refuse) -> str:
+    """How bytes that are not UTF-8 are read: not at all, or so that their rows can be refused."""
+    try:
+        check_utf8(path)
+    except NotUtf8Error:
+        if refuse is _stop:
+            raise
+        return "surrogateescape"
+    return STRICT
+
+
+def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
+    lines = text_lines(path, newline="", errors=errors)
     if path.stat().st_size <= MAX_VALUES:
         return lines
 
@@ -183,11 +216,11 @@ def _too_many(count: int, where: str) -> DataError:
 
 
 def _read_jsonl(path: Path, refuse: Refuse) -> Table:
-    check_utf8(path)
+    errors = _encoding_errors(path, refuse)
     names: dict[str, None] = {}  # a set in order of appearance
     kept: list[dict[str, Any]] | None = []
     rows = array("q")  # a fifth of a list's memory
-    for row, record in _objects(path, refuse):
+    for row, record in _objects(path, refuse, errors):
         rows.append(row)
         if not record.keys() <= names.keys():
             names |= dict.fromkeys(record)
@@ -200,7 +233,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
 
     def read(name: str) -> list[Any]:
         values = []
-        again = (record for _, record in _objects(path, lambda error, row: None))
+        again = (record for _, record in _objects(path, _pass_over, errors))
         for row, record in zip(rows, again if kept is None else kept, strict=True):
             if name not in record and refuse is _stop:
                 raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
@@ -210,10 +243,10 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
     return Table(str(path), tuple(names), rows, read)
 
 
-def _objects(path: Path, refuse: Refuse) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with their rows; what is none is refused."""
     array = path.suffix.lower() == ".json" and _begins_array(path)
-    for row, found in _elements(path) if array else _json_lines(path, refuse):
+    for row, found in _elements(path) if array else _json_lines(path, refuse, errors):
         if isinstance(found, dict):
             yield row, found
         else:
@@ -231,9 +264,12 @@ def _begins_array(path: Path) -> bool:
         return bool(piece) and start.startswith(b"[")
 
 
-def _json_lines(path: Path, refuse: Refuse) -> Iterator[tuple[int, Any]]:
-    for row, line in enumerate(text_lines(path), 1):  # not splitlines: a text may hold U+2028
+def _json_lines(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, Any]]:
+    for row, line in enumerate(text_lines(path, errors=errors), 1):  # not splitlines: a text may hold U+2028
         if not line.strip():
+            continue
+        if errors != STRICT and NOT_UTF8(line):
+            refuse(DataError("not UTF-8", where=f"{path}, row {row}", fix="Save the file as UTF-8"), row)
             continue
         try:
             found = _parse(line, f"{path}, row {row}")

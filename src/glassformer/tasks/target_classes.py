@@ -11,6 +11,7 @@ from torch import Tensor
 
 from glassformer.checkpoints.settings import real
 from glassformer.data.checks import check_classes, check_labels, place
+from glassformer.data.label_kinds import about_labels, as_known
 from glassformer.data.label_sets import each
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.calibrate import describe, fit_temperature, tune_threshold
@@ -46,6 +47,7 @@ class Classes:
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """Class numbers ``[n]`` int64; raises DataError for a label that is none of ``classes``."""
+        labels = as_known(labels, classes, spelling=True)
         check_known(labels, classes, origin, rows)
         numbers = {label: i for i, label in enumerate(classes)}
         return np.array([numbers[label] for label in labels], np.int64)
@@ -161,11 +163,10 @@ def check_known(
     for i, given in enumerate(labels):
         for label in each([given]):
             if label not in known:
-                raise DataError(
-                    f"label {label!r} was not seen in training",
-                    where=place(origin, i, rows),
-                    fix=f"Known: {', '.join(map(str, classes))}",
-                )
+                known = f"Known: {', '.join(map(str, classes))}"
+                everything = [*classes, *each(labels)]
+                what, fix = about_labels(everything, f"label {label!r} was not seen in training", known)
+                raise DataError(what, where=place(origin, i, rows), fix=fix)
 
 
 def impossible_temperature(value: float, where: str) -> CheckpointError:

@@ -14,6 +14,7 @@ from torch import Tensor
 from glassformer.checkpoints.settings import shown
 from glassformer.config import label_text, nearest
 from glassformer.data.checks import check_classes
+from glassformer.data.label_kinds import as_known
 from glassformer.data.label_sets import LabelSet, as_sets, check_sets, each, indicator, is_matrix, read_matrix
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.label_sets import (
@@ -70,6 +71,8 @@ class LabelSets(Classes):
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """``[n, K]`` fp32, 1 where an example has a label."""
+        known = dict(zip(every := each(labels), as_known(every, classes, spelling=True), strict=True))
+        labels = [LabelSet(dict.fromkeys(known[label] for label in given)) for given in labels]
         check_known(labels, classes, origin, rows)
         return indicator(labels, classes)
 
