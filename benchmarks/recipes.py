@@ -30,9 +30,21 @@ from glassformer.tasks.run_folder import read_run_recipe
 from glassformer.tasks.task import write_json
 
 KEPT = (
-    "n", "accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "micro_f1", "micro_f1_interval", "roc_auc",
-    "average_precision", "log_loss", "spearman", "pearson", "r2", "rmse",
-)  # fmt: skip
+    "n",
+    "accuracy",
+    "accuracy_interval",
+    "macro_f1",
+    "macro_f1_interval",
+    "micro_f1",
+    "micro_f1_interval",
+    "roc_auc",
+    "average_precision",
+    "log_loss",
+    "spearman",
+    "pearson",
+    "r2",
+    "rmse",
+)
 
 
 def figures(folder: Path) -> dict[str, Any]:

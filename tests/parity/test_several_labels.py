@@ -28,10 +28,17 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "dog", "runs", "a"
 def theirs(tmp_path):
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=22, num_hidden_layers=2, num_attention_heads=2, intermediate_size=31,
-        max_position_embeddings=19, problem_type="multi_label_classification", initializer_range=0.5,
-        id2label={0: "run", 1: "dog", 2: "cat"}, label2id={"run": 0, "dog": 1, "cat": 2},
-    )  # fmt: skip
+        vocab_size=len(WORDS),
+        hidden_size=22,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=31,
+        max_position_embeddings=19,
+        problem_type="multi_label_classification",
+        initializer_range=0.5,
+        id2label={0: "run", 1: "dog", 2: "cat"},
+        label2id={"run": 0, "dog": 1, "cat": 2},
+    )
     folder = tmp_path / "theirs"
     BertForSequenceClassification(config).eval().save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join(WORDS))

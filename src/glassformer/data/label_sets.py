@@ -71,7 +71,7 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     try:
         checked = check_labels(flat, "")
     except DataError as error:
-        wrong = int(re.search(r"\[(\d+)\]", error.where or "[0]")[1])  # type: ignore[index]  # ``place`` made it
+        wrong = int((error.where or "[0]").strip("[]"))  # as ``place`` writes it without an origin
         raise DataError(error.what, where=place(origin, owner[wrong], rows), fix=error.fix) from None
     out, at = [], 0
     for labels in sets:
@@ -129,7 +129,7 @@ def of_column(values: Sequence[Any], separator: str | None) -> Sequence[Any]:
 
 def are_sets(labels: Sequence[Any] | None) -> bool:
     """Whether checked labels are sets."""
-    return bool(labels) and isinstance(labels[0], LabelSet)  # type: ignore[index]  # there is one
+    return bool(labels) and isinstance(next(iter(labels or ()), None), LabelSet)
 
 
 def each(labels: Iterable[Any] | None) -> list[Any]:

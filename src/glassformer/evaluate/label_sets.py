@@ -6,7 +6,7 @@ Each label is a yes or no of its own: a probability, a threshold above which it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -190,18 +190,20 @@ class LabelSetMeter:
         if not sum(len(y) for _, y, _ in self._seen):
             raise DataError("no example to judge", fix="Give a split that is not empty")
         p, y, chosen = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
-        n, both = len(y), {"y_true": y.astype(int), "y_pred": chosen.astype(int)}
-        precision, recall, f1, support = precision_recall_fscore_support(**both, zero_division=0)  # type: ignore[arg-type]
+        n = len(y)
+        both: dict[str, Any] = {"y_true": y.astype(int), "y_pred": chosen.astype(int), "zero_division": 0}
+        columns = precision_recall_fscore_support(**both, labels=range(y.shape[1]))
+        precision, recall, f1, support = cast(tuple[np.ndarray, ...], columns)
         intervals = self._bootstrap(y, chosen, bootstrap, seed) if bootstrap else {}
         areas = self._areas(p, y)
         likely = np.where(y, p, 1 - p).astype(np.float64).clip(TINY)
         out: dict[str, Any] = {"n": n, "kind": "labels", "accuracy": float((y == chosen).all(1).mean())}
         for average in ("macro", "micro"):
-            out[f"{average}_f1"] = float(f1_score(**both, average=average, zero_division=0))  # type: ignore[arg-type]
+            out[f"{average}_f1"] = float(f1_score(**both, average=average))
         out |= {f"{key}_interval": intervals.get(key) for key in ("accuracy", "macro_f1", "micro_f1")}
         known = [area for area in areas if area is not None]
         return out | {
-            "weighted_f1": float(f1_score(**both, average="weighted", zero_division=0)),  # type: ignore[arg-type]
+            "weighted_f1": float(f1_score(**both, average="weighted")),
             "roc_auc": float(np.mean([area[0] for area in known])) if known else None,
             "average_precision": float(np.mean([area[1] for area in known])) if known else None,
             "positive": None,
@@ -211,12 +213,12 @@ class LabelSetMeter:
             "per_class": [
                 {
                     "label": label,
-                    "precision": float(precision[k]),  # type: ignore[index]
-                    "recall": float(recall[k]),  # type: ignore[index]
-                    "f1": float(f1[k]),  # type: ignore[index]
-                    "support": int(support[k]),  # type: ignore[index]
+                    "precision": float(precision[k]),
+                    "recall": float(recall[k]),
+                    "f1": float(f1[k]),
+                    "support": int(support[k]),
                     "predicted": int(chosen[:, k].sum()),
-                    "average_precision": None if areas[k] is None else areas[k][1],  # type: ignore[index]
+                    "average_precision": None if (area := areas[k]) is None else area[1],
                     "calibration_error": label_error(p[:, k], y[:, k]),
                 }
                 for k, label in enumerate(self.classes)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -91,6 +91,7 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         X, y, validation, sample_weight = data
+        y = list(y) if isinstance(y, Iterator) else y  # which is read once
         self.kind_ = kind_of(y)
         examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check, self.kind_.read)
         classes = self.kind_.classes(labels)
