@@ -40,10 +40,25 @@ KEPT = (
     "roc_auc",
     "average_precision",
     "log_loss",
-    "spearman",
-    "pearson",
-    "r2",
-    "rmse",
+    "words",
+    "entities",
+    "precision",
+    "recall",
+    "entity_f1",
+    "entity_f1_interval",
+    "by_kind",
+    "errors",
+    "errors_by_kind",
+)
+OF_BASELINES = (
+    "accuracy",
+    "accuracy_interval",
+    "macro_f1",
+    "macro_f1_interval",
+    "micro_f1",
+    "entity_f1",
+    "entity_f1_interval",
+    "seconds",
 )
 
 
@@ -53,7 +68,7 @@ def figures(folder: Path) -> dict[str, Any]:
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
         "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
-        "excluded", "judged", "scores",
+        "excluded", "judged", "scores", "similarity", "others",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
@@ -63,7 +78,8 @@ def figures(folder: Path) -> dict[str, Any]:
         **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
         **misleading(folder),
         "baselines": {
-            name: kept(b) | {"seconds": b["seconds"]} for name, b in metrics.get("baselines", {}).items()
+            name: {key: b[key] for key in OF_BASELINES if key in b}
+            for name, b in metrics.get("baselines", {}).items()
         },
         "evaluations": [r for r in records if r["kind"] == "evaluation"],
     }
@@ -130,9 +146,10 @@ def main() -> None:
     results = known_runs(path, digest, args.overrides, args.seeds)
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.
-        classifies = load_recipe(args.recipe).task.endswith("classification")
-        once = ["baselines=false"] if classifies and seed != args.seeds[0] else []
-        loud = ["verbose=1"] if classifies else []
+        begun = load_recipe(args.recipe)
+        judged = hasattr(getattr(begun, "evaluate", None), "baselines")
+        once = ["baselines=false"] if judged and seed != args.seeds[0] else []
+        loud = ["verbose=1"] if judged else []
         recipe = load_recipe(args.recipe, [*args.overrides, *once, f"seed={seed}", *loud])
         folder = args.runs / f"{args.recipe}-seed{seed}"
         console.print(f"== {folder}")
@@ -141,9 +158,9 @@ def main() -> None:
         results.append(figures(folder))
     results.sort(key=lambda run: run["seed"])
     tested = [r["test"] for r in results if "test" in r]
-    # What has several labels an example, or none, is not told by the share of right answers.
-    name = next((key for key in ("spearman", "micro_f1") if tested and key in tested[0]), "accuracy")
-    name = "macro_f1" if name == "micro_f1" else name
+    # Several labels an example, and entities, are not told by the share of right answers.
+    led = {"entity_f1": "entity_f1", "micro_f1": "macro_f1"}
+    name = next((led[key] for key in led if tested and key in tested[0]), "accuracy")
     scores = [figures[name] for figures in tested]
     if not scores:  # a task that is judged by something else
         name, scores = "score", [found[0] for r in results if (found := headline(r))]

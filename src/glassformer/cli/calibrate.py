@@ -13,6 +13,7 @@ from glassformer.cli.given import (
     LabelColumn,
     LabelSeparator,
     OtherData,
+    PairColumn,
     TextColumn,
     one_data,
     refuse_columns,
@@ -96,6 +97,7 @@ def calibrate_command(
         ),
     ] = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
@@ -118,6 +120,7 @@ def calibrate_command(
     folder, data = check_run(run), one_data(path, data, "calibrate")
     named = {
         "text_column": text_column,
+        "pair_column": pair_column,
         "label_column": label_column,
         "label_separator": label_separator,
         "image_column": image_column,

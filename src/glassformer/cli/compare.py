@@ -14,6 +14,7 @@ from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
     LabelSeparator,
+    PairColumn,
     TextColumn,
     column_settings,
     data_option,
@@ -170,6 +171,7 @@ def compare_command(
     seeds: Seeds = 1,
     settings: Settings = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
@@ -186,6 +188,7 @@ def compare_command(
     settings = [
         *column_settings(
             text_column=text_column,
+            pair_column=pair_column,
             label_column=label_column,
             label_separator=label_separator,
             image_column=image_column,

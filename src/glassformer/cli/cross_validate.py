@@ -11,7 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row
-from glassformer.cli.given import LabelColumn, LabelSeparator, TextColumn, column_settings, data_option
+from glassformer.cli.given import (
+    LabelColumn,
+    LabelSeparator,
+    PairColumn,
+    TextColumn,
+    column_settings,
+    data_option,
+)
 from glassformer.cli.output import say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
@@ -129,6 +136,7 @@ def cross_validate_command(
     settings: Settings = None,
     data: Data = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
     out: Out = None,
@@ -137,7 +145,10 @@ def cross_validate_command(
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
     columns = column_settings(
-        text_column=text_column, label_column=label_column, label_separator=label_separator
+        text_column=text_column,
+        pair_column=pair_column,
+        label_column=label_column,
+        label_separator=label_separator,
     )
     chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
     folder = out or default_folder(chosen.name, "-folds")

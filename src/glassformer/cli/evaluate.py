@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
     LabelSeparator,
     OtherData,
+    PairColumn,
     SourceColumn,
     TargetColumn,
     TextColumn,
@@ -100,6 +102,7 @@ def evaluate_command(
     ] = None,
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
@@ -117,6 +120,7 @@ def evaluate_command(
     data = one_data(path, data, "evaluate")
     named = {
         "text_column": text_column,
+        "pair_column": pair_column,
         "label_column": label_column,
         "label_separator": label_separator,
         "image_column": image_column,
@@ -139,6 +143,8 @@ def evaluate_command(
     elif "masked" in figures:
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
+    elif {"pairs", "spearman"} <= figures.keys() or "found" in figures:
+        show_similarity(str(run), {"": figures})
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run))
     elif all(

@@ -17,6 +17,7 @@ STDIN = "-"  # as an argument: the texts come from standard input
 MOST_STDIN = 256 * 2**20  # bytes
 COLUMNS = (
     "text_column",
+    "pair_column",
     "label_column",
     "image_column",
     "source_column",
@@ -30,6 +31,7 @@ def _column(of: str) -> Any:
 
 
 TextColumn = Annotated[str | None, _column("texts")]
+PairColumn = Annotated[str | None, _column("the second texts of pairs")]
 LabelColumn = Annotated[str | None, _column("labels")]
 LabelSeparator = Annotated[
     str | None,

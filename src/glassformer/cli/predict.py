@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.evaluate import check_bad_row
-from glassformer.cli.given import STDIN, read_stdin, with_data
+from glassformer.cli.given import STDIN, PairColumn, read_stdin, with_data
 from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
+from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
 from glassformer.cli.rows import WAY_OUT, Row, others_of, picture_rows, read_rows, usable, without_answer
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
@@ -28,7 +29,13 @@ class Texts:
 
 
 def predict(
-    folder: str | Path, given: Sequence[str], text_column: str | None = None, on_bad_row: str | None = None
+    folder: str | Path,
+    given: Sequence[str],
+    text_column: str | None = None,
+    on_bad_row: str | None = None,
+    pair_column: str | None = None,
+    labels: Sequence[str] = (),
+    template: str | None = None,
 ) -> tuple[Any, list[Row], Any]:
     """Label texts and the texts in files, row for row.
 
@@ -36,6 +43,9 @@ def predict(
         folder: of a run or of a saved model.
         given: texts, and names of files; what is a file, or is named as one is, is taken for a file.
         text_column: of tables; None takes the one of the training, or finds it.
+        pair_column: of the second texts, for a model of pairs; None: likewise.
+        labels, template: to choose from, and the sentence of each, where the model is one of entailment: see
+            ``ZeroShotClassifier``.
         on_bad_row: ``skip`` marks rows and pictures that cannot be used; else they end the reading.
 
     Returns:
@@ -54,8 +64,12 @@ def predict(
         )
     refuse_other(Path(folder))
     clf, skip = load(folder), on_bad_row == "skip"
+    if labels or template:
+        clf = zero_shot(clf, labels, template)
     if clf.NOUN == "pictures":
         rows = picture_rows(pictures(given).texts, skip)
+    elif reads_pairs(clf, pair_column):
+        rows = gather_pairs(given, text_column, pair_column, folder, skip)
     else:
         rows = gather_rows(given, text_column, [trained_column(folder)], skip)
     texts = usable(rows)
@@ -227,7 +241,12 @@ def check_output(path: Path) -> None:
 
 
 def predict_table(
-    run: Path, data: Path, out: Path | None, text_column: str | None, engine: str = "serial"
+    run: Path,
+    data: Path,
+    out: Path | None,
+    text_column: str | None,
+    engine: str = "serial",
+    pair_column: str | None = None,
 ) -> None:
     """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
     from glassformer.scale.scoring import SHARD_ROWS, score_file
@@ -245,7 +264,14 @@ def predict_table(
     assert out is not None
     with progress_bar("rows") as progress:
         done = score_file(
-            run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine, progress=progress
+            run,
+            data,
+            out,
+            column=text_column,
+            pair=pair_column,
+            rows=SHARD_ROWS,
+            engine=engine,
+            progress=progress,
         )
     say(f"{done['rows']:,} rows: {out}")
     if done["truncated"]:
@@ -261,7 +287,7 @@ def predict_command(
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
-            "them; - is standard input.",
+            "them; - is standard input. For a model of pairs two texts each, or tables of two columns.",
         ),
     ] = None,
     data: Annotated[
@@ -279,6 +305,17 @@ def predict_command(
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
+    pair_column: PairColumn = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B,C", help="Of a model of entailment: the labels to choose from, without training."
+        ),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --labels: their sentence, such as 'This text is about {}.'"),
+    ] = None,
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="From Parquet to Parquet: serial, or ray for a cluster.")
     ] = "serial",
@@ -295,11 +332,17 @@ def predict_command(
     given = with_data(given, None if data is None else str(data), "predict")
     large = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
     if large or engine != "serial":
-        predict_table(run, Path(given[0]), out, text_column, engine)
+        if labels or template:
+            raise ConfigError(
+                "labels of one's own on a large table", where="predict", fix="Write another kind of file"
+            )
+        predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
         return
     if out is not None:
         check_output(out)
-    clf, rows, probabilities = predict(run, given, text_column, on_bad_row)
+    clf, rows, probabilities = predict(
+        run, given, text_column, on_bad_row, pair_column, labels or (), template
+    )
     labels, shares = answered(clf, probabilities)
     if out is not None:
         write_table(out, rows, clf.classes_.tolist(), labels, probabilities, shares)
@@ -328,6 +371,7 @@ def write_table(
     """``predictions.csv`` row for row, the user's own columns behind ours, and why a row has no answer."""
     import numpy as np
 
+    from glassformer.data.text_pairs import SECOND_CELL, are_pairs
     from glassformer.evaluate.predictions import HEADER, write_predictions
 
     good = [i for i, row in enumerate(rows) if row.error is None]
@@ -337,7 +381,8 @@ def write_table(
     sure: list[float | None] = [None] * len(rows)
     for k, (i, label) in enumerate(zip(good, labels, strict=True)):
         predicted[i], sure[i] = label, shares[k] if shares else None
-    others = others_of(rows, (*HEADER, "error", "file"))
+    pairs = (SECOND_CELL,) if are_pairs([row.text for row in rows]) else ()
+    others = others_of(rows, (*HEADER, "error", "file", *pairs))
     if len(good) < len(rows):
         others["error"] = [row.error or "" for row in rows]
     write_predictions(

@@ -18,7 +18,14 @@ from glassformer.cli.cross_validate import (
     recipe_for_folds,
 )
 from glassformer.cli.evaluate import BadRow
-from glassformer.cli.given import LabelColumn, LabelSeparator, TextColumn, column_settings, data_option
+from glassformer.cli.given import (
+    LabelColumn,
+    LabelSeparator,
+    PairColumn,
+    TextColumn,
+    column_settings,
+    data_option,
+)
 from glassformer.cli.output import excerpt, say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
@@ -68,6 +75,7 @@ def review_labels_command(
     settings: Settings = None,
     data: Data = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
     out: Out = None,
@@ -81,7 +89,10 @@ def review_labels_command(
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
     columns = column_settings(
-        text_column=text_column, label_column=label_column, label_separator=label_separator
+        text_column=text_column,
+        pair_column=pair_column,
+        label_column=label_column,
+        label_separator=label_separator,
     )
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):

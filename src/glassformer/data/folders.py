@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from glassformer.data.checks import check_class_names, check_texts
-from glassformer.data.dataset import SPLIT_OF, TextSplit
+from glassformer.data.dataset import SPLIT_OF, SPLITS, TextSplit
 from glassformer.data.files import MAX_TEXT, read_utf8
 from glassformer.data.rejected import RejectedRow
+from glassformer.data.tables import READERS
 from glassformer.errors import DataError
 
 
@@ -102,6 +104,21 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
     return classes
 
 
+def split_files(folder: Path) -> dict[str, list[Path]]:
+    """Split -> its table files: ``train.csv``, or parts such as ``train-00000-of-00002.parquet``."""
+    found: dict[str, list[Path]] = {}
+    part = re.compile(r"-\d+-of-\d+$")
+    for path in sorted(folder.iterdir()):
+        split = SPLIT_OF.get(part.sub("", path.stem).lower())
+        if split is not None and path.is_file() and path.suffix.lower() in READERS:
+            found.setdefault(split, []).append(path)
+    for split, paths in found.items():
+        if len(paths) > 1 and not all(part.search(path.stem) for path in paths):
+            what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
+            raise DataError(what, where=str(folder), fix="Keep one of them")
+    return {split: found[split] for split in SPLITS if split in found}
+
+
 # --- where data lie ---------------------------------------------------------------------------
 
 
@@ -116,3 +133,19 @@ def find_in_data(path: str | Path) -> Path | None:
     """A file by its path, or by its path below a data folder; None: it is in neither place."""
     places = [Path(path).expanduser(), *(root / path for root in data_folders())]
     return next((place for place in places if place.is_file()), None)
+
+
+def find_folder(name: str) -> Path:
+    """The folder of a named data set.
+
+    Raises:
+        DataError: it is in none of the data folders.
+    """
+    for root in data_folders():
+        if (root / name).is_dir():
+            return root / name
+    raise DataError(
+        f"the data set {name!r} is not on this machine, and none can be fetched",
+        where=name,
+        fix=f"Put its Parquet files into a folder {name!r} and set GLASSFORMER_DATA to the folder around it",
+    )

@@ -7,7 +7,6 @@ file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,10 +17,18 @@ from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
 from glassformer.data.checks import check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
-from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
-from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
+from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.folders import (
+    data_folders,
+    find_folder,
+    find_in_data,
+    read_texts,
+    split_files,
+    text_files,
+)
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.network import unreachable
+from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.splits import stratified_subset
 from glassformer.data.table_labels import column_checks, read_labels, whole_numbers
@@ -41,6 +48,7 @@ def load_text_dataset(
     on_bad_row: str = "refuse",
     find_labels: bool = False,
     labels: bool = True,
+    pair_column: str = NONE,
     label_separator: str | None = None,
 ) -> TextDataset:
     """A data set by name or path.
@@ -56,6 +64,8 @@ def load_text_dataset(
         on_bad_row: ``refuse`` ends at the first row that cannot be used; ``skip`` leaves it out and lists it.
         find_labels: labels are looked for by what the columns hold where they are not needed, too.
         labels: False: those of tables are not read, so that rows without one are as good as others.
+        pair_column: of the second texts, whose rows become ``TextPair``s; ``auto`` looks for two columns of
+            texts (``find_sides`` of ``data/pair_columns.py``), ``none``: a row has one text.
         label_separator: stands between the names in a cell of several labels; None: a cell is one label.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
@@ -73,8 +83,8 @@ def load_text_dataset(
         )
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
-    find = find_labels or need_labels
-    columns = _Columns(text_column, label_column, need_labels, skipped, find, labels, label_separator)
+    found, between = find_labels or need_labels, label_separator
+    columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -105,6 +115,7 @@ class _Columns:
     rejected: list[RejectedRow] | None = None  # where bad rows are listed; None: the first ends the reading
     find_labels: bool = False  # by what the columns hold
     labels: bool = True  # are read
+    pair: str = NONE
     separator: str | None = None  # of several labels in a cell
 
     def table(self, path: Path) -> Table:
@@ -135,21 +146,6 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
     return TextDataset(name, splits, names_of(splits))
 
 
-def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Split -> its table files: ``train.csv``, or parts such as ``train-00000-of-00002.parquet``."""
-    found: dict[str, list[Path]] = {}
-    part = re.compile(r"-\d+-of-\d+$")
-    for path in sorted(folder.iterdir()):
-        split = SPLIT_OF.get(part.sub("", path.stem).lower())
-        if split is not None and path.is_file() and path.suffix.lower() in READERS:
-            found.setdefault(split, []).append(path)
-    for split, paths in found.items():
-        if len(paths) > 1 and not all(part.search(path.stem) for path in paths):
-            what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
-            raise DataError(what, where=str(folder), fix="Keep one of them")
-    return {split: found[split] for split in SPLITS if split in found}
-
-
 def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
@@ -161,10 +157,12 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             found = _columns_of(table, columns, split, first)
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
-                checks = column_checks(table, found.label, columns.separator)
+                checks = row_checks(found)
+                if sets := column_checks(table, found.label, columns.separator):
+                    checks = (checks or {found.text: check_texts}) | sets
                 table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected, checks)
             with way_out(columns.rejected):
-                texts += check_texts(table.read(found.text), table.origin, table.rows)
+                texts += read_inputs(table, found)
             if found.label is None:
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
@@ -177,20 +175,24 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     splits = whole_numbers(one_spelling(splits), untyped)
     names, said = class_names or names_of(splits), (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
-    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said)
+    pair = first.pair if first else None
+    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said, pair_column=pair)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> Columns:
     """The columns of a split's table: those of the first split where it has them, so that the rule is asked
     about the largest table."""
-    if split == "unsupervised":
+    if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
         return find_columns(replace(table, names=_without_labels(table, columns)), text, None, labels=False)
-    text, label = columns.text, columns.label
+    text, label, pair = columns.text, columns.label, columns.pair
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
         label = label or (first.label if first.label in table.names else None)
-    found = find_columns(table, text, label, labels=columns.find_labels, need_labels=columns.need_labels)
+        pair = NONE if first.pair is None else first.pair
+    options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
+    found = columns_of_pairs(table, text, label, pair, **options)
+    found = found or find_columns(table, text, label, **options)
     return found if columns.labels else replace(found, label=None)
 
 
@@ -227,6 +229,7 @@ class NamedSource:
     hub: str = ""  # dataset repository on the Hugging Face Hub
     revision: str = ""  # its pinned commit
     files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
+    tagged: bool = False  # its words have tags, which data/tagged.py reads
 
 
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -239,12 +242,7 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
             break
     else:
         if not source.hub:
-            raise DataError(
-                f"the data set {source.folder!r} is not on this machine, and none can be fetched",
-                where=source.folder,
-                fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
-                "folder around it",
-            )
+            find_folder(source.folder)
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
@@ -252,6 +250,16 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
     return replace(
         dataset, description=source.description, licence=source.licence, notes=source.notes + dataset.notes
     )
+
+
+def _load_sentences(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    """The sentences of a data set whose words have tags, as texts without labels."""
+    splits, files = {}, split_files(find_folder(source.folder))
+    for split, paths in choose_splits(files, wanted, source.folder).items():
+        tables = list(map(columns.table, paths))
+        texts = [" ".join(words) for table in tables for words in table.read("tokens")]
+        splits[split] = TextSplit(texts, None, *joined(tables, len(texts), 0))
+    return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)
 
 
 def _download(source: NamedSource, path: str) -> Path:
@@ -326,6 +334,14 @@ NAMED_SOURCES = {
             ("unsupervised", "plain_text/unsupervised-00000-of-00001.parquet"),
         ),
     ),
+    "sick": NamedSource(
+        description="SICK (Marelli et al. 2014): 4,500 + 500 + 4,927 pairs of sentences: does the second "
+        "follow from the first, contradict it, or neither?",
+        licence="CC BY-NC-SA 3.0: for measuring",
+        load=_load_downloadable,
+        notes=("most sentences stand in several pairs, and in several splits", "sorted by sentence"),
+        folder="sick",
+    ),
     "ntc-scv": NamedSource(
         description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or "
         "positive (1)",
@@ -353,5 +369,14 @@ NAMED_SOURCES = {
             ("validation", "simplified/validation-00000-of-00001.parquet"),
             ("test", "simplified/test-00000-of-00001.parquet"),
         ),
+    ),
+    "wnut17": NamedSource(
+        description="WNUT 2017 (Derczynski et al.): 3,394 + 1,009 + 1,287 posts and comments whose words are "
+        "tagged with persons, locations, corporations, products, creative works and groups",
+        licence="CC BY 4.0",
+        load=_load_sentences,
+        notes=("training, validation and test are of other years and places: new names are the point",),
+        folder="wnut17",
+        tagged=True,
     ),
 }

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_plain, csv_safe
+from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.reading import open_regular
 
@@ -66,7 +67,7 @@ def write_predictions(
 
     Args:
         path: the file, UTF-8.
-        texts: [n].
+        texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
         probabilities: [n, K], one column a class.
         classes: [K] labels.
         labels: [n] true labels, if known.
@@ -83,6 +84,8 @@ def write_predictions(
     if p.shape != (len(texts), len(classes)):
         raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
     extra = dict(others or {})
+    if are_pairs(texts):
+        extra = {SECOND_CELL: [second_of(text) for text in texts]} | extra
     for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows), *extra.items()):
         if column is not None and len(column) != len(texts):
             raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
@@ -104,7 +107,14 @@ def write_predictions(
                 if answer is not None:
                     cells = [f"{x:.6g}" for x in (sure[i], *p[i])]
                 writer.writerow(
-                    [csv_safe(split), row, csv_safe(text), csv_safe(label), csv_safe(answer), *cells]
+                    [
+                        csv_safe(split),
+                        row,
+                        csv_safe(first_of(text)),
+                        csv_safe(label),
+                        csv_safe(answer),
+                        *cells,
+                    ]
                     + [csv_safe(column[i]) for column in extra.values()]
                 )
             file.flush()
@@ -130,6 +140,7 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
             header = next(reader, [])
             behind = [csv_plain(column) for column in header[len(HEADER) :]]
             names = [column[2:] for column in takewhile(lambda column: column.startswith("p:"), behind)]
+            pairs = behind[len(names) : len(names) + 1] == [SECOND_CELL]
             if tuple(header[: len(HEADER)]) != HEADER:
                 raise DataError(
                     f"the header is not {','.join(HEADER)}", where=str(path), fix="Is it a predictions.csv?"
@@ -138,6 +149,8 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
                 if len(cells) != len(header):
                     raise ValueError(f"{len(cells)} cells under {len(header)} columns")
                 split, number, text, label, predicted = (csv_plain(cell) for cell in cells[:5])
+                if pairs:
+                    text = TextPair(text, csv_plain(cells[6 + len(names)]))
                 top, *each = (float(cell or "nan") for cell in cells[5 : 6 + len(names)])
                 yield Prediction(
                     split, number, text, label, predicted, top, dict(zip(names, each, strict=True))

@@ -35,7 +35,7 @@ from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, kno
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.tasks.target_sets import spread
-from glassformer.tasks.targets import kind_of
+from glassformer.tasks.targets import kind_of_targets
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # of a fold, written last
@@ -101,7 +101,7 @@ def _run_folds(
     if rejected := getattr(splits.dataset, "rejected", ()):
         say(summary(rejected, listed=False))
     say(f"{len(train):,} examples in {folds} folds")
-    kind = kind_of(train.labels)
+    kind = kind_of_targets(train.labels)
     classes = np.asarray(kind.classes(train.labels))
     targets = kind.numbered(train.labels, classes.tolist(), train.origin, train.rows)
     out, chosen = np.empty((len(train), len(classes))), np.empty(targets.shape, targets.dtype)
@@ -162,7 +162,8 @@ def _assignment(recipe: Any, train: Any, folder: Path, folds: int) -> np.ndarray
         begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
         if len(begun) == len(train):
             return begun
-    groups = groups_of(train) if d.copies == "together" else train.names()
+    together = d.copies in ("together", "sides")
+    groups = groups_of(train, d.copies == "sides") if together else train.names()
     return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
 
@@ -194,7 +195,7 @@ def run_fold(
         [train.labels[i] for i in fold.held],
     )
     kind, own, cut = clf.kind_, clf.classes_.tolist(), clf.threshold_
-    classes = kind_of(train.labels).classes(train.labels)
+    classes = kind_of_targets(train.labels).classes(train.labels)
     if kind.binary and own != classes:  # a rare label stands in the held part alone: it is never given
         p, cut = spread(p, own, classes, 0.0), spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0]
     meter = kind.meter(classes)

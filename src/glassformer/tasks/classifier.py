@@ -24,9 +24,9 @@ from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.targets import kind_of, kind_saved
+from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen
+from glassformer.train.defaults import chosen, kind_of
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
@@ -92,7 +92,7 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         X, y, validation, sample_weight = data
         y = list(y) if isinstance(y, Iterator) else y  # which is read once
-        self.kind_ = kind_of(y)
+        self.kind_ = kind_of_targets(y)
         examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check, self.kind_.read)
         classes = self.kind_.classes(labels)
         self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, "labels")
@@ -139,14 +139,8 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
         return self._training_table(fit.examples.X), held
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
-        train = fit.train
-        if train.train_layers == 0 and not train.unfreeze_every:
-            kind = "head"
-        elif train.lora_rank:
-            kind = "adapter"
-        else:
-            kind = fit.network.kind if self._is_from_scratch() else "pretrained"
-        return chosen(train, kind, fit.network.width, len(fit.examples.targets))
+        kind = kind_of(fit.train, fit.network, self._is_from_scratch())
+        return chosen(fit.train, kind, fit.network.width, len(fit.examples.targets))
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)

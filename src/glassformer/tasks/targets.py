@@ -17,7 +17,7 @@ from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.target_sets import LabelSets
 
 
-def kind_of(y: Any) -> Classes:
+def kind_of_targets(y: Any) -> Classes:
     """The kind of raw targets: several labels for a matrix or a list of lists or sets; else one class."""
     if not holds_sets(y):
         return Classes()
