@@ -24,13 +24,13 @@ from glassformer.errors import DataError
         ([0.5, 1.5, 2.25, 3.75], "numbers", "Cut them"),
         ([*range(40)] * 3 + [1000], "numbers", "Cut them"),  # one that never comes again among many
         (list(range(30)), "numbers", "Cut them"),
-        (["['joy']", "['joy', 'fear']"], "lists, several labels", "one label"),
-        (["joy", "fear", "joy|fear", "joy"], "several labels an example ('joy|fear')", "for each label"),
-        (["a", "b", "a, b"], "several labels", "one label"),
+        (["['joy']", "['joy', 'fear']"], "lists, several labels", "label_separator"),
+        (["joy", "fear", "joy|fear", "joy"], "several labels an example ('joy|fear')", "label_separator"),
+        (["a", "b", "a, b"], "several labels", "label_separator"),
         (
             ["good", "good;food", "bad;food", "bad"],
             "several labels an example ('bad;food', 'good;food')",
-            "one label",
+            "label_separator",
         ),
     ],
 )
@@ -63,13 +63,10 @@ def test_a_split_of_numbers_says_so():
         stratified_split([f"{i / 7:.2f}" for i in range(30)], 0.2, 0)
 
 
-def test_lists_in_json_say_so(tmp_path):
+def test_lists_in_json_are_label_sets_and_fractions_say_so(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"text": f"t {i}", "label": ["a", "b"]}) + "\n" for i in range(4)))
-    with pytest.raises(
-        DataError, match=r"row 1.*these look like lists, several labels.*classifier for each label"
-    ):
-        load_text_dataset(path, need_labels=True)
+    assert load_text_dataset(path, need_labels=True).splits["train"].labels == [("a", "b")] * 4
     path.write_text("".join(json.dumps({"text": f"t {i}", "label": i + 0.5}) + "\n" for i in range(4)))
     with pytest.raises(DataError, match=r"fraction.*these look like numbers"):
         load_text_dataset(path, need_labels=True)

@@ -128,7 +128,6 @@ def test_fitting_it_begins_a_new_head(texts):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"problem_type": "multi_label_classification"}, "several labels at once"),
         ({"problem_type": "regression"}, "regression"),
         ({"problem_type": "none"}, r"/config\.json: problem_type = 'none' is not known. Known: single"),
         ({"id2label": {"0": "good", "1": "good", "2": "bad"}}, "does not name each of the 3 outputs once"),

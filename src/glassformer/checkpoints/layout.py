@@ -178,8 +178,12 @@ def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json
     return PROBLEMS[problem] if problem else ""
 
 
-def label_maps(settings: dict[str, Any], label_names: tuple[str, ...]) -> None:
-    """Add ``id2label`` and ``label2id``."""
+def label_maps(
+    settings: dict[str, Any], label_names: tuple[str, ...], problem_type: str | None = None
+) -> None:
+    """Add ``id2label`` and ``label2id``, and what the outputs are where they are no classes."""
+    if problem_type is not None:
+        settings["problem_type"] = problem_type
     if label_names:
         settings["id2label"] = {str(i): name for i, name in enumerate(label_names)}
         settings["label2id"] = {name: i for i, name in enumerate(label_names)}

@@ -11,6 +11,7 @@ from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    LabelSeparator,
     OtherData,
     PairColumn,
     TextColumn,
@@ -30,7 +31,11 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     from glassformer.report.wording import decimal, digits_for, interval, percent
 
     columns = ("", "error", "95 % interval", "log loss", "accuracy", "macro-F1")  # within 80 characters
-    say(f"temperature {found['temperature']:.4f}; error is the expected calibration error")
+    several = isinstance(found["threshold"], list) or isinstance(found["temperature"], list)
+    if several:
+        say("a temperature a label; error is the expected calibration error over all labels")
+    else:
+        say(f"temperature {found['temperature']:.4f}; error is the expected calibration error")
     for name, split in found["splits"].items():
         digits = digits_for(split["before"]["n"])
         rows = []
@@ -47,7 +52,9 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
                 ]
             )
         show_table(name, columns, rows, right=columns[1:])
-    if found["threshold"] is not None:
+    if several:
+        show_labels(found)
+    elif found["threshold"] is not None:
         say(f"threshold on {found['classes'][1]!r}: {found['threshold']:.4f}, for the best {found['metric']}")
     seen = found["splits"][found["chosen_by"]]["before"]["n"]
     if seen < FEW:
@@ -64,6 +71,22 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     say(f"report: {run / 'report.html'}")
 
 
+def show_labels(found: dict[str, Any]) -> None:
+    """Temperature, threshold and calibration error of each label."""
+    split = list(found["splits"].values())[-1]
+    rows = [
+        [
+            label,
+            f"{found['temperature'][k]:.3f}",
+            "0.5" if found["threshold"] is None else f"{found['threshold'][k]:.3f}",
+            *(f"{100 * split[side]['ece_per_label'][k]:.2f} %" for side in ("before", "after")),
+        ]
+        for k, label in enumerate(found["classes"])
+    ]
+    columns = ("label", "temperature", "threshold", "error before", "error after")
+    show_table(list(found["splits"])[-1], columns, rows, right=columns[1:])
+
+
 def calibrate_command(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     path: OtherData = None,
@@ -76,6 +99,7 @@ def calibrate_command(
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
     threshold: Annotated[
         str | None,
@@ -98,6 +122,7 @@ def calibrate_command(
         "text_column": text_column,
         "pair_column": pair_column,
         "label_column": label_column,
+        "label_separator": label_separator,
         "image_column": image_column,
     }
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)

@@ -14,6 +14,7 @@ from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    LabelSeparator,
     PairColumn,
     TextColumn,
     column_settings,
@@ -175,6 +176,7 @@ def compare_command(
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
     out: Out = None,
     workers: Workers = 1,
@@ -193,6 +195,7 @@ def compare_command(
             text_column=text_column,
             pair_column=pair_column,
             label_column=label_column,
+            label_separator=label_separator,
             image_column=image_column,
         ),
         *(settings or ()),

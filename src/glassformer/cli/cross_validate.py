@@ -11,7 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row
-from glassformer.cli.given import LabelColumn, PairColumn, TextColumn, column_settings, data_option
+from glassformer.cli.given import (
+    LabelColumn,
+    LabelSeparator,
+    PairColumn,
+    TextColumn,
+    column_settings,
+    data_option,
+)
 from glassformer.cli.output import note, say, show_table
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
@@ -134,12 +141,18 @@ def cross_validate_command(
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     out: Out = None,
     folds: Folds = 5,
     on_bad_row: BadRow = None,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
-    columns = column_settings(text_column=text_column, pair_column=pair_column, label_column=label_column)
+    columns = column_settings(
+        text_column=text_column,
+        pair_column=pair_column,
+        label_column=label_column,
+        label_separator=label_separator,
+    )
     chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
     folder = out or default_folder(chosen.name, "-folds")
     show_folds(cross_validate(chosen, folder, folds), folder)

@@ -29,6 +29,9 @@ PairColumn = Annotated[
 ]
 TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
 LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
+LabelSeparator = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="What stands between several labels in one cell.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
@@ -58,13 +61,16 @@ def whereabouts() -> dict[str, str]:
 
 def describe(dataset: TextDataset) -> dict[str, Any]:
     """Name, notes, sizes and classes of every split, and the first examples of each class."""
+    from glassformer.data.label_sets import each
+
     splits = {}
     for name, split in dataset.splits.items():
         examples: dict[str, list[str]] = {}
-        for text, label in zip(split.texts, split.labels or [""] * len(split), strict=True):
-            if len(shown := examples.setdefault(str(label), [])) < SHOWN:
-                shown.append(text)
-        counts = Counter(map(str, split.labels or ()))
+        for text, given in zip(split.texts, split.labels or [""] * len(split), strict=True):
+            for label in each([given]):
+                if len(shown := examples.setdefault(str(label), [])) < SHOWN:
+                    shown.append(text)
+        counts = Counter(map(str, each(split.labels)))
         splits[name] = {
             "texts": len(split),
             "classes": {label: counts[label] for label in dataset.label_names if label in counts},
@@ -123,6 +129,7 @@ def show_command(
     text_column: TextColumn = None,
     pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     json: AsJson = False,
     augment: Annotated[
         str | None,
@@ -143,7 +150,7 @@ def show_command(
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     if kind == "pictures":
-        _show_pictures(name, label_column, json)
+        _show_pictures(name, label_column, json, label_separator)
         return
     if kind in ("pairs", "scored pairs"):
         (_show_pairs if kind == "pairs" else show_scored)(name, json)
@@ -157,6 +164,7 @@ def show_command(
             text_column=text_column,
             pair_column=pair_column,
             label_column=label_column,
+            label_separator=label_separator,
             find_labels=True,
         )
     )
@@ -181,11 +189,14 @@ def show_command(
     show_table(f"first texts of {split}", ("label", "text"), examples)
 
 
-def _show_pictures(name: str, label_column: str | None, json: bool) -> None:
+def _show_pictures(
+    name: str, label_column: str | None, json: bool, label_separator: str | None = None
+) -> None:
     from glassformer.data.image_sources import load_image_dataset
+    from glassformer.data.label_sets import each
 
-    dataset = load_image_dataset(name, label_column=label_column)
-    counts = {split: Counter(map(str, s.labels or ())) for split, s in dataset.splits.items()}
+    dataset = load_image_dataset(name, label_column=label_column, label_separator=label_separator)
+    counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
     if json:
         about = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
         say_json(
@@ -271,6 +282,7 @@ def doctor_command(
     text_column: TextColumn = None,
     pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     json: AsJson = False,
 ) -> None:
     """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
@@ -289,7 +301,9 @@ def doctor_command(
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     options: list[str] = []
     if kind == "pictures":
-        pictures = load_image_dataset(name, label_column=label_column, on_bad_row="skip")
+        pictures = load_image_dataset(
+            name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"
+        )
         report = examine_pictures(
             pictures.name, pictures.splits, pictures.notes, transform=_transform(model), decode=True
         )
@@ -307,6 +321,7 @@ def doctor_command(
             text_column=text_column,
             pair_column=pair_column,
             label_column=label_column,
+            label_separator=label_separator,
             on_bad_row="skip",
             find_labels=True,
         )

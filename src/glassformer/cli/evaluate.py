@@ -12,6 +12,7 @@ from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    LabelSeparator,
     OtherData,
     PairColumn,
     SourceColumn,
@@ -103,6 +104,7 @@ def evaluate_command(
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
@@ -120,6 +122,7 @@ def evaluate_command(
         "text_column": text_column,
         "pair_column": pair_column,
         "label_column": label_column,
+        "label_separator": label_separator,
         "image_column": image_column,
         "source_column": source_column,
         "target_column": target_column,

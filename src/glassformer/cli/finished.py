@@ -26,7 +26,7 @@ def show_run(run: Run, recipe: Any) -> None:
 
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
-    from glassformer.evaluate.metrics import MEASURES, no_better_than_one
+    from glassformer.evaluate.metrics import measures_of, no_better_than_one
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -44,7 +44,8 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:
-        say(f"validation {MEASURES[measure]}: {metrics['validation'][measure]:.2%}")
+        said = measures_of(metrics["validation"])[measure]
+        say(f"validation {said}: {metrics['validation'][measure]:.2%}")
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             length = metrics.get("max_length", recipe.text.max_length)

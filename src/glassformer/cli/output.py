@@ -83,7 +83,7 @@ def show_scores(
     from glassformer.report.tables import leading
     from glassformer.report.wording import bounds, digits_for, duration, percent
 
-    (first, called), (second, other) = leading(measure)
+    (first, called), (second, other) = leading(measure, rows[0][1])
     columns = ("", called, "95 % interval", other, "time")
     lines = []
     for name, scores, seconds in rows:
@@ -100,7 +100,10 @@ def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") 
 
     digits = digits_for(scores["n"])
     figures = [
-        *([called, percent(scores[key], digits), bounds(scores, key)] for key, called in leading(measure)),
+        *(
+            [called, percent(scores[key], digits), bounds(scores, key)]
+            for key, called in leading(measure, scores)
+        ),
         ["weighted F1", percent(scores.get("weighted_f1"), digits), ""],
         ["ROC-AUC", decimal(scores["roc_auc"], 4), ""],
         ["average precision", decimal(scores.get("average_precision"), 4), ""],

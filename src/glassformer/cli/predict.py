@@ -351,7 +351,7 @@ def predict_command(
     )
     labels, shares = answered(clf, probabilities)
     if out is not None:
-        write_table(out, rows, clf.classes_.tolist(), labels, probabilities)
+        write_table(out, rows, clf.classes_.tolist(), labels, probabilities, shares)
         say(f"{len(rows):,} {clf.NOUN}: {out}")
     else:
         answers = iter(zip(labels, shares, strict=True))
@@ -367,7 +367,12 @@ def predict_command(
 
 
 def write_table(
-    out: Path, rows: Sequence[Row], classes: Sequence[Any], labels: Sequence[Any], probabilities: Any
+    out: Path,
+    rows: Sequence[Row],
+    classes: Sequence[Any],
+    labels: Sequence[Any],
+    probabilities: Any,
+    shares: Sequence[float] | None = None,
 ) -> None:
     """``predictions.csv`` row for row, the user's own columns behind ours, and why a row has no answer."""
     import numpy as np
@@ -379,8 +384,9 @@ def write_table(
     whole = np.full((len(rows), len(classes)), np.nan)
     whole[good] = probabilities
     predicted: list[Any] = [None] * len(rows)
-    for i, label in zip(good, labels, strict=True):
-        predicted[i] = label
+    sure: list[float | None] = [None] * len(rows)
+    for k, (i, label) in enumerate(zip(good, labels, strict=True)):
+        predicted[i], sure[i] = label, shares[k] if shares else None
     pairs = (SECOND_CELL,) if are_pairs([row.text for row in rows]) else ()
     others = others_of(rows, (*HEADER, "error", "file", *pairs))
     if len(good) < len(rows):
@@ -393,4 +399,5 @@ def write_table(
         predicted=predicted,
         rows=[row.row for row in rows],
         others=others,
+        shares=sure if shares else None,
     )

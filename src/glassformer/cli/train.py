@@ -18,6 +18,7 @@ from glassformer.cli.finished import show_run
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    LabelSeparator,
     PairColumn,
     SourceColumn,
     TargetColumn,
@@ -205,6 +206,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         DataError: the texts cannot be read.
         ConfigError: an unknown key or a value of the wrong type.
     """
+    from glassformer.data.label_sets import are_sets
     from glassformer.data.sources import load_text_dataset
 
     where = _whole_path(source)
@@ -217,6 +219,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         text_column=d.text_column,
         pair_column=d.pair_column,
         label_column=d.label_column,
+        label_separator=d.label_separator,
         limit=d.limit,
         seed=d.split_seed,
         need_labels=True,
@@ -225,7 +228,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     tell_siblings(where)
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
     texts = len(labels or ())
-    smallest = len(set(labels or ()))  # every class needs a place
+    smallest = 1 if are_sets(labels) else len(set(labels or ()))  # every class needs a place
     held = HELD_OUT if round(HELD_OUT * texts) >= smallest else smallest
     for split in ("validation", "test"):
         if split not in dataset.splits:
@@ -238,6 +241,7 @@ def image_recipe(
 ) -> ImageRecipe:
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
     from glassformer.data.image_sources import load_image_dataset
+    from glassformer.data.label_sets import are_sets
     from glassformer.tasks.image_classification.build import is_image_architecture
 
     where = _whole_path(source)
@@ -246,10 +250,16 @@ def image_recipe(
     asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
     d = asked.data
     dataset = load_image_dataset(
-        d.source, image_column=d.image_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed
+        d.source,
+        image_column=d.image_column,
+        label_column=d.label_column,
+        label_separator=d.label_separator,
+        limit=d.limit,
+        seed=d.split_seed,
     )
     labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    pictures, classes = len(labels or ()), len(set(labels or ()))
+    pictures = len(labels or ())
+    classes = 1 if are_sets(labels) else len(set(labels or ()))
     held = HELD_OUT if round(HELD_OUT * pictures) >= classes else classes
     for split in ("validation", "test"):
         if split not in dataset.splits:
@@ -328,6 +338,7 @@ def train_command(
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
+    label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
@@ -365,6 +376,7 @@ def train_command(
         text_column=text_column,
         pair_column=pair_column,
         label_column=label_column,
+        label_separator=label_separator,
         image_column=image_column,
         source_column=source_column,
         target_column=target_column,

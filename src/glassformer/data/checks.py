@@ -201,16 +201,23 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
 
 
 def check_pairs(
-    X: Any, y: Any, where: str, texts: str, labels: str, check: Callable[..., list[Any]] = check_texts
+    X: Any,
+    y: Any,
+    where: str,
+    texts: str,
+    labels: str,
+    check: Callable[..., list[Any]] = check_texts,
+    read: Callable[..., Sequence[Any]] = check_labels,
 ) -> tuple[list[Any], list[Any]]:
-    """Texts (or whatever ``check`` checks) and their labels; ``texts`` and ``labels`` name them in messages.
+    """Texts (or whatever ``check`` checks) and their labels (or whatever ``read`` checks); ``texts`` and
+    ``labels`` name them in messages.
 
     Raises:
         DataError: see ``check_texts`` and ``check_labels``; also different numbers of them.
     """
     if y is None:
         raise DataError("requires y to be passed, but the target y is None", where=where)
-    checked, targets = check(X, texts), check_labels(y, labels)
+    checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
         raise DataError(f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels", where=where)
     return checked, list(targets)

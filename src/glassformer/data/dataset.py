@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from glassformer.data.label_sets import LabelSet, each
 from glassformer.errors import DataError
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ class TextSplit:
     """Texts in file order with their labels."""
 
     texts: list[str]  # or pairs of them (``TextPair``)
-    labels: list[str] | list[int] | None  # None: unlabelled
+    labels: list[str] | list[int] | list[LabelSet] | None  # None: unlabelled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each example in the file
 
@@ -92,6 +93,6 @@ def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, wher
 
 def names_of(splits: Mapping[str, TextSplit]) -> tuple[str, ...]:
     """The distinct labels of all splits as text, sorted by value."""
-    labels: set[Any] = {label for split in splits.values() for label in split.labels or ()}
+    labels: set[Any] = {label for split in splits.values() for label in each(split.labels)}
     mixed = len({type(label) for label in labels}) > 1
     return tuple(map(str, sorted(labels, key=str if mixed else None)))

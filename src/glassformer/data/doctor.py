@@ -23,8 +23,10 @@ from glassformer.data.doctor_labels import (
     twin_classes,
 )
 from glassformer.data.doctor_rows import bad_rows, leaks, repeats
+from glassformer.data.doctor_sets import several_labels
 from glassformer.data.doctor_sides import sides
 from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
+from glassformer.data.label_sets import each
 from glassformer.data.neighbors import kinship
 from glassformer.data.pair_tokens import encode_inputs
 from glassformer.data.text import Clean, clean_text, unknown_id
@@ -63,6 +65,7 @@ def examine(
         *contradictions(splits),
         *odd_labels(splits),
         *balance(splits),
+        *several_labels(splits, figures),
         *lone_classes(splits),
         *missing_classes(splits),
         *twin_classes(splits),
@@ -98,7 +101,7 @@ def _split_figures(split: TextSplit, distinct: int) -> dict[str, Any]:
     return {
         "rows": len(split),
         "distinct": distinct,
-        "classes": {str(k): n for k, n in sorted(Counter(split.labels or ()).items())},
+        "classes": {str(k): n for k, n in sorted(Counter(each(split.labels)).items())},
         "words": _spread(words),
     }
 

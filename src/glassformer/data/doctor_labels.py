@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
 from glassformer.data.label_kinds import plain_name, what_labels_are, without_class
+from glassformer.data.label_sets import LabelSet, are_sets, each
 
 
 def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
@@ -21,8 +22,12 @@ def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
     if both:
         examples = tuple(f"{' and '.join(sorted(map(str, lab)))}: {excerpt(text)}" for text, lab in both[:3])
-        message = f"distinct texts with more than one label: {len(both):,}"
+        several = any(isinstance(label, LabelSet) for label in both[0][1])
+        message = (
+            f"distinct texts with {'different labels' if several else 'more than one label'}: {len(both):,}"
+        )
         fix = "keep one label of each; glassformer review-labels says which is doubtful"
+        fix = "label them alike" if several else fix
         yield Finding("warning", "contradictions", message, len(both), examples, fix)
     else:
         yield Finding("ok", "contradictions", "equal texts have equal labels")
@@ -30,7 +35,7 @@ def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
 
 def odd_labels(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     """Labels that are no classes: numbers to be predicted, several in one cell."""
-    labels = [label for split in splits.values() for label in split.labels or ()]
+    labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if odd := what_labels_are(labels):
         yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
 
@@ -38,7 +43,7 @@ def odd_labels(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
 def balance(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     """How even the classes are."""
     for name, split in splits.items():
-        ranked = Counter(split.labels or ()).most_common()
+        ranked = [] if are_sets(split.labels) else Counter(split.labels or ()).most_common()
         if not ranked:
             continue
         (most, n_most), (least, n_least) = ranked[0], ranked[-1]
@@ -61,7 +66,7 @@ def balance(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
 def lone_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     """Classes with one example, which cannot be learnt and judged."""
     labels = splits["train"].labels if "train" in splits else None
-    lone = sorted(str(label) for label, n in Counter(labels or ()).items() if n == 1)
+    lone = sorted(str(label) for label, n in Counter(each(labels)).items() if n == 1)
     if lone:
         listed = ", ".join(map(repr, lone[:3])) + (f" and {len(lone) - 3:,} more" if len(lone) > 3 else "")
         message = f"train: classes with one example: {len(lone):,} ({listed})"
@@ -71,7 +76,7 @@ def lone_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
 
 def missing_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     """Classes that a split lacks."""
-    classes = {name: set(split.labels) for name, split in splits.items() if split.labels is not None}
+    classes = {name: set(each(split.labels)) for name, split in splits.items() if split.labels is not None}
     if len(classes) < 2:
         return
     everything = set().union(*classes.values())
@@ -92,7 +97,7 @@ def missing_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
 def twin_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     """Classes whose names are one name, written in two ways."""
     spellings: dict[str, set[str]] = {}
-    for label in {x for split in splits.values() for x in split.labels or () if isinstance(x, str)}:
+    for label in {x for split in splits.values() for x in each(split.labels) if isinstance(x, str)}:
         spellings.setdefault(plain_name(label), set()).add(label)
     twins = sorted(" and ".join(map(repr, sorted(names))) for names in spellings.values() if len(names) > 1)
     if twins:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.copies import digest
+from glassformer.data.doctor_sets import several_labels
 from glassformer.data.findings import DoctorReport, Finding
 from glassformer.data.image_checks import SKIP, Header, look_at
 from glassformer.data.image_sources import ImageSplit, absent_classes
+from glassformer.data.label_sets import are_sets, each
 from glassformer.data.near_pictures import Thumbs, near_repeats
 from glassformer.errors import DataError
 
@@ -59,20 +61,22 @@ def examine_pictures(
             places.setdefault(digest(picture), []).append(i)
         seen[split] = places
         headers, refused = _headers(pictures, decode)
-        counts = Counter(map(str, pictures.labels or ()))
+        counts = Counter(map(str, each(pictures.labels)))
         figures[split] = {"pictures": len(pictures), "distinct": len(places), "unreadable": len(refused)}
         figures[split] |= _figures(headers) | counts
         findings += _unreadable(split, pictures, refused)
         findings += _repeats(split, pictures, places)
-        findings += _balance(split, counts)
+        findings += () if are_sets(pictures.labels) else _balance(split, counts)
         findings += _shapes(split, pictures, headers, transform)
         if decode:
             thumbs[split] = Thumbs.of(pictures.images, [index[0] for index in places.values()])
+    about: dict[str, Any] = {"splits": figures}
+    findings += several_labels(splits, about)
     findings += _leaks(splits, seen)
     findings += _near(splits, thumbs)
     if not any(finding.code in ("leak", "near-leak") for finding in findings):
         findings.append(Finding("ok", "leak", "no picture stands in two splits"))
-    return DoctorReport(name, findings, {"splits": figures})
+    return DoctorReport(name, findings, about)
 
 
 def _headers(split: ImageSplit, decode: bool) -> tuple[dict[int, Header], dict[int, DataError]]:

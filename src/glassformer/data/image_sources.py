@@ -18,9 +18,11 @@ from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.image import picture_files, picture_name
 from glassformer.data.image_checks import without_unreadable
 from glassformer.data.label_kinds import one_spelling
+from glassformer.data.label_sets import each
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
-from glassformer.data.sources import data_folders, joined, named_labels, split_files
+from glassformer.data.sources import data_folders, joined, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
+from glassformer.data.table_labels import column_checks, read_labels
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
@@ -82,6 +84,7 @@ def load_image_dataset(
     splits: Sequence[str] | None = None,
     broken: str = "refuse",
     on_bad_row: str = "refuse",
+    label_separator: str | None = None,
 ) -> ImageDataset:
     """A data set by name or path; see the top of this file.
 
@@ -91,6 +94,7 @@ def load_image_dataset(
         broken: refuse: a picture that cannot be read is an error when it is used; skip: it is left out now,
             and the notes count and name it; so is a row of a table whose label cannot be used.
         on_bad_row: of tables: ``skip`` leaves out and lists ragged rows and those whose label cannot be used.
+        label_separator: of tables: stands between the names in a cell of several labels.
 
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
@@ -108,7 +112,7 @@ def load_image_dataset(
         )
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
-        dataset = _load_path(source, image_column, label_column, splits, rejected)
+        dataset = _load_path(source, image_column, label_column, splits, rejected, label_separator)
         if rejected:
             said = summary(rejected, listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, said))
@@ -136,10 +140,10 @@ def _without_broken(dataset: ImageDataset) -> ImageDataset:
 
 def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
     """A sentence for each class of training that another split lacks: its figures say nothing about it."""
-    train = set(splits["train"].labels or ()) if "train" in splits else set()
+    train = set(each(splits["train"].labels)) if "train" in splits else set()
     out = []
     for name, split in splits.items():
-        if name != "train" and split.labels and (missing := train - set(split.labels)):
+        if name != "train" and split.labels and (missing := train - set(each(split.labels))):
             listed = ", ".join(sorted(map(str, missing))[:6])
             out.append(f"no picture of {listed} in {name}: its figures say nothing about that class")
     return out
@@ -154,6 +158,7 @@ def _load_path(
     label_column: str | None,
     wanted: Sequence[str] | None,
     rejected: list[RejectedRow] | None = None,
+    separator: str | None = None,
 ) -> ImageDataset:
     path = Path(source).expanduser()
     if path.is_dir():
@@ -169,7 +174,7 @@ def _load_path(
     chosen = choose_splits(files, wanted, str(path))
     tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in chosen.items()}
     name = path.name if path.is_dir() else path.stem
-    return _from_tables(name, tables, image_column, label_column, rejected)
+    return _from_tables(name, tables, image_column, label_column, rejected, separator)
 
 
 def _from_tables(
@@ -178,6 +183,7 @@ def _from_tables(
     image_column: str | None,
     label_column: str | None,
     rejected: list[RejectedRow] | None = None,
+    separator: str | None = None,
 ) -> ImageDataset:
     splits, class_names, notes = {}, (), {}
     for split, parts in tables.items():
@@ -193,13 +199,14 @@ def _from_tables(
                 )
             label = find_label(table, label_column, taken=column)
             if rejected is not None and label is not None:
-                table = parts[i] = without_bad_rows(table, column, label, rejected, {label: check_labels})
+                checks = column_checks(table, label, separator) or {label: check_labels}
+                table = parts[i] = without_bad_rows(table, column, label, rejected, checks)
             images += [_beside(x, table.origin) for x in table.read(column)]
             if label not in (None, label_column) and label.lower() not in LABEL_COLUMNS:
                 notes[f"found by what the columns hold: labels in {label!r}; label_column names another"] = 1
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
-                labels += _labels(table, label, class_names)
+                labels += read_labels(table, label, class_names, separator)
         splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
     splits = one_spelling(splits)
     return ImageDataset(name, splits, tuple(map(str, class_names)) or _names(splits), notes=tuple(notes))
@@ -210,15 +217,6 @@ def _beside(value: Any, origin: str) -> Any:
     if isinstance(value, str):
         return str(Path(origin).parent / value)
     return value
-
-
-def _labels(table: Table, column: str, class_names: Sequence[str]) -> list[Any]:
-    values = check_labels(table.read(column), table.origin, table.rows)
-    if not class_names:
-        return list(values)
-    if all(value == -1 for value in values):  # so the datasets library writes that there are none
-        return []
-    return named_labels(values, class_names, table)
 
 
 def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> ImageDataset:
@@ -282,7 +280,7 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
 
 
 def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
-    return tuple(map(str, sorted({x for s in splits.values() for x in s.labels or ()}, key=str)))
+    return tuple(map(str, sorted({x for s in splits.values() for x in each(s.labels)}, key=str)))
 
 
 # --- named sources ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +17,7 @@ FEW = 10  # examples of a class, on average: with fewer, numbers are measurement
 CUT = (
     "Cut them into a few classes first (such as low, middle, high): models of ours give classes, not numbers"
 )
-ONE_LABEL = (
-    "An example has one label here: keep one of them, or train a classifier for each label (yes or no), each "
-    "on a table of its own"
-)
+SEVERAL = "Name what stands between them with label_separator: an example may have several labels"
 
 
 def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
@@ -31,12 +28,12 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     counts = Counter(str(label).strip() for label in there)
     if lists := [text for text in counts if _is_list(text)]:
         what = f"these look like lists, several labels an example ({_shown(lists)})"
-        return what, ONE_LABEL
+        return what, SEVERAL
     if all(map(is_number, there)) and len(there) < FEW * len(counts) and _measured(there, counts):
         return f"these look like numbers, not classes ({_shown(list(counts))})", CUT
     several = _several(counts)
     if several:
-        return f"these look like several labels an example ({_shown(several)})", ONE_LABEL
+        return f"these look like several labels an example ({_shown(several)})", SEVERAL
     return None
 
 
@@ -131,16 +128,3 @@ def _several(counts: Counter[str]) -> list[str]:
 
 def _shown(texts: Sequence[str], most: int = 3) -> str:
     return ", ".join(repr(text[:40]) for text in sorted(texts)[:most])
-
-
-def whole_numbers(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
-    """CSV knows text only: if every label that is text is a whole number, those of CSV become ``int``."""
-    whole = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # no two of which are one number
-    texts = {k: {x for x in v.labels or () if isinstance(x, str)} for k, v in splits.items()}
-    if any(found and (k not in untyped or not all(map(whole, found))) for k, found in texts.items()):
-        return dict(splits)
-    return dict(splits) | {
-        k: replace(v, labels=[int(x) for x in v.labels])
-        for k, v in splits.items()
-        if k in untyped and v.labels is not None
-    }

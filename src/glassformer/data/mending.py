@@ -10,6 +10,7 @@ from typing import Any
 from glassformer.config import nearest
 from glassformer.data.copies import digest, same_but_for_case
 from glassformer.data.label_kinds import plain_name
+from glassformer.data.label_sets import LabelSet, are_sets, each
 from glassformer.errors import ConfigError
 
 KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the others
@@ -38,7 +39,7 @@ def mended(
 
 
 def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
-    classes = {label for split in dataset.splits.values() for label in split.labels or ()}
+    classes = {label for split in dataset.splits.values() for label in each(split.labels)}
     if isinstance(how, Mapping):
         by_text = {str(label): label for label in classes}
         unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
@@ -60,16 +61,19 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
     listed = ", ".join(merged[:10]) + (f" and {len(merged) - 10:,} more" if len(merged) > 10 else "")
     said.append(f"merge_labels: {listed}; {len({*new.values()} - {''}):,} classes")
     splits = {name: _renamed(split, new) for name, split in dataset.splits.items()}
-    found = {label for split in splits.values() for label in split.labels or ()}
+    found = {label for split in splits.values() for label in each(split.labels)}
     mixed = len({type(label) for label in found}) > 1
     names = tuple(map(str, sorted(found, key=str if mixed else None)))
     return replace(dataset, splits=splits, label_names=names)
 
 
 def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
-    """A split under new names; examples whose new name is empty are left out."""
+    """A split under new names; examples whose new name is empty are left out, of several labels that one."""
     if split.labels is None:
         return split
+    if are_sets(split.labels):
+        sets = [LabelSet(sorted({new[x] for x in given} - {""})) for given in split.labels]
+        return replace(split, labels=sets)
     split = replace(split, labels=[new[label] for label in split.labels])
     places = [i for i, label in enumerate(split.labels) if label != ""]
     return split if len(places) == len(split) else split.select(places)
@@ -77,7 +81,7 @@ def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
 
 def commonest(splits: Mapping[str, Any]) -> dict[Any, Any]:
     """Each label -> the way in which most examples write it, case and white space left aside."""
-    counts = Counter(label for split in splits.values() for label in split.labels or ())
+    counts = Counter(label for split in splits.values() for label in each(split.labels))
     ways: dict[str, list[str]] = {}
     for label in counts:
         if isinstance(label, str):

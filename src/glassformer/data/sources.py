@@ -15,7 +15,7 @@ from unicodedata import normalize
 
 from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
-from glassformer.data.checks import check_class_names, check_labels, check_texts
+from glassformer.data.checks import check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import (
@@ -27,11 +27,12 @@ from glassformer.data.folders import (
     split_files,
     text_files,
 )
-from glassformer.data.label_kinds import one_spelling, what_labels_are, whole_numbers
+from glassformer.data.label_kinds import one_spelling
 from glassformer.data.network import unreachable
 from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.splits import stratified_subset
+from glassformer.data.table_labels import column_checks, read_labels, whole_numbers
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
 from glassformer.errors import DataError
 
@@ -49,6 +50,7 @@ def load_text_dataset(
     find_labels: bool = False,
     labels: bool = True,
     pair_column: str = NONE,
+    label_separator: str | None = None,
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -65,9 +67,11 @@ def load_text_dataset(
         labels: False: those of tables are not read, so that rows without one are as good as others.
         pair_column: of the second texts, whose rows become ``TextPair``s; ``auto`` looks for two columns of
             texts (``find_sides`` of ``data/pair_columns.py``), ``none``: a row has one text.
+        label_separator: stands between the names in a cell of several labels; None: a cell is one label.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
-    noted in a Parquet schema replace the numbers.
+    noted in a Parquet schema replace the numbers. A column of lists holds several labels an example, and so
+    does one of joined names: they become ``LabelSet``.
 
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
@@ -80,8 +84,8 @@ def load_text_dataset(
         )
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
-    found = find_labels or need_labels
-    columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column)
+    found, between = find_labels or need_labels, label_separator
+    columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -113,6 +117,7 @@ class _Columns:
     find_labels: bool = False  # by what the columns hold
     labels: bool = True  # are read
     pair: str = NONE
+    separator: str | None = None  # of several labels in a cell
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
@@ -153,9 +158,10 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             found = _columns_of(table, columns, split, first)
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
-                table = parts[i] = without_bad_rows(
-                    table, found.text, found.label, columns.rejected, row_checks(found)
-                )
+                checks = row_checks(found)
+                if sets := column_checks(table, found.label, columns.separator):
+                    checks = (checks or {found.text: check_texts}) | sets
+                table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected, checks)
             with way_out(columns.rejected):
                 texts += read_inputs(table, found)
             if found.label is None:
@@ -164,7 +170,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 continue
             class_names = table.class_names.get(found.label, class_names)
             with way_out(columns.rejected):
-                labels += _read_labels(table, found.label, class_names)
+                labels += read_labels(table, found.label, class_names, columns.separator)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     splits = whole_numbers(one_spelling(splits), untyped)
@@ -207,40 +213,6 @@ def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Seq
     if labels and labels != examples:
         raise DataError("some parts have labels and some have none", where=origin, fix="Label all or none")
     return origin, parts[0].rows if len(parts) == 1 else range(1, examples + 1)
-
-
-def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Sequence[Any]:
-    """The labels, by name where the file has names; none if all are -1, the ``datasets`` sign for that."""
-    values = table.read(column)
-    if not table.typed:
-        values = [value.strip() for value in values]
-    elif class_names and all(value == -1 for value in values):
-        return []
-    try:
-        labels = check_labels(values, table.origin, table.rows)
-    except DataError as error:
-        kind = what_labels_are(values)
-        if kind is None:
-            raise
-        raise DataError(f"{error.what}: {kind[0]}", where=error.where, fix=kind[1]) from None
-    return named_labels(labels, class_names, table) if class_names else labels
-
-
-def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
-    """The names of numbers, by the names that the file itself gives.
-
-    Raises:
-        DataError: a number without a name, or a name that is no label, or stands there twice.
-    """
-    check_class_names(class_names, table.origin)
-    for row, label in zip(table.rows, labels, strict=True):
-        if not isinstance(label, int) or not 0 <= label < len(class_names):
-            raise DataError(
-                f"label {label!r} has no name",
-                where=f"{table.origin}, row {row}",
-                fix=f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}",
-            )
-    return [class_names[int(label)] for label in labels]
 
 
 # --- named sources ----------------------------------------------------------------------------
@@ -373,6 +345,21 @@ NAMED_SOURCES = {
             "16 distinct texts stand in two splits",
         ),
         folder="ntc-scv",
+    ),
+    "goemotions": NamedSource(
+        description="GoEmotions (Demszky et al. 2020): 43,410 + 5,426 + 5,427 comments from Reddit with "
+        "one or several of 27 emotions, or neutral",
+        licence="Apache-2.0",
+        load=_load_downloadable,
+        notes=("several labels an example", "83 distinct texts stand in two splits"),
+        folder="goemotions",
+        hub="google-research-datasets/go_emotions",
+        revision="add492243ff905527e67aeb8b80c082af02207c3",
+        files=(
+            ("train", "simplified/train-00000-of-00001.parquet"),
+            ("validation", "simplified/validation-00000-of-00001.parquet"),
+            ("test", "simplified/test-00000-of-00001.parquet"),
+        ),
     ),
     "wnut17": NamedSource(
         description="WNUT 2017 (Derczynski et al.): 3,394 + 1,009 + 1,287 posts and comments whose words are "

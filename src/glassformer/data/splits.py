@@ -13,9 +13,10 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.data.copies import distinct, groups_of
 from glassformer.data.label_kinds import about_labels, without_class
+from glassformer.data.label_sets import are_sets, strata
 from glassformer.errors import ConfigError, DataError
 
-Labels = Sequence[str | int]
+Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
 BLOCKS = 4  # runs of neighbouring rows of each class in a part that is held out in blocks
 
 
@@ -31,6 +32,11 @@ def _count(size: float, n: int) -> int:
     return count
 
 
+def _strata(labels: Labels, size: float) -> Sequence[Any]:
+    """What a part of that size is stratified by; single labels as they are."""
+    return strata(labels, _count(size, len(labels))) if are_sets(labels) else labels
+
+
 def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Two disjoint sets of indices, ``(rest, held)``, each int64 and ascending.
 
@@ -43,7 +49,7 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     """
     from sklearn.model_selection import StratifiedShuffleSplit
 
-    labels = list(labels)
+    labels = list(_strata(labels, size))
     rare, seen = min(Counter(labels).items(), key=lambda item: item[1], default=("", 0))
     if seen == 1:
         what = f"class {rare!r} has one example, which cannot stand in both parts"
@@ -90,7 +96,7 @@ def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.
 
     Args and errors: as in ``stratified_split``.
     """
-    labels = list(labels)
+    labels = list(_strata(labels, size))
     _, of_class = stratified_split(labels, size, seed)  # checks, and how many of each class
     wanted = Counter(labels[i] for i in of_class.tolist())
     rng, held = np.random.default_rng(seed), []
@@ -124,7 +130,7 @@ def grouped_split(
     labels, first = list(labels), distinct(groups)
     if len(first) in (1, len(labels)):  # of one group the check of classes says what is wrong
         return split(labels, size, seed)
-    kept = [labels[i] for i in first]
+    kept = list(_strata([labels[i] for i in first], size if size < 1 else size / len(labels)))
     rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
     if seen == 1:
         copies = sum(label == rare for label in labels)
@@ -173,7 +179,7 @@ def stratified_folds(
     keys = [str(i) for i in range(len(labels))] if groups is None else list(groups)
     for index, key in enumerate(keys):
         first.setdefault(key, index)
-    kept = [labels[i] for i in first.values()]
+    kept = list(strata([labels[i] for i in first.values()], len(first) // folds))
     rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
     if seen < folds:
         what = f"class {rare!r} has {seen} distinct examples for {folds} folds"

@@ -370,11 +370,18 @@ def _huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
     """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
     try:
         features = json.loads(metadata)["info"]["features"]
-        inner = {name: f.get("feature", f) for name, f in features.items()}  # of a list, what it holds
-        labels = {name: f["names"] for name, f in inner.items() if f.get("_type") == "ClassLabel"}
+        kinds = {name: _element_of(f) for name, f in features.items()}
+        labels = {name: f["names"] for name, f in kinds.items() if f.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}  # another tool's note under the same key is no reason to refuse the table
     return {name: tuple(map(str, names)) for name, names in labels.items()}
+
+
+def _element_of(feature: Any) -> dict[str, Any]:
+    """What a list of the ``datasets`` library holds; what is no list, as it is."""
+    if isinstance(feature, list) and len(feature) == 1:
+        return feature[0]
+    return feature.get("feature", feature) if feature.get("_type") in ("Sequence", "List") else feature
 
 
 READERS: dict[str, Callable[[Path, Refuse], Table]] = {

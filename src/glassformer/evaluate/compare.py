@@ -82,8 +82,17 @@ def macro_f1_of(targets: ArrayLike, predicted: ArrayLike, classes: int) -> Stati
         predicted: [S, n] class indices.
     """
     y, guess = np.asarray(targets), np.asarray(predicted)
-    true = np.eye(classes, dtype=np.float32)[y]  # [n, K]
-    made = np.eye(classes, dtype=np.float32)[guess]  # [S, n, K]
+    return macro_f1_of_sets(np.eye(classes, dtype=np.float32)[y], np.eye(classes, dtype=np.float32)[guess])
+
+
+def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike) -> Statistic:
+    """The same of several labels an example.
+
+    Args:
+        targets: [n, K], 0 or 1.
+        predicted: [S, n, K], 0 or 1.
+    """
+    true, made = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
 
     def figure(counts: np.ndarray) -> np.ndarray:
         support = counts @ true  # [c, K]

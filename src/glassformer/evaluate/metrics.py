@@ -15,15 +15,23 @@ from numpy.typing import ArrayLike
 from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
 
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
+OF_SETS = {"macro_f1": "macro-F1", "micro_f1": "micro-F1"}  # likewise, where an example has several labels
 MOST_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
 SAME = 0.02  # of macro-F1
 TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
 
 
+def measures_of(scores: dict[str, Any]) -> dict[str, str]:
+    """The figures that lead a table of these scores, as they are called."""
+    return OF_SETS if scores.get("kind") == "labels" else MEASURES
+
+
 def no_better_than_one(figures: Mapping[str, Any]) -> str:
     """A sentence where the answers are no better than one label for all: neither right oftener, nor with a
-    macro-F1 of more than ``SAME`` above; else empty.
+    macro-F1 of more than ``SAME`` above; else empty. Of several labels an example nothing is said.
     """
+    if "confusion" not in figures:
+        return ""
     counts, n = [sum(row) for row in figures["confusion"]], figures["n"]
     most = max(range(len(counts)), key=counts.__getitem__)
     share, seen = counts[most] / n, sum(count > 0 for count in counts)

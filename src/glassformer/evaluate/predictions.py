@@ -61,6 +61,7 @@ def write_predictions(
     rows: Sequence[int | None] | None = None,
     split: str = "",
     others: Mapping[str, Sequence[Any]] | None = None,
+    shares: Sequence[float | None] | None = None,
 ) -> None:
     """Write the file in one move: whatever stood at ``path`` stays until the new one is complete.
 
@@ -74,6 +75,7 @@ def write_predictions(
         rows: [n] row numbers in the source file.
         split: name of the split, the same for every row.
         others: further columns, behind ours: name -> [n] values.
+        shares: [n] how sure each of ``predicted`` is, where that is no single column of ``probabilities``.
 
     Raises:
         ShapeError: the lengths differ.
@@ -87,8 +89,12 @@ def write_predictions(
     for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows), *extra.items()):
         if column is not None and len(column) != len(texts):
             raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
-    places = {label: k for k, label in enumerate(classes)} | {None: None}
-    chosen = p.argmax(1).tolist() if predicted is None else [places[label] for label in predicted]
+    said = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
+    if shares is None:
+        places = {label: k for k, label in enumerate(classes)}
+        sure = [None if label is None else p[i, places[label]] for i, label in enumerate(said)]
+    else:
+        sure = list(shares)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
@@ -96,9 +102,10 @@ def write_predictions(
             writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, extra)])
             for i, text in enumerate(texts):
                 row = "" if rows is None or rows[i] is None else rows[i]
-                label, k = None if labels is None else labels[i], chosen[i]
-                shares = [""] * (1 + len(classes)) if k is None else [f"{x:.6g}" for x in (p[i, k], *p[i])]
-                answer = None if k is None else classes[k]
+                label, answer = None if labels is None else labels[i], said[i]
+                cells = [""] * (1 + len(classes))
+                if answer is not None:
+                    cells = [f"{x:.6g}" for x in (sure[i], *p[i])]
                 writer.writerow(
                     [
                         csv_safe(split),
@@ -106,7 +113,7 @@ def write_predictions(
                         csv_safe(first_of(text)),
                         csv_safe(label),
                         csv_safe(answer),
-                        *shares,
+                        *cells,
                     ]
                     + [csv_safe(column[i]) for column in extra.values()]
                 )

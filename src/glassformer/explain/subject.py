@@ -53,8 +53,9 @@ class Subject:
     probabilities: np.ndarray
     shown: dict[str, Any] = field(default_factory=dict)
     grid: tuple[int, int] | None = None
-    temperature: float = 1.0
+    temperature: Any = 1.0
     judge: nn.Module | None = None
+    chances: Callable[[np.ndarray], np.ndarray] | None = None  # of the classifier; None: a softmax
 
     def __len__(self) -> int:
         return len(self.words)
@@ -103,6 +104,8 @@ class Subject:
 
     def chance(self, logits: np.ndarray) -> np.ndarray:
         """Logits ``[M, C]`` as the probabilities that the classifier states."""
+        if self.chances is not None:
+            return self.chances(logits)
         scaled = logits / self.temperature
         exp = np.exp(scaled - scaled.max(1, keepdims=True))
         return exp / exp.sum(1, keepdims=True)
@@ -141,6 +144,16 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     return weights
 
 
+def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
+    """Probabilities ``[C]`` of one input, the number of the label to explain, and the label itself."""
+    if clf.kind_.binary:
+        probabilities = clf.chances(logits[None].double().cpu().numpy())[0]
+    else:
+        probabilities = torch.softmax(logits.double() / clf.temperature_, 0).cpu().numpy()
+    target = clf.kind_.explained(probabilities, clf.threshold_)
+    return probabilities, target, clf.classes_[target]
+
+
 # --- text -----------------------------------------------------------------------------------------
 
 
@@ -175,8 +188,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     with torch.inference_mode():
         logits = run_rows(model, rows, packing).logits
     assert logits is not None
-    probabilities = torch.softmax(logits[0].double() / clf.temperature_, 0).cpu().numpy()
-    label = clf.decide(probabilities[None])[0]
+    probabilities, target, label = _answered(clf, logits[0])
     classes = clf.classes_.tolist()
     return Subject(
         model,
@@ -184,20 +196,26 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         {name: make for name, make in choices.items() if make is not None},
         tokens.words,
         classes,
-        classes.index(label),
+        target,
         probabilities,
         temperature=clf.temperature_,
         judge=judge,
+        chances=clf.chances if clf.kind_.binary else None,
         shown={
             "text": tokens.text,
             "tokens": tokens.names,
             "offsets": tokens.offsets,
             "word_ids": tokens.words,
             "label": label,
-            "notes": _unread(clf, text),
+            "notes": [*_several(clf, probabilities), *_unread(clf, text)],
             **({} if tokens.sides is None else {"sides": tokens.sides}),
         },
     )
+
+
+def _several(clf: Any, probabilities: np.ndarray) -> list[str]:
+    """Which labels are given, where there may be several and one of them is explained."""
+    return [f"labels given: {clf.decide(probabilities[None])[0]}"] if clf.kind_.binary else []
 
 
 def _unread(clf: Any, text: str) -> list[str]:
@@ -237,8 +255,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
     with torch.inference_mode():
         logits = run_rows(model, rows, Packing.uniform(1, len(rows), device)).logits
     assert logits is not None
-    probabilities = torch.softmax(logits[0].double() / clf.temperature_, 0).cpu().numpy()
-    label = clf.decide(probabilities[None])[0]
+    probabilities, target, label = _answered(clf, logits[0])
     classes = clf.classes_.tolist()
     seen = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # what lies in patches
     image = np.ascontiguousarray(np.repeat(seen, 3, 2) if seen.shape[2] == 1 else seen[:, :, :3])
@@ -252,12 +269,20 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         },
         words,
         classes,
-        classes.index(label),
+        target,
         probabilities,
         grid=grid,
         temperature=clf.temperature_,
         judge=judge,
-        shown={"text": "", "tokens": [], "offsets": [], "image": image, "label": label},
+        chances=clf.chances if clf.kind_.binary else None,
+        shown={
+            "text": "",
+            "tokens": [],
+            "offsets": [],
+            "image": image,
+            "label": label,
+            "notes": _several(clf, probabilities),
+        },
     )
 
 

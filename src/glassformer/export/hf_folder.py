@@ -109,8 +109,8 @@ def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, A
     found: dict[str, Any] = {}
 
     def write(folder: Path) -> None:
-        given = as_hub_has_it(clf.model_, clf.model)
-        save_pretrained(given, folder, label_names=tuple(map(str, clf.classes_.tolist())))
+        given, names = as_hub_has_it(clf.model_, clf.model), tuple(map(str, clf.classes_.tolist()))
+        save_pretrained(given, folder, label_names=names, problem_type=clf.kind_.problem_type)
         config = read_json(folder / "config.json")
         clf.write_parts(folder)
         whole = "glassformer" not in config

@@ -16,12 +16,12 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import write_folder
+from glassformer.config import plain
 from glassformer.data.pair_tokens import cleaned_sides
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.evaluate.predict import softmax
 from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantize, run_graph
 from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32
@@ -98,7 +98,7 @@ def _fall(int8: dict[str, Any]) -> float:
 
 def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
     longest = clf.max_length
-    module = PaddedText(clf.model_.eval(), longest, clf.temperature_)
+    module = PaddedText(clf.model_.eval(), longest, clf.temperature_, clf.kind_.chances_of)
     if longest < 3:
         raise ConfigError(f"max_length {longest} leaves no room for a text", where="export")
     ids = torch.ones(2, 3, dtype=torch.long)
@@ -133,7 +133,7 @@ def tells_segments(clf: Any) -> bool:
 
 def _write_pictures(clf: Any, folder: Path) -> dict[str, Any]:
     t = clf.transform_
-    module = PaddedPictures(clf.model_.eval(), t.mean, t.std, clf.temperature_)
+    module = PaddedPictures(clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.chances_of)
     pixels = torch.zeros(2, t.channels, *t.size, dtype=torch.uint8)
     batch = {0: torch.export.Dim("batch")}
     outputs = ("logits", "probabilities")
@@ -155,7 +155,8 @@ def _about(clf: Any) -> dict[str, Any]:
         "opset": OPSET,
         "outputs": {"logits": ["batch", "label"], "probabilities": ["batch", "label"]},
         "labels": list(map(str, clf.classes_.tolist())),
-        "threshold": clf.threshold_,
+        "threshold": plain(clf.threshold_),
+        **({"several": True} if clf.kind_.binary else {}),
     }
 
 
@@ -225,7 +226,7 @@ def _judge_int8(
 
 
 def _labels(clf: Any, logits: np.ndarray) -> np.ndarray:
-    return clf.decide(softmax(logits, clf.temperature_)).astype(str)
+    return np.array([str(label) for label in clf.decide(clf.chances(logits))])
 
 
 def compare(clf: Any, ours: np.ndarray, theirs: np.ndarray) -> tuple[float, int]:

@@ -6,12 +6,20 @@ attention is the textbook's branch (each block's ``padded``), and everything els
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
+
+Chances = Callable[[Tensor, Any], Tensor]  # logits [B, C], temperature -> probabilities [B, C]
+
+
+def softmax(logits: Tensor, temperature: Any) -> Tensor:
+    """Probabilities of classes."""
+    return (logits / temperature).softmax(-1)
 
 
 class PaddedText(nn.Module):
@@ -21,12 +29,13 @@ class PaddedText(nn.Module):
         model: in evaluation mode, fp32.
         max_length: the longest text that will be given.
         temperature: what logits are divided by before they become probabilities.
+        chances: makes probabilities of logits and temperature.
 
     Raises:
         ConfigError: the model has no head for classes.
     """
 
-    def __init__(self, model: Any, max_length: int, temperature: float = 1.0):
+    def __init__(self, model: Any, max_length: int, temperature: Any = 1.0, chances: Chances = softmax):
         super().__init__()
         if model.head is None:
             raise ConfigError(
@@ -34,7 +43,7 @@ class PaddedText(nn.Module):
                 where="export",
                 fix="Export a classifier",
             )
-        self.model, self.temperature = model, temperature
+        self.model, self.temperature, self.chances = model, temperature, chances
         if (places := model.embeddings.fixed_places(max_length)) is not None:
             self.register_buffer("places", places, persistent=False)
 
@@ -49,7 +58,7 @@ class PaddedText(nn.Module):
         mask, places = attention_mask.bool(), getattr(self, "places", None)
         x = self.model.embeddings.padded(input_ids, attention_mask, places, token_type_ids)
         logits = self.model.answer_padded(x, mask)
-        return logits, (logits / self.temperature).softmax(-1)
+        return logits, self.chances(logits, self.temperature)
 
 
 class PaddedPictures(nn.Module):
@@ -59,14 +68,22 @@ class PaddedPictures(nn.Module):
         model: in evaluation mode, fp32.
         mean, std: of each channel, on a scale from 0 to 1.
         temperature: what logits are divided by before they become probabilities.
+        chances: makes probabilities of logits and temperature.
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, model: Any, mean: tuple[float, ...], std: tuple[float, ...], temperature: float = 1.0):
+    def __init__(
+        self,
+        model: Any,
+        mean: tuple[float, ...],
+        std: tuple[float, ...],
+        temperature: Any = 1.0,
+        chances: Chances = softmax,
+    ):
         super().__init__()
-        self.model, self.temperature = model, temperature
+        self.model, self.temperature, self.chances = model, temperature, chances
         self.register_buffer("mean", 255.0 * torch.tensor(mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", 255.0 * torch.tensor(std).view(-1, 1, 1), persistent=False)
 
@@ -75,4 +92,4 @@ class PaddedPictures(nn.Module):
         logits = self.model.answer_padded(
             self.model.embeddings.padded((pixels.float() - self.mean) / self.std), None
         )
-        return logits, (logits / self.temperature).softmax(-1)
+        return logits, self.chances(logits, self.temperature)

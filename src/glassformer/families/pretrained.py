@@ -329,6 +329,7 @@ def save_pretrained(
     label_names: tuple[str, ...] = (),
     max_shard_bytes: int | None = None,
     order: Sequence[int] | None = None,
+    problem_type: str | None = None,
 ) -> None:
     """Write ``config.json`` and the weights into a folder, which is made where it is missing.
 
@@ -336,6 +337,7 @@ def save_pretrained(
         label_names: of a classification head, in the order of the logits (``id2label``); without them they
             are ``LABEL_0`` and so on, because other readers take a head without names for one of two labels.
         order: ``[C]``, the row of the file that each row of the head becomes; None: as they stand.
+        problem_type: what the outputs are, in the Hub's words, where they are no classes.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -350,12 +352,12 @@ def save_pretrained(
         label_names = tuple(label_names[i] for i in rows)
     if family.hub is None:
         settings: dict[str, Any] = {"model_type": family.model_type, "architecture": to_dict(config)}
-        label_maps(settings, label_names)
+        label_maps(settings, label_names, problem_type)
         write(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
     settings |= unsaid(config, family.hub.read(settings, "config.json"))
-    label_maps(settings, label_names)
+    label_maps(settings, label_names, problem_type)
     whole = family.hub.is_own_head(config)
     settings["architectures"] = [family.hub.class_of(config) if whole else family.hub.classes[None]]
     if whole:

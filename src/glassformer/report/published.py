@@ -231,6 +231,8 @@ def measured_study(name: str, results: Path) -> str | None:
 
 def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
     """The figure that a task is judged by, and how it is written; None: there is none in it."""
+    if (metrics.get("test") or {}).get("micro_f1") is not None:  # several labels an example
+        return metrics["test"]["macro_f1"], "{:.2%} macro-F1"
     if (found := (metrics.get("test") or {}).get("entity_f1")) is not None:
         return found, "{:.2%} entity F1"
     if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glassformer.evaluate.metrics import MEASURES
+from glassformer.evaluate.metrics import measures_of
 from glassformer.report import wording
 from glassformer.report.run import Run
 
@@ -13,9 +13,9 @@ MAX_COLUMNS = 4  # of a table beside its heading, more do not fit
 MAX_CLASSES = 12  # a larger confusion matrix is told as its most frequent confusions
 
 
-def leading(measure: str) -> list[tuple[str, str]]:
-    """The shares of a table in their order, the chosen one first: key and what it is called."""
-    return sorted(MEASURES.items(), key=lambda item: item[0] != measure)
+def leading(measure: str, scores: dict[str, Any] | None = None) -> list[tuple[str, str]]:
+    """The shares of a table of such scores, the chosen one first: key and what it is called."""
+    return sorted(measures_of(scores or {}).items(), key=lambda item: item[0] != measure)
 
 
 def comparison(run: Run) -> dict[str, Any]:
@@ -25,9 +25,9 @@ def comparison(run: Run) -> dict[str, Any]:
     most, label = max(supports, key=lambda pair: pair[0])
     seconds = run.metrics.get("seconds") or {}
     took = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
-    ours = {k: scores.get(k) for measure in MEASURES for k in (measure, f"{measure}_interval")}
+    ours = {k: scores.get(k) for measure in measures_of(scores) for k in (measure, f"{measure}_interval")}
     rows = [{"name": "This model", "seconds": sum(took) if took else None, "kind": "ours"} | ours]
-    absent = dict.fromkeys(("accuracy", "macro_f1", "seconds"))
+    absent = dict.fromkeys((*measures_of(scores), "seconds"))
     others = sorted((run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0))
     rows += [absent | figures | {"name": name, "kind": "other"} for name, figures in others]
     ends = [x for r in rows for x in (r.get(f"{key}_interval") or [r[key]]) if x is not None]
@@ -45,6 +45,8 @@ def comparison(run: Run) -> dict[str, Any]:
         row["from_to"] = [place(x) for x in bounds] if bounds else None
     share = most / scores["n"]
     seen = max(sum(support > 0 for support, _ in supports), 1)
+    if scores.get("kind") == "labels":
+        seen = len(supports)
     guess = {"label": label, "accuracy": share, "macro_f1": 2 * share / (1 + share) / seen}
     weighted = any(row.get("class_weight") is not None for row in rows)
     return {"rows": rows, "low": low, "high": high, "guess": guess, "weighted": weighted}
@@ -52,7 +54,7 @@ def comparison(run: Run) -> dict[str, Any]:
 
 def confusion(scores: dict[str, Any]) -> list[dict[str, Any]]:
     """Rows of the confusion matrix, each cell with its share of the true class and a shade 0..10."""
-    if len(scores["labels"]) > MAX_CLASSES:
+    if len(scores["labels"]) > MAX_CLASSES or not scores["confusion"]:
         return []
     rows = []
     for i, (label, counts) in enumerate(zip(scores["labels"], scores["confusion"], strict=True)):

@@ -119,6 +119,14 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
     """The result in one sentence; ``measure``: the figure that it begins with."""
     n, digits = scores["n"], digits_for(scores["n"])
     right = round(scores["accuracy"] * n)
+    if scores.get("kind") == "labels" and right < n:
+        known = scores.get("macro_f1_interval")
+        tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
+        return (
+            f"Macro-F1 on {count(n)} {split} {noun}, {_seen(split)} in training: "
+            f"{percent(scores['macro_f1'], digits)}{tail}; micro-F1 {percent(scores['micro_f1'], digits)}. "
+            f"{count(right)} of them got exactly their labels: {percent(scores['accuracy'], digits)}."
+        )
     if measure != "accuracy" and right < n:
         known = scores.get(f"{measure}_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""

@@ -289,6 +289,8 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     if seen != shard.rows:
         raise DataError(f"{seen} of {shard.rows} rows were read", where=shard.source)
     label_type = pa.int64() if isinstance(classes[0], int) else pa.string()
+    if clf.kind_.binary:
+        label_type, labels = pa.list_(label_type), [None if x is None else list(x) for x in labels]
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
         "label": pa.array(labels, label_type),

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from glassformer.errors import CheckpointError, ConfigError, InputError
@@ -75,7 +76,7 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
 
     choose_dtype(precision, torch.device("cpu"))  # a wrong word is no fault of a model
     clf = load(path)
-    calibrated = clf.temperature_ != 1.0 if hasattr(clf, "temperature_") else False
+    calibrated = bool(np.any(clf.temperature_ != 1.0)) if hasattr(clf, "temperature_") else False
     run_folder = path.parent if path.name == "model" else path
     examples = example_sentences(run_folder)
     kind = ServedEmbedder if hasattr(clf, "explain_similarity") else Served

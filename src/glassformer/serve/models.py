@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.config import plain
 from glassformer.data.image import FORMATS
 from glassformer.data.image_bounds import check_file
 from glassformer.data.long_texts import Windows
@@ -20,7 +21,6 @@ from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, ConfigError, InputError
-from glassformer.evaluate.predict import softmax
 from glassformer.explain.methods import methods_for
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
@@ -203,7 +203,7 @@ class Served:
             counts = [len(item.rows) for item in items]
             owners = None if self.clf.long_texts == "cut" else np.repeat(np.arange(len(items)), counts)
             table = Windows(tokens, len(items), owners)
-        return softmax(self.clf.table_rows(model, table, "logits", device), self.clf.temperature_)
+        return self.clf.chances(self.clf.table_rows(model, table, "logits", device))
 
     def try_out(self) -> None:
         """Answer one small input.
@@ -253,6 +253,7 @@ class Served:
                 "probability": share,
                 "probabilities": dict(zip(self.labels, row, strict=True)),
                 "truncated": item.truncated,
+                **({"labels": list(map(str, label))} if self.clf.kind_.binary else {}),
             }
             for item, label, share, row in zip(
                 items, *self.answer(self.clf, shares), shares.tolist(), strict=True
@@ -324,8 +325,8 @@ class Served:
             "size": list(clf.transform_.size) if self.kind == "image" else None,
             "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
             "calibrated": calibrated,
-            "temperature": clf.temperature_,
-            "threshold": clf.threshold_,
+            "temperature": plain(clf.temperature_),
+            "threshold": plain(clf.threshold_),
             "layers": getattr(encoder, "num_layers", None),
             "heads": getattr(encoder, "num_heads", None),
             "methods": self.methods,

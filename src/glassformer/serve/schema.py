@@ -38,9 +38,14 @@ class PredictRequest(Strict):
 
 class Prediction(Strict):
     label: str
-    probability: float = Field(description="Of that label, after the model's temperature")
+    probability: float = Field(
+        description="Of that label, after the model's temperature; of several, of the least sure one"
+    )
     probabilities: dict[str, float]
     truncated: bool = Field(description="Whether the text was longer than the model reads")
+    labels: list[str] | None = Field(
+        None, description="Of a model that gives several labels: all of them; absent with others"
+    )
 
 
 class PredictResponse(Strict):
@@ -145,8 +150,10 @@ class Model(Strict):
     size: list[int] | None = Field(description="Height and width that pictures are brought to")
     precision: Literal["fp32", "bf16"]
     calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
-    temperature: float
-    threshold: float | None = Field(description="Of the second of two labels; none: the most probable")
+    temperature: float | list[float] = Field(description="Of several labels at once, that of each")
+    threshold: float | list[float] | None = Field(
+        description="Of the second of two labels, or of each of several; none: the most probable"
+    )
     layers: int | None
     heads: int | None
     methods: list[str] = Field(description="Of explanation, those that this model has")

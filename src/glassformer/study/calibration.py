@@ -12,18 +12,10 @@ import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.locks import writing
+from glassformer.config import plain
 from glassformer.data.splits import labelled
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.calibrate import (
-    COLDEST,
-    HOTTEST,
-    Metric,
-    describe,
-    fit_temperature,
-    probabilities_of,
-    tune_threshold,
-)
-from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.calibrate import COLDEST, HOTTEST, Metric
 from glassformer.report.html import write_report
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.load import load
@@ -85,32 +77,33 @@ def _calibrate(
             where=str(folder),
             fix="Give other labelled examples with --data",
         )
-    if threshold is not None and len(clf.classes_) != 2:
+    kind = clf.kind_
+    if threshold is not None and not kind.binary and len(clf.classes_) != 2:
         raise ConfigError(
             f"{len(clf.classes_)} classes have no one threshold", where="threshold", fix="Leave it out"
         )
     say(f"calibrating on {len(chosen_by):,} {name} examples")
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
-    temperature = fit_temperature(logits, targets)
-    limit = None
-    if threshold is not None:
-        limit, _ = tune_threshold(probabilities_of(logits, temperature)[:, 1], targets, threshold)
+    temperature = kind.fit_temperature(logits, targets)
+    limit, own = None, clf.threshold_ if kind.binary else None
+    if threshold is not None or own is not None:  # those of a fit follow the temperature
+        limit = kind.fit_threshold(kind.chances(logits, temperature), targets, threshold or "f1")
     out: dict[str, Any] = {
         "kind": "calibration",
-        "temperature": temperature,
-        "threshold": limit,
-        "metric": threshold,
-        "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99,
+        "temperature": plain(temperature),
+        "threshold": plain(limit),
+        "metric": threshold or ("f1" if limit is not None else None),
+        "at_bound": not np.all((temperature > COLDEST * 1.01) & (temperature < HOTTEST * 0.99)),
         "chosen_by": name,
         "classes": [str(c) for c in clf.classes_.tolist()],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    out["splits"] = {name: _both(clf, logits, targets, temperature, limit, bootstrap)}
+    out["splits"] = {name: _both(clf, logits, targets, (1.0, own), (temperature, limit), bootstrap)}
     judged_split = labelled(splits.judged)
     if judged_split is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
-        out["splits"][splits.judged_name] = _both(clf, *judged, temperature, limit, bootstrap)
+        out["splits"][splits.judged_name] = _both(clf, *judged, (1.0, own), (temperature, limit), bootstrap)
     clf.temperature_, clf.threshold_ = temperature, limit
     clf.save(folder / "model", overwrite=True)
     replace_text(folder / "calibration.json", json.dumps(out, indent=1, ensure_ascii=False) + "\n")
@@ -119,19 +112,16 @@ def _calibrate(
     return out
 
 
-def _both(clf: Any, logits: np.ndarray, targets: np.ndarray, t: float, limit: float | None, resamples: int):
-    """Figures before and after, of one split."""
-    out = {}
-    for name, p, cut in (
-        ("before", probabilities_of(logits), None),
-        ("after", probabilities_of(logits, t), limit),
-    ):
-        predicted = p.argmax(1) if cut is None else (p[:, 1] >= cut).astype(int)
-        meter = ClassificationMeter(clf.classes_.tolist())
-        meter.update(p, targets, predicted=predicted)
+def _both(clf: Any, logits: np.ndarray, targets: np.ndarray, before: Any, after: Any, resamples: int):
+    """Figures of one split with the temperature and threshold before and after."""
+    out, kind = {}, clf.kind_
+    for name, (temperature, cut) in (("before", before), ("after", after)):
+        p = kind.chances(logits, temperature)
+        meter = kind.meter(clf.classes_.tolist())
+        meter.update(p, targets, predicted=kind.chosen(p, cut))
         scores = meter.result(bootstrap=resamples)
-        kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval")
-        out[name] = describe(p, targets, resamples=resamples) | {k: scores[k] for k in kept}
+        kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "micro_f1")
+        out[name] = kind.describe(p, targets, resamples) | {k: scores[k] for k in kept if k in scores}
     return out
 
 

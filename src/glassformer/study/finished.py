@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import ConfigError
+from glassformer.study.answers import Answers, read_answers
 from glassformer.study.arms import Job
-from glassformer.study.results import Answers, beside, read_answers
+from glassformer.study.results import beside
 from glassformer.tasks.run_folder import read_run_recipe, what_decides
 
 Runs = dict[str, dict[int, tuple[Job, Answers]]]

@@ -21,12 +21,12 @@ import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
-from glassformer.config import read_toml, to_toml
+from glassformer.config import plain, read_toml, to_toml
 from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
-from glassformer.evaluate.metrics import MEASURES, ClassificationMeter
+from glassformer.evaluate.metrics import measures_of
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.report.html import write_report
@@ -34,11 +34,13 @@ from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
+from glassformer.tasks.target_sets import spread
+from glassformer.tasks.targets import kind_of_targets
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # of a fold, written last
 NAME = "out-of-fold"  # of the split that the figures are of
-FIGURES = ("accuracy", "macro_f1", "log_loss")
+FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss")  # the third of several labels an example
 Say = Callable[[str], None]
 
 
@@ -99,22 +101,25 @@ def _run_folds(
     if rejected := getattr(splits.dataset, "rejected", ()):
         say(summary(rejected, listed=False))
     say(f"{len(train):,} examples in {folds} folds")
-    classes = np.unique(np.asarray(train.labels))
-    targets = np.searchsorted(classes, np.asarray(train.labels))
-    out = np.empty((len(train), len(classes)))
-    found, measure = [], measure_of(recipe)
+    kind = kind_of_targets(train.labels)
+    classes = np.asarray(kind.classes(train.labels))
+    targets = kind.numbered(train.labels, classes.tolist(), train.origin, train.rows)
+    out, chosen = np.empty((len(train), len(classes))), np.empty(targets.shape, targets.dtype)
+    found, measure = [], kind.measure or measure_of(recipe)
+    called = measures_of({"kind": "labels" if kind.binary else None})
     for k in range(folds):
         fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
         known = (fold.folder / MARKER).is_file()
         figures = run_fold(fold, recipe, train, labelled(splits.validation), callbacks)
-        out[fold.held] = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
+        out[fold.held] = p = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
+        chosen[fold.held] = kind.chosen(p, figures.get("threshold"))
         found.append(figures)
-        said = f"{MEASURES[measure]} {figures[measure]:.4f}"
+        said = f"{called[measure]} {figures[measure]:.4f}"
         rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
         when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
         say(f"fold {k + 1} of {folds}: {said}{when}")
-    meter = ClassificationMeter(classes.tolist())
-    meter.update(out, targets)
+    meter = kind.meter(classes.tolist())
+    meter.update(out, targets, predicted=chosen)
     metrics = {
         "train": None,
         "validation": None,
@@ -140,6 +145,8 @@ def _run_folds(
         out,
         classes.tolist(),
         labels=list(train.labels),
+        predicted=kind.labels(chosen.astype(bool) if kind.binary else chosen, classes).tolist(),
+        shares=kind.sureness(out, chosen).tolist(),
         rows=train.rows,
         split=NAME,
     )
@@ -183,12 +190,21 @@ def run_fold(
         resume=True,
         callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
     )
-    p = clf.predict_proba([train.examples[i] for i in fold.held])
-    meter = ClassificationMeter(clf.classes_.tolist())
-    meter.update(p, np.searchsorted(clf.classes_, np.asarray([train.labels[i] for i in fold.held])))
+    p, labels = (
+        clf.predict_proba([train.examples[i] for i in fold.held]),
+        [train.labels[i] for i in fold.held],
+    )
+    kind, own, cut = clf.kind_, clf.classes_.tolist(), clf.threshold_
+    classes = kind_of_targets(train.labels).classes(train.labels)
+    if kind.binary and own != classes:  # a rare label stands in the held part alone: it is never given
+        p, cut = spread(p, own, classes, 0.0), spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0]
+    meter = kind.meter(classes)
+    meter.update(p, kind.numbered(labels, classes, train.origin), predicted=kind.chosen(p, cut))
     scores = meter.result(bootstrap=0)
     figures = {"fold": fold.number, "n": scores["n"], "trained_on": len(fold.train)}
-    figures |= {key: scores[key] for key in FIGURES}
+    figures |= {key: scores[key] for key in FIGURES if key in scores}
+    if kind.binary:
+        figures["threshold"] = plain(cut)
     figures |= {
         "seconds": clf.train_seconds_,
         "weights_source": clf.weights_source_,
@@ -205,7 +221,7 @@ def over_folds(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Mean, standard deviation and range of each figure. The folds share most of their training examples, so
     the deviation divided by the root of k is no standard error."""
     out = {}
-    for key in FIGURES:
+    for key in (key for key in FIGURES if key in found[0]):
         values = np.array([fold[key] for fold in found])
         spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
         out[key] = {name: float(value) for name, value in spread.items()}

@@ -32,6 +32,7 @@ SPLIT_KEYS = (
     "text_column",
     "image_column",
     "label_column",
+    "label_separator",
     "on_bad_row",
     "broken",
     "validation_size",

@@ -7,10 +7,9 @@ is, as long as it predicts labels.
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,52 +26,17 @@ from glassformer.evaluate.compare import (
     bounds,
     holm,
     macro_f1_of,
+    macro_f1_of_sets,
     mcnemar,
 )
-from glassformer.evaluate.predictions import csv_safe, read_predictions
+from glassformer.evaluate.predictions import csv_safe
+from glassformer.study.answers import Answers, read_answers, read_object
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.verdict import sentences
 from glassformer.tasks.labelled import measure_of
 
 LEVEL = 0.05  # of significance, after correction
-TINY = 1e-6  # probabilities are written with six digits
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What one run said about the judged examples."""
-
-    examples: str  # digest of the examples and their labels: equal digests, same examples
-    classes: tuple[str, ...]
-    targets: np.ndarray  # [n]
-    predicted: np.ndarray  # [n]
-    log_loss: float
-
-
-def read_answers(folder: Path) -> Answers:
-    """A run's predictions.csv.
-
-    Raises:
-        DataError: there is none, it is damaged, or its examples have no labels.
-    """
-    path = folder / "predictions.csv"
-    digest, labels, predicted, chances = hashlib.sha256(), [], [], []
-    classes: tuple[str, ...] = ()
-    for row in read_predictions(path):
-        digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
-        classes = tuple(row.probabilities)
-        labels.append(row.label)
-        predicted.append(row.predicted)
-        chances.append(row.probabilities.get(row.label, 0.0))
-    numbers = {name: i for i, name in enumerate(classes)}
-    if not labels or any(label not in numbers for label in labels):
-        raise DataError(
-            "no labelled predictions to compare", where=str(path), fix="Judge on a split that has labels"
-        )
-    loss = float(-np.log(np.clip(chances, TINY, 1.0)).mean())
-    targets, guesses = (np.array([numbers[x] for x in column]) for column in (labels, predicted))
-    return Answers(digest.hexdigest(), classes, targets, guesses, loss)
 
 
 def collect(
@@ -137,11 +101,12 @@ def beside(
                 what = f"{job.title!r} and {first_job.title!r} were judged on different examples"
                 raise ConfigError(what, where=about["name"], fix=fix)
     arms = [_arm(name, finished) for name, finished in runs.items() if finished]
-    chosen = {measure_of(job.recipe) for job in jobs}
+    several = first.targets.ndim == 2
+    chosen = {"macro_f1" if several else measure_of(job.recipe) for job in jobs}
     measure = chosen.pop() if len(chosen) == 1 else "accuracy"
     _test(arms, runs, baseline, first, resamples, measure)
-    metrics = _json(first_job.folder / "metrics.json")
-    baselines = next((m for j in jobs if (m := _json(j.folder / "metrics.json").get("baselines"))), {})
+    metrics = read_object(first_job.folder / "metrics.json")
+    baselines = next((m for j in jobs if (m := read_object(j.folder / "metrics.json").get("baselines"))), {})
     kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "log_loss", "seconds")
     results = (
         {"kind": "study"}
@@ -184,7 +149,9 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
 
 
 def _confusion(answers: Answers) -> np.ndarray:
-    """Counts ``[true][predicted]``."""
+    """Counts ``[true][predicted]``; none of several labels, where one is not taken for another."""
+    if answers.targets.ndim == 2:
+        return np.zeros((0, 0), np.int64)
     size = len(answers.classes)
     cells = answers.targets * size + answers.predicted
     return np.bincount(cells, minlength=size * size).reshape(size, size)
@@ -198,8 +165,8 @@ def _test(
     guesses = [np.stack([a.predicted for _, a in runs[arm["name"]].values()]) for arm in arms]  # [S, n] each
     place = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
     measures = {
-        "accuracy": [accuracy_of(g == y) for g in guesses],
-        "macro_f1": [macro_f1_of(y, g, classes) for g in guesses],
+        "accuracy": [accuracy_of(_right(g, y)) for g in guesses],
+        "macro_f1": [macro_f1_of_sets(y, g) if y.ndim == 2 else macro_f1_of(y, g, classes) for g in guesses],
     }
     for key, statistics in measures.items():
         drawn = bootstrap_means(statistics, len(y), resamples=resamples)
@@ -217,7 +184,7 @@ def _test(
         ours, theirs = runs[arms[i]["name"]], runs[baseline]
         shared = [s for s in ours if s in theirs]
         arms[i]["mcnemar"] = [
-            {"seed": s} | asdict(mcnemar(ours[s][1].predicted == y, theirs[s][1].predicted == y))
+            {"seed": s} | asdict(mcnemar(_right(ours[s][1].predicted, y), _right(theirs[s][1].predicted, y)))
             for s in shared
         ]
         # One seed each: McNemar's test of the two models, which is one of accuracies. More seeds, or another
@@ -228,6 +195,12 @@ def _test(
     for i, corrected in zip(others, holm([arms[i]["p"] for i in others]), strict=True):
         arms[i]["p_holm"] = corrected
         arms[i]["significant"] = corrected < LEVEL
+
+
+def _right(predicted: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Whether each answer is right; of several labels, all of them."""
+    right = predicted == targets
+    return right.all(-1) if targets.ndim == 2 else right
 
 
 def _spread(values: Sequence[float]) -> dict[str, Any]:
@@ -248,13 +221,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
 # --- reading run folders --------------------------------------------------------------------------
 
 
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    except ValueError as error:
-        raise DataError(f"not valid JSON ({error})", where=str(path)) from None
-
-
 def _history(folder: Path) -> list[dict[str, Any]]:
     path = folder / "history.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
@@ -266,7 +232,7 @@ def _history(folder: Path) -> list[dict[str, Any]]:
 
 def _cost(folder: Path) -> dict[str, float | None]:
     """Seconds an epoch (without evaluation), parameters, peak memory where the process was the run's own."""
-    metrics, marker = _json(folder / "metrics.json"), _json(folder / MARKER)
+    metrics, marker = read_object(folder / "metrics.json"), read_object(folder / MARKER)
     steps = [r for r in _history(folder) if r.get("kind") == "step"]
     seconds = steps[-1]["seconds"] / (steps[-1]["epoch"] + 1) if steps else None
     return {
@@ -296,7 +262,9 @@ def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
 
     All are means over the seeds.
     """
-    suites = [suite for folder in folders if (suite := _json(folder / "metrics.json").get("robustness"))]
+    suites = [
+        suite for folder in folders if (suite := read_object(folder / "metrics.json").get("robustness"))
+    ]
     if not suites:
         return None
     kinds = {kind: _mean([row["accuracy"] for s in suites for row in s[kind]]) for kind in suites[0]}

@@ -83,6 +83,9 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     if not rows:
         raise DataError(f"no {NAME} predictions", where=str(path))
     classes = list(rows[0].probabilities)
+    if any(row.label not in classes for row in rows):
+        what = "its examples have several labels each, and one label an example can be ranked"
+        raise DataError(what, where=str(path), fix="Look at the label's probabilities in predictions.csv")
     p = np.array([list(row.probabilities.values()) for row in rows])
     labels = np.array([classes.index(row.label) for row in rows])
     judged = review_labels(labels, p)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -13,39 +13,34 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import torch
 
-from glassformer.checkpoints.names_lora import save_adapter
-from glassformer.checkpoints.settings import ABOUT, real
-from glassformer.data.checks import check_classes, check_pairs, check_two, check_weights, place, read_labels
-from glassformer.data.label_kinds import about_labels, as_known
+from glassformer.checkpoints.settings import ABOUT
+from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
 from glassformer.data.splits import grouped_split
-from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.evaluate.metrics import ClassificationMeter
-from glassformer.evaluate.predict import ahead, softmax
+from glassformer.errors import CheckpointError
+from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains
-from glassformer.families import names_of
-from glassformer.families.adapters import add_adapter, head_in_hub
 from glassformer.families.pretrained import save_pretrained
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
+from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.target_classes import Classes
+from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
 from glassformer.train.defaults import chosen, kind_of
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
-from glassformer.train.objectives import class_weights
-
-COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
-OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
+from glassformer.train.state import Training
 
 
 class Labeled(NamedTuple):
     """Examples to learn from."""
 
     X: list[Any]
-    targets: np.ndarray  # [n] the number of each one's class
+    targets: np.ndarray  # [n] the number of each one's class, or as its kind has it
     sample_weight: np.ndarray | None  # [n], of mean 1
 
 
-class Classifier(Explains, ClassifierMixin, Estimator):
+class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
     """A classifier of raw examples.
 
     Fitted state beside ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing's.
@@ -60,8 +55,11 @@ class Classifier(Explains, ClassifierMixin, Estimator):
     # Of a model that others saved: which of its outputs each class was; None: the classes stand as saved.
     class_order_: list[int] | None = None
     class_weight: str | dict | None
-    temperature_: float
-    threshold_: float | None  # on the second of two classes; None: the most probable class
+    kind_: Classes = Classes()  # of target: one class an example, several labels
+    temperature_: Any  # a number; of several labels [K] once they are calibrated
+    threshold_: (
+        Any  # on the second of two classes; None: the most probable class; several labels: None or [K]
+    )
 
     # --- training --------------------------------------------------------------------------------
 
@@ -93,15 +91,16 @@ class Classifier(Explains, ClassifierMixin, Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         X, y, validation, sample_weight = data
-        examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check)
-        classes = check_classes(labels)
-        numbers = {label: number for number, label in enumerate(classes)}
-        self.classes_, targets = np.asarray(classes), np.array([numbers[label] for label in labels], np.int64)
+        y = list(y) if isinstance(y, Iterator) else y  # which is read once
+        self.kind_ = kind_of_targets(y)
+        examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check, self.kind_.read)
+        classes = self.kind_.classes(labels)
+        self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, "labels")
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         share = fit.train.validation_fraction
         if validation is None and share > 0:
             groups = self.copies_of(examples) if fit.together else [*map(str, range(len(examples)))]
-            kept, out = grouped_split(targets.tolist(), groups, share, fit.train.seed)
+            kept, out = grouped_split(self.kind_.strata(labels, targets), groups, share, fit.train.seed)
             held = [examples[i] for i in out], targets[out]
             examples, targets = [examples[i] for i in kept], targets[kept]
             weights = None if weights is None else weights[kept]
@@ -114,14 +113,20 @@ class Classifier(Explains, ClassifierMixin, Estimator):
             return None
         X, y = check_two(validation, f"{self.NOUN}, labels")
         examples, labels = check_pairs(
-            X, y, "validation", f"validation {self.NOUN}", "validation labels", self.check
+            X,
+            y,
+            "validation",
+            f"validation {self.NOUN}",
+            "validation labels",
+            self.check,
+            self.kind_.read,
         )
         return examples, self.targets(labels, "validation labels")
 
     def _weights(self, examples: Labeled) -> np.ndarray | None:
         """Class weights times sample weights, with mean 1."""
         _, targets, sample_weight = examples
-        weights = class_weights(targets, self.classes_.tolist(), self.class_weight)
+        weights = self.kind_.weights(targets, self.classes_.tolist(), self.configs()["train"])
         if sample_weight is not None:
             weights = sample_weight if weights is None else weights * sample_weight
             weights = (weights / weights.mean()).astype(np.float32)
@@ -152,29 +157,28 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         self, logits: Callable[[], np.ndarray], targets: np.ndarray, ranks: Ranks
     ) -> Callable[[], dict[str, float]]:
         def judge() -> dict[str, float]:
-            meter = ClassificationMeter(self.classes_.tolist(), curves=False)
-            meter.update(softmax(ranks.gather(logits())[: len(targets)]), targets)
-            out = meter.result(bootstrap=0)
-            return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
+            return self.kind_.figures(self, ranks.gather(logits())[: len(targets)], targets)
 
         return judge
 
+    def _keep(self, fit: Fit, training: Training) -> None:
+        """Beside the weights, thresholds where the kind of target has some, chosen as prediction answers."""
+        super()._keep(fit, training)
+        if fit.held is None or not self.kind_.binary:
+            return
+        model = self.predictor()
+        device = next(model.parameters()).device
+        logits = self.table_rows(model, self.evaluation_table(fit.held[0]), "logits", device)
+        self.threshold_ = self.kind_.threshold(fit.train, logits, fit.held[1])
+
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
-        """Each label's class number ``[n]``, int64; ``origin`` and ``rows`` say where, for messages.
+        """Each label's class number ``[n]``, int64 (of several labels an example ``[n, K]``, 0 or 1);
+        ``origin`` and ``rows`` say where, for messages.
 
         Raises:
             DataError: a label that was not seen in training.
         """
-        numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
-        labels = as_known(labels, numbers, spelling=True)
-        for i, label in enumerate(labels):
-            if label not in numbers:
-                known = f"Known: {', '.join(map(str, numbers))}"
-                what, fix = about_labels(
-                    [*numbers, *labels], f"label {label!r} was not seen in training", known
-                )
-                raise DataError(what, where=place(origin, i, rows), fix=fix)
-        return np.array([numbers[label] for label in labels], np.int64)
+        return self.kind_.numbered(labels, self.classes_.tolist(), origin, rows)
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         arrays = [*self._table_arrays(fit.table), fit.examples.targets, fit.examples.sample_weight]
@@ -202,17 +206,31 @@ class Classifier(Explains, ClassifierMixin, Estimator):
 
     def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""
-        return softmax(self._rows(X, "logits", progress), getattr(self, "temperature_", 1.0))
+        return self.chances(self._rows(X, "logits", progress))
 
-    def predict(self, X: Sequence[Any]) -> np.ndarray:
-        """The most probable label of each example ``[n]``."""
-        return self.decide(self.predict_proba(X))
+    def chances(self, logits: np.ndarray) -> np.ndarray:
+        """Logits ``[n, C]`` as probabilities, by the temperature as it is now."""
+        return self.kind_.chances(logits, getattr(self, "temperature_", 1.0))
+
+    def predict(self, X: Sequence[Any]) -> Any:
+        """The most probable label of each example ``[n]``; of several labels a 0/1 matrix ``[n, K]`` where
+        training had one, else a list of tuples of labels."""
+        return self.kind_.returned(self.chosen(self.predict_proba(X)), self.classes_)
+
+    def chosen(self, probabilities: np.ndarray) -> np.ndarray:
+        """Class numbers ``[n]`` from probabilities: the largest, or for two classes the saved threshold on
+        the second. Of several labels ``[n, K]`` bool: those that reach their thresholds."""
+        return self.kind_.chosen(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
-        """Labels from probabilities: the largest, or for two classes the saved threshold on the second."""
-        if self.threshold_ is not None and len(self.classes_) == 2:
-            return self.classes_[(probabilities[:, 1] >= self.threshold_).astype(int)]
-        return self.classes_[probabilities.argmax(1)]
+        """What ``chosen`` gives, as labels ``[n]``; several labels of one example are one ``LabelSet``."""
+        return self.kind_.labels(self.chosen(probabilities), self.classes_)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of examples whose label is right; of several labels, of those with all of them right."""
+        labels = self.kind_.read(y)
+        right = [a == b for a, b in zip(self.decide(self.predict_proba(X)).tolist(), labels, strict=True)]
+        return float(np.average(right, weights=sample_weight))
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """What the head reads of each example, ``[n, D]``, fp32."""
@@ -222,6 +240,7 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.no_validation = True
+        tags.classifier_tags.multi_label = True
         return tags
 
     # --- files -----------------------------------------------------------------------------------
@@ -235,13 +254,14 @@ class Classifier(Explains, ClassifierMixin, Estimator):
 
     def _write_model(self, folder: Path) -> None:
         names = tuple(map(str, self.classes_.tolist()))
-        save_pretrained(self.model_, folder, label_names=names, order=self._order())
+        kind = self.kind_.problem_type
+        save_pretrained(self.model_, folder, label_names=names, order=self._order(), problem_type=kind)
 
     def _about(self) -> dict[str, Any]:
         classes, order = self.classes_.tolist(), self._order()
         if order is not None:
             classes = [classes[order.index(row)] for row in range(len(order))]
-        return super()._about() | {"classes": classes}
+        return super()._about() | {"classes": classes} | self.kind_.about()
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -250,21 +270,14 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         if not isinstance(classes, list) or not classes:
             raise CheckpointError("'classes' is missing or no list of labels of one kind", where=where)
         classes = read_labels(classes, "classes", where)
-        temperature, threshold = real(about, "temperature", where, 1.0), None
-        if not COLDEST <= temperature <= HOTTEST:
-            what = f"temperature = {temperature:g} is none from {COLDEST:g} to {HOTTEST:g}"
-            raise CheckpointError(what, where=where, fix="Calibrate it again")
-        if about.get("threshold") is not None:
-            threshold = real(about, "threshold", where, 0.5)
-            if threshold > OVER_ONE:
-                what = f"threshold = {threshold:g} is no probability"
-                raise CheckpointError(what, where=where, fix="Choose it again")
+        kind = kind_saved(about, where)
+        temperature, threshold = kind.read_calibration(about, where, len(classes))
         out = super().restore(folder, about | {"temperature": temperature, "threshold": threshold})
-        out.classes_ = np.asarray(classes)
+        out.classes_, out.kind_ = np.asarray(classes), kind
         if out.model_.config.num_labels != len(classes):
             what = f"{len(classes)} classes, but the model has {out.model_.config.num_labels} outputs"
             raise CheckpointError(what, where=where)
-        if threshold is None:
+        if threshold is None and kind.sorts():
             out._sort_classes()
         if isinstance(out.class_weight, dict):  # JSON's keys are text
             by_text = {str(label): label for label in classes}
@@ -285,54 +298,6 @@ class Classifier(Explains, ClassifierMixin, Estimator):
     def check_parts(self, folder: Path) -> None:
         if hasattr(self.model_.config.embedding, "vocab_size") != (self.NOUN == "texts"):
             raise CheckpointError(f"holds a model that does not read {self.NOUN}", where=str(folder))
-
-    def save_adapter(self, path: str | Path, *, head: bool = False) -> Path:
-        """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
-
-        Args:
-            head: pooling and head too, for a base of the Hub's class with a head; else the encoder.
-
-        Raises:
-            ConfigError: the fit had none, or the Hub's layout has no such head.
-        """
-        check_is_fitted(self, "model_")
-        updates = getattr(self, "adapter_", None)
-        if not updates:
-            raise ConfigError(
-                "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
-            )
-        config = self.configs()["train"]
-        whole = head_in_hub(self.model_) if head else None
-        save_adapter(
-            Path(path),
-            names_of(self.model_.config),
-            updates,
-            config.lora_rank,
-            config.lora_alpha,
-            with_prefix=head,
-            head=whole,
-        )
-        return Path(path)
-
-    def load_adapter(self, path: str | Path) -> Self:
-        """Add an adapter in PEFT's file layout to the weights: its low-rank updates, and its head if any.
-
-        The model becomes what ``PeftModel.from_pretrained(base, path)`` followed by ``merge_and_unload()``
-        gives; save it as usual. Whose base this is, nothing says: load it into the model it was trained on.
-
-        Raises:
-            CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
-        """
-        check_is_fitted(self, "model_")
-        add_adapter(self.model_, path, self.class_order_)
-        self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
-        self._compute_model = None
-        return self
-
-    def save_beside(self, folder: Path) -> None:
-        """The low-rank updates, where the fit had some."""
-        if getattr(self, "adapter_", None):
-            self.save_adapter(folder / "adapter")
 
     # --- what each kind of example does in its own way ---------------------------------------------
 

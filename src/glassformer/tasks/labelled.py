@@ -14,10 +14,12 @@ from glassformer.config import KnownRecipe, listed
 from glassformer.data.checks import place
 from glassformer.data.copies import groups_of
 from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.label_sets import each
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError, InputError
-from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.label_baselines import judged_with
+from glassformer.evaluate.label_sets import tune_thresholds
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.task import Work
@@ -36,12 +38,14 @@ def training_sample(splits: Splits) -> Any:
 
 def check_unseen(splits: Splits) -> None:
     """A label that training never shows is found before training, not after it."""
-    known = set(splits.train.labels or [])
+    known = set(each(splits.train.labels))
     for split in (splits.validation, splits.judged):
         if split is None:
             continue
-        for i, label in enumerate(split.labels or []):
-            if label not in known:
+        for i, given in enumerate(split.labels or []):
+            for label in each([given]):
+                if label in known:
+                    continue
                 odd, fix = what_labels_are([*(splits.train.labels or []), *(split.labels or [])]) or ("", "")
                 raise DataError(
                     f"label {label!r} was not seen in training" + (f"; {odd}" if odd else ""),
@@ -78,11 +82,13 @@ def judge_splits(work: Work) -> dict[str, Any]:
         "validation": None,
         "test": None,
         "judged": splits.judged_name,
-        "measure": measure_of(recipe),
+        "measure": clf.kind_.measure or measure_of(recipe),
         "baselines": {},
         "label_names": [str(c) for c in clf.classes_.tolist()],
         "seconds": {},
     }
+    if clf.kind_.binary and clf.threshold_ is not None:
+        out["thresholds"] = dict(zip(out["label_names"], clf.threshold_.tolist(), strict=True))
     if splits.validation is not None:
         out["validation"] = figures(clf, splits.validation, recipe, work.count)[0]
     if judged is not None and judged.labels is not None:
@@ -106,6 +112,7 @@ def judge_splits(work: Work) -> dict[str, Any]:
             clf.classes_.tolist(),
             labels=judged.labels,
             predicted=clf.decide(probabilities).tolist(),
+            shares=answers(clf, probabilities)[1],
             rows=judged.rows,
             split=splits.judged_name,
         )
@@ -116,14 +123,14 @@ def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tupl
     """The figures of a split and its probabilities ``[n, C]``."""
     with count("judging", len(split)) as told:
         probabilities = clf.predict_proba(split.examples, progress=told)
-    return measured(clf, split, probabilities, recipe, class_numbers(clf, probabilities)), probabilities
+    return measured(clf, split, probabilities, recipe, clf.chosen(probabilities)), probabilities
 
 
 def measured(
     clf: Any, split: Any, probabilities: np.ndarray, recipe: Any, predicted: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """The figures of probabilities ``[n, C]``; ``predicted``: the classes ``[n]``, None: the likeliest."""
-    meter = ClassificationMeter(clf.classes_.tolist())
+    """The figures of probabilities ``[n, C]``; ``predicted``: what ``chosen`` gives, None: the likeliest."""
+    meter = clf.kind_.meter(clf.classes_.tolist())
     targets = clf.targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=predicted)
     return meter.result(recipe.evaluate.bootstrap)
@@ -131,7 +138,7 @@ def measured(
 
 def class_numbers(clf: Any, probabilities: np.ndarray) -> np.ndarray:
     """The classes ``[n]``, as numbers, that the classifier gives; a calibrated one has a threshold."""
-    return np.searchsorted(clf.classes_, clf.decide(probabilities))
+    return clf.chosen(probabilities)
 
 
 def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
@@ -142,7 +149,20 @@ def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
 
 def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
     """The weight ``[n]`` that the classifier's own training gave each example by its class; None: all 1."""
-    return class_weights(targets, clf.classes_.tolist(), clf.class_weight)
+    return None if clf.kind_.binary else class_weights(targets, clf.classes_.tolist(), clf.class_weight)
+
+
+def one_vs_rest(
+    clf: Any, splits: Splits, targets: np.ndarray, featurize: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Probabilities and answers ``[m, K]`` of a logistic regression a label on the judged split; thresholds
+    are chosen where the classifier's were."""
+    held, judged = splits.validation, splits.judged
+    assert judged is not None
+    by = None
+    if held is not None and held.labels is not None and clf.threshold_ is not None:
+        by = held.examples, clf.targets(held.labels, held.origin, held.rows)
+    return judged_with(featurize, splits.train.examples, targets, judged.examples, by, tune_thresholds)
 
 
 def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> dict[str, Any]:
@@ -153,8 +173,11 @@ def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> di
     out: dict[str, Any] = {}
     for baseline in baselines:
         started = time.perf_counter()
-        name, probabilities = baseline(clf, recipe, splits, targets)
-        found = measured(clf, judged, probabilities, recipe)
+        made = baseline(clf, recipe, splits, targets)
+        if made is None:  # it has no form for this kind of target
+            continue
+        name, probabilities, *decided = made
+        found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
         if clf.class_weight is not None:
             out[name]["class_weight"] = clf.class_weight
@@ -163,10 +186,10 @@ def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> di
 
 def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     """The label of each of a recipe's own sentences, and how sure it is."""
-    probabilities = clf.predict_proba(sentences)
+    labels, shares = answers(clf, clf.predict_proba(sentences))
     return [
-        {"text": text, "label": str(label), "probability": float(row.max())}
-        for text, label, row in zip(sentences, clf.decide(probabilities), probabilities, strict=True)
+        {"text": text, "label": str(label), "probability": share}
+        for text, label, share in zip(sentences, labels, shares, strict=True)
     ]
 
 
@@ -243,9 +266,11 @@ def page(folder: Path, known: KnownRecipe) -> Path:
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
-    """The label of each row of probabilities ``[n, C]``, and that label's own probability."""
-    labels, column = clf.decide(probabilities).tolist(), clf.classes_.tolist().index
-    return labels, [float(row[column(label)]) for label, row in zip(labels, probabilities, strict=True)]
+    """The label of each row of probabilities ``[n, C]``, and that label's own probability; of several labels
+    their set, and how sure the least sure answer of it is."""
+    chosen = clf.chosen(probabilities)
+    labels = clf.kind_.labels(chosen, clf.classes_).tolist()
+    return labels, clf.kind_.sureness(probabilities, chosen).tolist()
 
 
 def export(clf: Any, form: str, folder: Path, samples: list[Any], **options: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.targets import kind_on_hub
 from glassformer.tasks.task import Task
 
 LARGER = 4  # a picture of other people's models than the one that its positions belong to
@@ -91,7 +92,8 @@ def _of_transformers(folder: Path) -> Any:
     """What a folder that ``transformers`` wrote answers with; texts are cut at the model's positions. A head
     that answers each token makes it a tagger.
 
-    Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
+    Its labels are sorted, as ``classes_`` always is, and the rows of its head with them. A head of several
+    labels at once gives label sets.
     """
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
@@ -105,7 +107,8 @@ def _of_transformers(folder: Path) -> Any:
         settings.get("architectures") or list(THEIR_CLASSIFIERS),
         getattr(model.config, "num_labels", 0),
     )
-    other = other_task(settings, count, where)
+    kind_of_target = kind_on_hub(settings)
+    other = "" if kind_of_target.binary else other_task(settings, count, where)
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -137,6 +140,7 @@ def _of_transformers(folder: Path) -> Any:
             what = "the preprocessor gives far larger pictures than the model was made for"
             raise CheckpointError(what, where=str(folder))
     clf.classes_, clf.model_, clf.class_order_ = np.asarray(names), model, None
+    clf.kind_ = kind_of_target
     clf._sort_classes()
     clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
     clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0

@@ -82,8 +82,8 @@ class Task:
     )  # the loaded data, less what cannot be read, and a sentence on each split that has lost some
     show: Callable[[Work], dict[str, Any]] = lambda work: {}  # file -> its JSON, for the page: maps, pictures
     baselines: Sequence[
-        Callable[..., tuple[str, Any]]
-    ] = ()  # (estimator, recipe, splits, targets) -> name, answers
+        Callable[..., tuple | None]
+    ] = ()  # (estimator, recipe, splits, targets) -> name, probabilities, perhaps answers
     answer: Callable[..., tuple[list, list[float]]] | None = (
         None  # (estimator, probabilities) -> labels, their shares
     )

@@ -304,6 +304,8 @@ def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
     loss = f"validation loss {e['loss']:.4f}"
     if monitor == "loss":
         return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"
+    if "micro_f1" in e:  # several labels an example
+        return f"{line}{loss}  macro-F1 {e['macro_f1']:.4f}{'  (best)' * best}  micro-F1 {e['micro_f1']:.4f}"
     names = {**MEASURES, OF_TAGS: "entity F1"}
     shares = {key: f"{called} {e[key]:.4f}" for key, called in names.items() if key in e}
     first = shares.pop(monitor, shares["accuracy"])

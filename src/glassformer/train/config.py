@@ -106,8 +106,17 @@ class ClassifierFitConfig(FitConfig):
     batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
     label_smoothing: float = setting(0.0, "share of the target spread over all classes")
     class_weight: str | dict | None = setting(None, '"balanced" or {label: weight}, as in scikit-learn')
+    pos_weight: str | float | dict | None = setting(
+        None,
+        'several labels: what a yes counts: a number, {label: weight}, "balanced" (no : yes), "root" of it',
+    )
+    tune_thresholds: bool = setting(
+        True, "several labels: one a label, for the best F1 on the validation examples; else all at 0.5"
+    )
     monitor: Literal["accuracy", "macro_f1", "loss"] = setting(
-        "accuracy", "what decides which weights are best; of equal ones the lower loss does"
+        "accuracy",
+        "what decides which weights are best; of equal ones the lower loss does; with several labels an "
+        "example, accuracy is macro_f1",
     )
     keep_epochs: bool = setting(
         False, "the weights of each epoch are kept, and judged once at the end: nothing is chosen by them"

@@ -183,7 +183,7 @@ def on_features(
 
     s, o = stream, objective
     train = FeatureStream(s.table, s.settings, s.accumulate, s.seed, s.device, prepare(s.table))
-    head = HeadClassification(o.targets, o.weights, o.label_smoothing)
+    head = HeadClassification(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
     if held is None:
         return train, head, None
     judged = prepare(held.table)
@@ -224,7 +224,7 @@ def on_picture_features(
         s.device,
         prepare(s.table),
     )
-    head = HeadClassification(o.targets, o.weights, o.label_smoothing)
+    head = HeadClassification(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
     if held is None:
         return train, head, None
     judged = prepare(held)

@@ -204,7 +204,9 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
         training.model.eval()
         with training.evaluation_weights():
             record |= evaluate()
-        score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
+        score = record.pop("score", None)  # in the place of a monitor that says little of such targets
+        if score is None:
+            score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
         better = training.best_score is None or score > training.best_score
         is_best = better or (score == training.best_score and training.surer(record["loss"]))
         if is_best:

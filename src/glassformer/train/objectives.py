@@ -28,7 +28,9 @@ from glassformer.errors import ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
 from glassformer.runtime import send
+from glassformer.train.criteria import mixed_targets
 
+Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # logits, targets -> losses [B], those right
 IGNORED = -100  # the target of what counts for nothing: ``ignore_index`` of torch's cross-entropy
 
 
@@ -53,7 +55,7 @@ class Classification:
     """Cross-entropy with optional weights per example and label smoothing (Szegedy et al., 2016).
 
     Args:
-        targets: ``[n]`` class numbers of the whole training set.
+        targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
         weights: ``[n]`` with mean 1 (class weights times sample weights), or None.
         hide: ``(probability, id)``: this share of the tokens is replaced by that id at each step.
     """
@@ -63,6 +65,7 @@ class Classification:
     label_smoothing: float = 0.0
     hide: tuple[float, int] | None = None
     protect_first: bool = False  # never hide the first token of a text ([CLS])
+    criterion: Criterion | None = None  # of targets that are no class numbers; None: cross-entropy
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         return self.compute(model, self.inputs(batch), batch.packing)
@@ -75,10 +78,14 @@ class Classification:
     def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
         """The loss of a batch from its tensors; an ``IGNORED`` target counts for nothing."""
         logits, targets = self.logits(model, given, packing).float(), given["targets"]  # [B, C], [B]
-        losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
+        if self.criterion is not None:
+            losses, right = self.criterion(logits, targets)
+        else:
+            losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
+            right = (logits.detach().argmax(1) == targets).sum()
         if "weights" in given:
             losses = losses * given["weights"].to(losses)
-        return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))
+        return StepLoss(losses.sum(), right, len(targets))
 
     def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
         """``[B, C]``, some of the words hidden where that was asked for."""
@@ -104,6 +111,7 @@ class ImageClassification:
     targets: np.ndarray
     weights: np.ndarray | None = None
     label_smoothing: float = 0.0
+    criterion: Criterion | None = None  # of targets that are no class numbers; None: cross-entropy
 
     def __call__(self, model: nn.Module, batch: ImageBatch) -> StepLoss:
         return self.compute(model, self.inputs(batch), batch.packing)
@@ -121,19 +129,21 @@ class ImageClassification:
         logits = model(given["pixels"], packed=True).logits.float()  # [B, C]
         targets, weights = given["targets"], given.get("weights")
         weights = None if weights is None else weights.to(logits)
-        if "partner" not in given:
-            wanted = one_hot(targets, logits.shape[1])
+        mixed = Mixed(given["partner"], given["share"]) if "partner" in given else None
+        if mixed is not None and weights is not None:
+            share = mixed.share.to(weights)
+            weights = share * weights + (1 - share) * weights[mixed.partner]
+        if self.criterion is not None:
+            wanted = targets if mixed is None else mixed_targets(targets, mixed.partner, mixed.share)
+            losses, right = self.criterion(logits, wanted)
         else:
-            mixed = Mixed(given["partner"], given["share"])
-            wanted = mixed.soften(targets, logits.shape[1])
-            if weights is not None:
-                share = mixed.share.to(weights)
-                weights = share * weights + (1 - share) * weights[mixed.partner]
-        losses = F.cross_entropy(logits, wanted, reduction="none", label_smoothing=self.label_smoothing)
+            classes = logits.shape[1]
+            wanted = one_hot(targets, classes) if mixed is None else mixed.soften(targets, classes)
+            losses = F.cross_entropy(logits, wanted, reduction="none", label_smoothing=self.label_smoothing)
+            right = wanted.gather(1, logits.detach().argmax(1, keepdim=True)).sum()
         if weights is not None:
             losses = losses * weights
-        predicted = logits.detach().argmax(1, keepdim=True)
-        return StepLoss(losses.sum(), wanted.gather(1, predicted).sum(), len(targets))
+        return StepLoss(losses.sum(), right, len(targets))
 
 
 def targets_and_weights(

@@ -129,6 +129,8 @@ class ImageClassifier(Classifier):
         verbose: int = 0,
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,
+        pos_weight: str | float | dict | None = None,
+        tune_thresholds: bool = True,
         keep_epochs: bool = False,
     ):
         self._store(locals())
@@ -177,7 +179,8 @@ class ImageClassifier(Classifier):
 
     def _objective(self, fit: Fit) -> ImageClassification:
         targets, weights = fit.examples.targets, self._weights(fit.examples)
-        return ImageClassification(targets, weights, fit.train.label_smoothing)
+        criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
+        return ImageClassification(targets, weights, fit.train.label_smoothing, criterion)
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
         c = fit.configs["image"]

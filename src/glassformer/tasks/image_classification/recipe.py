@@ -19,6 +19,7 @@ class ImageDataConfig(Section):
     source: str = setting("", "a named source (cifar10, flowers, hotdog, digits), a table or a folder")
     image_column: str | None = setting(None, "found by itself when there is one candidate only")
     label_column: str | None = setting(None, "likewise")
+    label_separator: str | None = setting(None, "of several labels in a cell of a table, such as | or ;")
     validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
     test_size: float | None = setting(None, "likewise for a test split, where the source has none")
     train_size: int | None = setting(None, "at most this many training pictures, stratified")

@@ -6,6 +6,7 @@ It leaves ``predictions.csv``, ``pictures.json``, ``maps.json`` and ``grid.png``
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,14 +15,14 @@ import numpy as np
 from glassformer.data.image_checks import leave_out, refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
+from glassformer.data.label_sets import each
 from glassformer.data.mending import mended
 from glassformer.data.robustness import KINDS, SEVERITIES, corrupt
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.transform import read_pictures
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import pixel_logistic
-from glassformer.evaluate.metrics import ClassificationMeter
-from glassformer.evaluate.predict import softmax
+from glassformer.evaluate.label_baselines import pixel_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.tasks.image_classification.estimator import ImageClassifier
@@ -30,11 +31,11 @@ from glassformer.tasks.labelled import (
     answers,
     baseline_weights,
     check_unseen,
-    class_numbers,
     export,
     fit,
     judge_again,
     judge_splits,
+    one_vs_rest,
     page,
 )
 from glassformer.tasks.task import TINY, Look, Task, Work
@@ -58,6 +59,7 @@ def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
         d.source if source is None else source,
         image_column=d.image_column,
         label_column=d.label_column,
+        label_separator=d.label_separator,
         broken=d.broken,
         **part,
     )
@@ -122,8 +124,11 @@ def judge_readable(work: Work) -> dict[str, Any]:
     return judge_splits(work) | {"left_out": said}
 
 
-def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
+def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple:
     """Logistic regression on small pixels."""
+    if clf.kind_.binary:
+        name = "logistic regression a label on 16 x 16 pixels"
+        return (name, *one_vs_rest(clf, splits, targets, pixel_features))
     classes = len(clf.classes_)
     found, name = pixel_logistic(
         splits.train.images,
@@ -162,9 +167,9 @@ def robustness(
             for severity in SEVERITIES:
                 changed = corrupt(table, kind, severity, seed)
                 logits = clf.table_rows(model, changed, "logits", torch.device(device), told)
-                meter = ClassificationMeter(clf.classes_.tolist())
-                probabilities = softmax(logits, clf.temperature_)
-                meter.update(probabilities, targets, predicted=class_numbers(clf, probabilities))
+                meter = clf.kind_.meter(clf.classes_.tolist(), curves=False)
+                probabilities = clf.chances(logits)
+                meter.update(probabilities, targets, predicted=clf.chosen(probabilities))
                 result = meter.result(bootstrap=0)
                 out[kind].append(
                     {key: result[key] for key in ("accuracy", "macro_f1")}
@@ -181,8 +186,8 @@ def show(work: Work) -> dict[str, Any]:
         return {}
     clf, split, probabilities = work.estimator, work.data.judged, work.answers
     truth, labels = split.labels, clf.decide(probabilities).tolist()
-    firsts = [truth.index(c) for c in clf.classes_.tolist() if c in truth][:10]
-    sure = probabilities.max(1)
+    firsts = _firsts(truth, clf.classes_.tolist())
+    sure = np.array(answers(clf, probabilities)[1])
     wrong = [i for i in np.argsort(-sure, kind="stable").tolist() if labels[i] != truth[i]][:SHOWN_MISTAKES]
 
     def one(i: int) -> dict[str, Any]:
@@ -203,6 +208,15 @@ def show(work: Work) -> dict[str, Any]:
         "maps.json": {"examples": [attention_example(clf, split, i) for i in mapped]},
         "pictures.json": {"examples": examples, "mistakes": mistakes},
     }
+
+
+def _firsts(truth: Sequence[Any], classes: Sequence[Any], most: int = 10) -> list[int]:
+    """The place of the first picture of each class, or with each label."""
+    places: dict[Any, int] = {}
+    for i, given in enumerate(truth):
+        for label in each([given]):
+            places.setdefault(label, i)
+    return [*dict.fromkeys(places[c] for c in classes if c in places)][:most]
 
 
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:

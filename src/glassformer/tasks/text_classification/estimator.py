@@ -155,6 +155,8 @@ class TextClassifier(Classifier):
         verbose: int = 0,
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,
+        pos_weight: str | float | dict | None = None,
+        tune_thresholds: bool = True,
         keep_epochs: bool = False,
         batch_tokens: int = 8192,
         length_window: int = 50,
@@ -278,7 +280,9 @@ class TextClassifier(Classifier):
         if train.word_dropout:
             hide = (train.word_dropout, Vocabulary.of(self.tokenizer_).hiding)
         targets, weights = fit.examples.targets, self._weights(fit.examples)
-        return Classification(targets, weights, train.label_smoothing, hide, self.add_special_tokens)
+        criterion = self.kind_.criterion(targets, self.classes_.tolist(), train)
+        smoothing, protect = train.label_smoothing, self.add_special_tokens
+        return Classification(targets, weights, smoothing, hide, protect, criterion)
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
         if not can_be_cached(fit.network, fit.train.word_dropout):

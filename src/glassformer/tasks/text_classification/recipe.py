@@ -20,6 +20,7 @@ class DataConfig(Section):
     source: str = setting("", "a named source (imdb, europe) or a path to a file or folder")
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     label_column: str | None = setting(None, "likewise")
+    label_separator: str | None = setting(None, "of several labels in a cell of a table, such as | or ;")
     pair_column: str = setting(
         "auto", "of the second text of pairs; auto: found by its name or content; none: one text a row"
     )

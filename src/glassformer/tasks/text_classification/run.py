@@ -21,6 +21,7 @@ from glassformer.data.tables import read_lines
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
+from glassformer.evaluate.label_baselines import word_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.nn.groups import padding_share
@@ -35,6 +36,7 @@ from glassformer.tasks.labelled import (
     judge_sentences,
     judge_splits,
     measure_of,
+    one_vs_rest,
     page,
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
@@ -55,6 +57,7 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
         d.source if source is None else source,
         text_column=d.text_column,
         label_column=d.label_column,
+        label_separator=d.label_separator,
         pair_column=d.pair_column,
         need_labels=True,
         on_bad_row=d.on_bad_row,
@@ -156,8 +159,10 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig) -> dict[str, float]
     return shares
 
 
-def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
+def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
     """Counted words."""
+    if clf.kind_.binary:
+        return ("TF-IDF + logistic regression a label", *one_vs_rest(clf, splits, targets, word_features))
     train, judged = splits.train.texts, splits.judged.texts
     found = tfidf_logistic(
         train,
@@ -171,8 +176,10 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[s
     return f"TF-IDF{of} + logistic regression", found
 
 
-def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
-    """The mean of learned vectors."""
+def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
+    """The mean of learned vectors, of one class an example."""
+    if clf.kind_.binary:
+        return None
     found = bag_of_embeddings(
         clf.encode(splits.train.texts),
         targets,

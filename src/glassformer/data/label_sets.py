@@ -1,0 +1,202 @@
+"""Several labels an example: sets of labels, or a 0/1 matrix with one column a label, as in scikit-learn."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.checks import check_label, check_labels, is_missing, place
+from glassformer.errors import DataError
+
+JOIN = " | "  # between the labels of a set that is shown
+NONE = "(none)"  # how a set without labels is shown
+LISTED = re.compile(r"[\[({].*[\])}]", re.DOTALL)
+
+
+class LabelSet(tuple[Any, ...]):
+    """The labels of one example, each once, in their order; there may be none."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return JOIN.join(map(str, self)) or NONE
+
+
+def is_matrix(y: Any) -> bool:
+    """Whether targets are an array, a sparse matrix or a table with several columns."""
+    shape = getattr(y, "shape", None)
+    return isinstance(shape, tuple) and len(shape) == 2 and shape[1] > 1
+
+
+def holds_sets(y: Any) -> bool:
+    """Whether targets are several labels an example: a matrix, or the first of them a list, tuple or set."""
+    if len(getattr(y, "shape", ())) > 1:
+        return is_matrix(y)
+    if y is None or isinstance(y, str | bytes) or hasattr(y, "columns"):
+        return False
+    first = next((label for label in y if not (label is None or isinstance(label, float))), None)
+    return _is_set(first)
+
+
+def _is_set(label: Any) -> bool:
+    return isinstance(label, list | tuple | set | frozenset) or (
+        isinstance(label, np.ndarray) and label.ndim == 1
+    )
+
+
+def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | None = None) -> list[LabelSet]:
+    """Sets of labels, each checked as a label is (``check_labels``): text or whole numbers, all of one kind.
+
+    Raises:
+        DataError: a set that is missing or none, or a label in it that cannot be one; the example is named.
+    """
+    sets, flat, owner = [], [], []
+    for index, given in enumerate(y):
+        if not _is_set(given):
+            kind = "missing" if is_missing(given) else f"no list but {type(given).__name__}"
+            raise DataError(
+                f"the labels are {kind}",
+                where=place(origin, index, rows),
+                fix="Give a list of labels for every example; an empty one where it has none",
+            )
+        sets.append(list(given))
+        flat += sets[-1]
+        owner += [index] * len(sets[-1])
+    try:
+        checked = check_labels(flat, "")
+    except DataError as error:
+        wrong = int((error.where or "[0]").strip("[]"))  # as ``place`` writes it without an origin
+        raise DataError(error.what, where=place(origin, owner[wrong], rows), fix=error.fix) from None
+    out, at = [], 0
+    for labels in sets:
+        out.append(LabelSet(sorted(set(checked[at : at + len(labels)]))))
+        at += len(labels)
+    return out
+
+
+def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[Any]]:
+    """A matrix of 0 and 1 ``[n, K]`` as sets, and its labels: a table's columns, else 0 to K - 1.
+
+    Raises:
+        DataError: something else than 0 and 1 in it; row and column are named.
+    """
+    names = [check_label(name, f"{origin} column") for name in y.columns] if hasattr(y, "columns") else None
+    dense = y.toarray() if hasattr(y, "toarray") else np.asarray(y)
+    dense = dense.astype(object) if dense.dtype.kind not in "biuf" else dense
+    wrong = np.argwhere(~((dense == 0) | (dense == 1)))
+    if len(wrong):
+        i, k = wrong[0].tolist()
+        raise DataError(
+            f"{dense[i, k]!r} where a matrix of several labels has 0 or 1",
+            where=f"{place(origin, i, None)}[{k}]",
+            fix="Give 1 where an example has a label and 0 where not",
+        )
+    labels = list(range(dense.shape[1])) if names is None else names
+    if len(set(labels)) < len(labels):
+        raise DataError("two columns have one name", where=origin, fix="Rename one")
+    sets = [LabelSet(labels[k] for k in np.flatnonzero(row).tolist()) for row in dense.astype(bool)]
+    return sets, labels
+
+
+def split_cell(cell: Any, separator: str) -> list[str]:
+    """The labels in one cell of a table: ``joy|anger``, or a list as programs write it, ``['joy']``."""
+    if is_missing(cell):
+        return []
+    text = str(cell).strip()
+    if LISTED.fullmatch(text):
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if isinstance(found, list):
+            return [str(label) for label in found]
+        text = text[1:-1]
+    return [part for raw in text.split(separator) if (part := raw.strip().strip("'\""))]
+
+
+def of_column(values: Sequence[Any], separator: str | None) -> Sequence[Any]:
+    """A column's labels as lists where its cells are joined names; as they are without a separator."""
+    if separator is None or any(map(_is_set, values)):
+        return values
+    return [split_cell(cell, separator) for cell in values]
+
+
+def are_sets(labels: Sequence[Any] | None) -> bool:
+    """Whether checked labels are sets."""
+    return bool(labels) and isinstance(next(iter(labels or ()), None), LabelSet)
+
+
+def each(labels: Iterable[Any] | None) -> list[Any]:
+    """Every label of examples, one a time that it stands there, of sets and of single labels alike."""
+    return [
+        label
+        for given in (() if labels is None else labels)
+        for label in (given if isinstance(given, LabelSet) else (given,))
+    ]
+
+
+def strata(labels: Sequence[Any], held: int) -> Sequence[Any]:
+    """What to stratify a choice of ``held`` examples by: single labels as they are, of a set its rarest.
+
+    Labels too rare to stand on both sides share one stratum with examples that have none.
+    """
+    if not are_sets(labels):
+        return labels
+    n, counts = len(labels), Counter(each(labels))
+    least = max(2, math.ceil(n / max(min(held, n - held), 1)))
+    names = {label: str(i) for i, label in enumerate(sorted(counts))}
+
+    def rarest(given: LabelSet) -> str:
+        able = [label for label in given if counts[label] >= least]
+        return names[min(able, key=lambda label: (counts[label], names[label]))] if able else ""
+
+    out = list(map(rarest, labels))
+    sizes = Counter(out)
+    (most, _), *_ = sizes.most_common(1)
+    return [name if sizes[name] >= least else most for name in out]
+
+
+def indicator(sets: Sequence[Iterable[Any]], classes: Sequence[Any]) -> np.ndarray:
+    """``[n, K]`` fp32: 1 where an example has a label. Every label must be among ``classes``."""
+    numbers = {label: k for k, label in enumerate(classes)}
+    out = np.zeros((len(sets), len(classes)), np.float32)
+    for i, labels in enumerate(sets):
+        out[i, [numbers[label] for label in labels]] = 1.0
+    return out
+
+
+def as_sets(chosen: np.ndarray, classes: Sequence[Any]) -> np.ndarray:
+    """``[n, K]`` bool as ``[n]`` label sets."""
+    out = np.empty(len(chosen), object)
+    for i, row in enumerate(chosen):
+        out[i] = LabelSet(classes[k] for k in np.flatnonzero(row).tolist())
+    return out
+
+
+def together(sets: Sequence[Any], most: int = 10) -> list[dict[str, Any]]:
+    """Pairs of labels that stand at one example, the most frequent first.
+
+    Returns:
+        Of each ``labels`` (both), ``count``, ``of_first`` and ``of_second`` (its share of each one's
+        examples) and ``lift``: how many times as often as if the two were independent.
+    """
+    single, pairs = Counter(each(sets)), Counter[tuple[Any, Any]]()
+    for labels in sets:
+        pairs.update((a, b) for i, a in enumerate(labels) for b in labels[i + 1 :])
+    n = len(sets)
+    return [
+        {
+            "labels": [str(a), str(b)],
+            "count": count,
+            "of_first": count / single[a],
+            "of_second": count / single[b],
+            "lift": count * n / (single[a] * single[b]),
+        }
+        for (a, b), count in pairs.most_common(most)
+    ]

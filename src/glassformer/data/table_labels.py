@@ -1,0 +1,111 @@
+"""The labels in a column of a table: names, numbers, lists of either, or names joined in one cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from glassformer.data.checks import check_class_names, check_labels
+from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.label_sets import (
+    LabelSet,
+    are_sets,
+    check_sets,
+    each,
+    holds_sets,
+    of_column,
+)
+from glassformer.data.tables import Table
+from glassformer.errors import DataError
+
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # no two of which are one number
+
+
+def read_labels(
+    table: Table, column: str, class_names: Sequence[str], separator: str | None = None
+) -> Sequence[Any]:
+    """The labels, by name where the file has names; none if all are -1, the ``datasets`` sign for that.
+
+    Args:
+        separator: between the names in a cell of several labels; None: a cell is one label, or a list.
+
+    Raises:
+        DataError: a label that cannot be one; the row is named.
+    """
+    values = table.read(column)
+    if separator is not None or holds_sets(values):
+        found: Sequence[Any] = check_sets(of_column(values, separator), table.origin, table.rows)
+        return _named_sets(found, class_names, table) if class_names else found
+    if not table.typed:
+        values = [value.strip() for value in values]
+    elif class_names and all(value == -1 for value in values):
+        return []
+    try:
+        labels = check_labels(values, table.origin, table.rows)
+    except DataError as error:
+        kind = what_labels_are(values)
+        if kind is None:
+            raise
+        raise DataError(f"{error.what}: {kind[0]}", where=error.where, fix=kind[1]) from None
+    return named_labels(labels, class_names, table) if class_names else labels
+
+
+def column_checks(table: Table, label: str | None, separator: str | None) -> dict[str, Callable] | None:
+    """Column -> what raises for a value of it, where labels are sets; None: the usual checks."""
+    if label is None:
+        return None
+    if separator is None and not holds_sets(table.read(label)):
+        return None
+
+    def check(values: Sequence[Any]) -> Any:
+        return check_sets(of_column(values, separator))
+
+    return {label: check}
+
+
+def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
+    """The names of numbers, by the names that the file itself gives.
+
+    Raises:
+        DataError: a number without a name, or a name that is no label, or stands there twice.
+    """
+    check_class_names(class_names, table.origin)
+    return [_named(label, class_names, table, row) for row, label in zip(table.rows, labels, strict=True)]
+
+
+def _named(label: Any, class_names: Sequence[str], table: Table, row: int) -> str:
+    if not isinstance(label, int) or not 0 <= label < len(class_names):
+        raise DataError(
+            f"label {label!r} has no name",
+            where=f"{table.origin}, row {row}",
+            fix=f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}",
+        )
+    return class_names[label]
+
+
+def _named_sets(sets: Sequence[Any], class_names: Sequence[str], table: Table) -> list[LabelSet]:
+    check_class_names(class_names, table.origin)
+    return [
+        LabelSet(sorted(_named(label, class_names, table, row) for label in labels))
+        for row, labels in zip(table.rows, sets, strict=True)
+    ]
+
+
+def whole_numbers(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
+    """CSV knows text only: if every label that is text is a whole number, those of CSV become ``int``."""
+    texts = {k: {x for x in each(v.labels) if isinstance(x, str)} for k, v in splits.items()}
+    if any(found and (k not in untyped or not all(map(WHOLE, found))) for k, found in texts.items()):
+        return dict(splits)
+    return dict(splits) | {
+        k: replace(v, labels=_as_int(v.labels))
+        for k, v in splits.items()
+        if k in untyped and v.labels is not None
+    }
+
+
+def _as_int(labels: Sequence[Any]) -> list[Any]:
+    if are_sets(labels):
+        return [LabelSet(sorted({int(x) for x in given})) for given in labels]
+    return [int(x) for x in labels]

@@ -1,0 +1,77 @@
+"""What a finished run said about the judged examples, from its ``predictions.csv``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.label_sets import JOIN, indicator
+from glassformer.errors import DataError
+from glassformer.evaluate.predictions import read_predictions
+
+TINY = 1e-6  # probabilities are written with six digits
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What one run said about the judged examples."""
+
+    examples: str  # digest of the examples and their labels: equal digests, same examples
+    classes: tuple[str, ...]
+    targets: np.ndarray  # [n]; of several labels [n, K] bool
+    predicted: np.ndarray  # likewise
+    log_loss: float
+
+
+def read_answers(folder: Path) -> Answers:
+    """A run's predictions.csv.
+
+    Raises:
+        DataError: there is none, it is damaged, or its examples have no labels.
+    """
+    path = folder / "predictions.csv"
+    digest, labels, predicted, chances = hashlib.sha256(), [], [], []
+    chances_of: list[list[float]] = []
+    classes: tuple[str, ...] = ()
+    for row in read_predictions(path):
+        digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
+        classes = tuple(row.probabilities)
+        labels.append(row.label)
+        predicted.append(row.predicted)
+        chances.append(row.probabilities.get(row.label, 0.0))
+        chances_of.append(list(row.probabilities.values()))
+    numbers = {name: i for i, name in enumerate(classes)}
+    if labels and (read_object(folder / "metrics.json").get("test") or {}).get("kind") == "labels":
+        return _of_sets(digest.hexdigest(), classes, labels, predicted, chances_of)
+    if not labels or any(label not in numbers for label in labels):
+        raise DataError(
+            "no labelled predictions to compare", where=str(path), fix="Judge on a split that has labels"
+        )
+    loss = float(-np.log(np.clip(chances, TINY, 1.0)).mean())
+    targets, guesses = (np.array([numbers[x] for x in column]) for column in (labels, predicted))
+    return Answers(digest.hexdigest(), classes, targets, guesses, loss)
+
+
+def _of_sets(
+    digest: str, classes: tuple[str, ...], labels: list[str], predicted: list[str], chances: list[list[float]]
+) -> Answers:
+    """Answers of several labels an example: ``targets`` and ``predicted`` are ``[n, K]`` bool."""
+    y, guess = (
+        indicator([[x for x in cell.split(JOIN) if x in classes] for cell in column], classes).astype(bool)
+        for column in (labels, predicted)
+    )
+    likely = np.where(y, chances, 1 - np.array(chances)).clip(TINY)
+    return Answers(digest, classes, y, guess, float(-np.log(likely).mean()))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """What a JSON file holds; nothing where there is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise DataError(f"not valid JSON ({error})", where=str(path)) from None

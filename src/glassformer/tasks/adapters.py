@@ -1,0 +1,69 @@
+"""Low-rank updates of a fitted classifier as files in PEFT's layout, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from glassformer.checkpoints.names_lora import save_adapter
+from glassformer.errors import ConfigError
+from glassformer.families import names_of
+from glassformer.families.adapters import add_adapter, head_in_hub
+from glassformer.sklearn_base import check_is_fitted
+
+
+class Adapts:
+    """Saving and loading of adapters, for an estimator with ``model_`` and ``class_order_``."""
+
+    model_: Any
+    class_order_: list[int] | None
+    weights_source_: str
+    configs: Any  # the method of ``Estimator``
+
+    def save_adapter(self, path: str | Path, *, head: bool = False) -> Path:
+        """Write the low-rank updates of a fit with ``lora_rank`` alone, in PEFT's file layout.
+
+        Args:
+            head: pooling and head too, for a base of the Hub's class with a head; else the encoder.
+
+        Raises:
+            ConfigError: the fit had none, or the Hub's layout has no such head.
+        """
+        check_is_fitted(self, "model_")
+        updates = getattr(self, "adapter_", None)
+        if not updates:
+            raise ConfigError(
+                "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
+            )
+        config = self.configs()["train"]
+        whole = head_in_hub(self.model_) if head else None
+        save_adapter(
+            Path(path),
+            names_of(self.model_.config),
+            updates,
+            config.lora_rank,
+            config.lora_alpha,
+            with_prefix=head,
+            head=whole,
+        )
+        return Path(path)
+
+    def load_adapter(self, path: str | Path) -> Self:
+        """Add an adapter in PEFT's file layout to the weights: its low-rank updates, and its head if any.
+
+        The model becomes what ``PeftModel.from_pretrained(base, path)`` followed by ``merge_and_unload()``
+        gives; save it as usual. Whose base this is, nothing says: load it into the model it was trained on.
+
+        Raises:
+            CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
+        """
+        check_is_fitted(self, "model_")
+        add_adapter(self.model_, path, self.class_order_)
+        self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
+        self._compute_model = None
+        return self
+
+    def save_beside(self, folder: Path) -> None:
+        """The low-rank updates, where the fit had some."""
+        if getattr(self, "adapter_", None):
+            self.save_adapter(folder / "adapter")

@@ -1,0 +1,178 @@
+"""One class an example: the kind of target whose methods say what a kind is; others replace some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from glassformer.checkpoints.settings import real
+from glassformer.data.checks import check_classes, check_labels, place
+from glassformer.data.label_kinds import about_labels, as_known
+from glassformer.data.label_sets import each
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.evaluate.calibrate import describe, fit_temperature, tune_threshold
+from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.predict import softmax
+from glassformer.train.objectives import class_weights
+
+COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
+OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
+
+
+@dataclass(frozen=True)
+class Classes:
+    """One class an example: a softmax over the logits, and the most probable class."""
+
+    problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
+    measure: ClassVar[str | None] = (
+        None  # what a run's lines and tables begin with; None: the recipe's choice
+    )
+    binary: ClassVar[bool] = False  # whether each logit is a yes or no of its own
+
+    # --- raw targets ------------------------------------------------------------------------------
+
+    def read(self, y: Any, origin: str = "labels") -> list[Any]:
+        """The labels, checked; see ``check_labels``."""
+        return list(check_labels(y, origin))
+
+    def classes(self, labels: Sequence[Any], origin: str = "labels") -> list[Any]:
+        """What the model tells apart, in the order of its logits; raises DataError for fewer than two."""
+        return check_classes(labels, origin)
+
+    def numbered(
+        self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """Class numbers ``[n]`` int64; raises DataError for a label that is none of ``classes``."""
+        labels = as_known(labels, classes, spelling=True)
+        check_known(labels, classes, origin, rows)
+        numbers = {label: i for i, label in enumerate(classes)}
+        return np.array([numbers[label] for label in labels], np.int64)
+
+    def strata(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
+        """What a random part of the examples keeps the shares of."""
+        return targets.tolist()
+
+    # --- training ---------------------------------------------------------------------------------
+
+    def weights(self, targets: np.ndarray, classes: list[Any], train: Any) -> np.ndarray | None:
+        """A weight an example with mean 1; None: all 1."""
+        if train.pos_weight is not None:
+            what = "pos_weight belongs to several labels an example"
+            raise ConfigError(what, where="pos_weight", fix="Weigh classes with class_weight")
+        return class_weights(targets, classes, train.class_weight)
+
+    def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
+        """The loss of logits and targets; None: cross-entropy over classes."""
+        return None
+
+    def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+        """What is known of the held-out examples after an epoch."""
+        meter = self.meter(clf.classes_.tolist(), curves=False)
+        meter.update(softmax(logits), targets)
+        out = meter.result(bootstrap=0)
+        return {"loss": out["log_loss"], "accuracy": out["accuracy"], "macro_f1": out["macro_f1"]}
+
+    def threshold(self, train: Any, logits: np.ndarray, targets: np.ndarray) -> Any:
+        """What a fit chooses on its held-out examples as ``threshold_``; None: nothing."""
+        return None
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def chances(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
+        """Probabilities ``[n, C]`` fp64, whose rows sum to 1."""
+        return softmax(logits, temperature)
+
+    def chances_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
+        """The same of tensors, in their own number format."""
+        return (logits / temperature).softmax(-1)
+
+    def chosen(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
+        """Class numbers ``[n]``: the largest, or for two classes the threshold on the second."""
+        if threshold is not None and probabilities.shape[1] == 2:
+            return (probabilities[:, 1] >= threshold).astype(int)
+        return probabilities.argmax(1)
+
+    def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """What ``chosen`` gave, as labels ``[n]``."""
+        return classes[chosen]
+
+    def returned(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
+        """What ``predict`` gives."""
+        return self.labels(chosen, classes)
+
+    def sureness(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+        """How sure each answer is, ``[n]``: the probability of its label."""
+        return probabilities[np.arange(len(chosen)), chosen]
+
+    def explained(self, probabilities: np.ndarray, threshold: Any) -> int:
+        """The number of the label that an explanation of ``[C]`` is about where none is named."""
+        return int(self.chosen(probabilities[None], threshold)[0])
+
+    def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
+        """What counts right and wrong answers."""
+        return ClassificationMeter(classes, curves=curves)
+
+    # --- calibration ------------------------------------------------------------------------------
+
+    def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
+        """The temperature with the lowest log loss."""
+        return fit_temperature(logits, targets)
+
+    def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
+        """The threshold that serves a metric best; raises ConfigError where there is none of that kind."""
+        if probabilities.shape[1] != 2:
+            what = f"{probabilities.shape[1]} classes have no one threshold"
+            raise ConfigError(what, where="threshold", fix="Leave it out")
+        return tune_threshold(probabilities[:, 1], targets, metric)[0]
+
+    def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
+        """Calibration error, log loss and the curve, for JSON."""
+        return describe(probabilities, targets, resamples=resamples)
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def about(self) -> dict[str, Any]:
+        """What ``glassformer.json`` says of the kind; nothing of this one."""
+        return {}
+
+    def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
+        """Temperature and threshold of a saved folder; raises CheckpointError for impossible ones."""
+        temperature, threshold = real(dict(about), "temperature", where, 1.0), None
+        if not COLDEST <= temperature <= HOTTEST:
+            raise impossible_temperature(temperature, where)
+        if about.get("threshold") is not None:
+            threshold = real(dict(about), "threshold", where, 0.5)
+            if threshold > OVER_ONE:
+                raise impossible_threshold(threshold, where)
+        return temperature, threshold
+
+    def sorts(self) -> bool:
+        """Whether the classes of a file are brought into their order."""
+        return True
+
+
+def check_known(
+    labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
+) -> None:
+    """Raises DataError for a label, or one in a set, that is none of ``classes``."""
+    known = set(classes)
+    for i, given in enumerate(labels):
+        for label in each([given]):
+            if label not in known:
+                known = f"Known: {', '.join(map(str, classes))}"
+                everything = [*classes, *each(labels)]
+                what, fix = about_labels(everything, f"label {label!r} was not seen in training", known)
+                raise DataError(what, where=place(origin, i, rows), fix=fix)
+
+
+def impossible_temperature(value: float, where: str) -> CheckpointError:
+    what = f"temperature = {value:g} is none from {COLDEST:g} to {HOTTEST:g}"
+    return CheckpointError(what, where=where, fix="Calibrate it again")
+
+
+def impossible_threshold(value: float, where: str) -> CheckpointError:
+    return CheckpointError(f"threshold = {value:g} is no probability", where=where, fix="Choose it again")

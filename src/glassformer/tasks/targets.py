@@ -1,0 +1,38 @@
+"""What a classifier's targets are: one class an example, or several labels.
+
+A kind says how raw targets are checked and numbered, what the head's outputs mean, what they are judged by,
+and what a saved folder and the Hub call it (``Classes`` has the methods). Whoever holds an estimator asks its
+``kind_``, and knows no kind by name; which one it is, is settled here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from glassformer.checkpoints.settings import shown
+from glassformer.data.label_sets import holds_sets, is_matrix, read_matrix
+from glassformer.errors import CheckpointError
+from glassformer.tasks.target_classes import Classes
+from glassformer.tasks.target_sets import LabelSets
+
+
+def kind_of_targets(y: Any) -> Classes:
+    """The kind of raw targets: several labels for a matrix or a list of lists or sets; else one class."""
+    if not holds_sets(y):
+        return Classes()
+    return LabelSets(True, tuple(read_matrix(y)[1])) if is_matrix(y) else LabelSets()
+
+
+def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
+    """The kind that a saved folder names; raises CheckpointError for one that is not known."""
+    known: dict[Any, Classes] = {None: Classes(), "label-sets": LabelSets(), "label-matrix": LabelSets(True)}
+    name = about.get("targets")
+    if not isinstance(name, str | None) or name not in known:
+        raise CheckpointError(f"targets = {shown(name)} is of no kind that is known here", where=where)
+    return known[name]
+
+
+def kind_on_hub(settings: Mapping[str, Any]) -> Classes:
+    """The kind that the ``config.json`` of a classifier names."""
+    return LabelSets() if settings.get("problem_type") == LabelSets.problem_type else Classes()

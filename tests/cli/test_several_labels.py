@@ -1,0 +1,115 @@
+"""Several labels an example through every verb, on a table whose cells join them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import glassformer
+
+from .tiny import settings
+
+LABELS = ("cat", "dog", "run")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(2)
+    rows = []
+    for i in range(90):
+        labels = [label for label in LABELS if rng.random() < 0.4]
+        words = [f"number {i}", *rng.choice(["the", "a", "old", "red"], 3), *labels]
+        rows.append(f"{' '.join(words)},{';'.join(labels)}")
+    path = tmp_path / "tags.csv"
+    path.write_text("\n".join(["text,tags", *rows]) + "\n")
+    return path
+
+
+def asked(table: Path, *more: str) -> list[str]:
+    given = ["--text", str(table), "--label-column", "tags", "--label-separator", ";"]
+    return [*given, *settings("epochs=3", "lr=0.03", "batch_size=8", *more)]
+
+
+def test_from_a_table_to_answers(gf, table, tmp_path):
+    result = gf("train", *asked(table, "baselines=true"), "--out", "run")
+    assert result.code == 0, result.err
+    assert "macro-F1" in result.out
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["measure"] == "macro_f1"
+    assert set(metrics["thresholds"]) == set(LABELS)
+    assert metrics["test"]["kind"] == "labels"
+    assert [*metrics["baselines"]] == ["TF-IDF + logistic regression a label"]
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Labels that stand together" in page
+    assert "Given from" in page
+    assert "got exactly their labels" in page
+    doctor = json.loads((tmp_path / "run" / "doctor.json").read_text())
+    assert "co-occurrence" in {finding["code"] for finding in doctor["findings"]}
+    clf = glassformer.load(tmp_path / "run")
+    texts = ["the old cat run", "a red dog"]
+    lines = gf("predict", "run", *texts).out.splitlines()
+    shown = [" | ".join(labels) or "(none)" for labels in clf.predict(texts)]
+    assert [line.split("\t")[0] for line in lines] == shown
+
+    assert gf("predict", "run", table, "--text-column", "text", "--out", "said.csv").code == 0
+    with open("said.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 90
+    p = np.array([[float(row[f"p:{label}"]) for label in LABELS] for row in rows])
+    given = [tuple(np.array(LABELS)[row]) for row in p >= clf.threshold_]
+    assert [row["predicted"] for row in rows] == [" | ".join(labels) or "(none)" for labels in given]
+    sure = [
+        min(row[np.isin(LABELS, labels)], default=1 - row.max()) for row, labels in zip(p, given, strict=True)
+    ]
+    np.testing.assert_allclose([float(row["probability"]) for row in rows], sure, atol=1e-5)
+
+    pq.write_table(pa.table({"text": texts}), "rows.parquet")
+    assert gf("predict", "run", "--data", "rows.parquet", "--out", "scores.parquet").code == 0
+    assert list(map(tuple, pq.read_table("scores.parquet").column("label").to_pylist())) == clf.predict(texts)
+
+    figures = json.loads(gf("evaluate", "run", "--json").out)
+    assert figures["micro_f1"] == metrics["test"]["micro_f1"]
+    assert "micro-F1" in gf("evaluate", "run").out
+    found = json.loads(gf("calibrate", "run", "--threshold", "f1", "--json").out)
+    assert len(found["temperature"]) == len(found["threshold"]) == 3
+    assert gf("calibrate", "run").code == 0
+    assert gf("evaluate", "run").code == 0
+    assert "temperature of its own" in (tmp_path / "run" / "report.html").read_text()
+    clf = glassformer.load(tmp_path / "run")
+    np.testing.assert_allclose(clf.temperature_, found["temperature"])
+    assert (
+        "occlusion for dog"
+        in gf("explain", "run", "a red dog", "--method", "occlusion", "--target", "dog").out
+    )
+
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.models import Served
+
+    served = Served("run", clf, Limits())
+    answers = served.predictions(items := served.prepare(texts), served.compute(items))
+    assert [tuple(answer["labels"]) for answer in answers] == clf.predict(texts)
+    assert served.about(True)["threshold"] == pytest.approx(clf.threshold_.tolist())
+
+
+def test_folds_and_comparisons(gf, table, tmp_path):
+    assert gf("cross-validate", *asked(table), "--folds", "2", "--out", "folds").code == 0
+    metrics = json.loads((tmp_path / "folds" / "metrics.json").read_text())
+    assert metrics["test"]["kind"] == "labels"
+    assert {"macro_f1", "micro_f1"} <= metrics["over_folds"].keys()
+    for seed, rate in (("a", "0.03"), ("b", "0.001")):
+        assert gf("train", *asked(table), "--set", f"lr={rate}", "--out", seed).code == 0
+    result = gf("compare", "a", "b")
+    assert result.code == 0, result.err
+    assert "macro-F1" in result.out
+
+
+def test_cells_without_a_separator_say_how_to_name_it(refused, table, tmp_path):
+    said = refused("train", "--text", table, "--label-column", "tags", "--out", "run")
+    assert "several labels" in said
+    assert "--label-separator" in said
