@@ -38,7 +38,7 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.given import instead_of_option, named_as_options
-from glassformer.cli.output import one_line
+from glassformer.cli.output import one_line, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
 from glassformer.process import tune_process
@@ -120,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
+    stdout_for_json(False)  # until the verb's own --json is read
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     listening = own_process() if argv is None else Listening()
     listening.listen()

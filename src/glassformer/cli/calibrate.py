@@ -9,7 +9,7 @@ import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
 from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, refuse_columns
-from glassformer.cli.output import note, say, say_json, show_table
+from glassformer.cli.output import AsJson, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
@@ -74,9 +74,7 @@ def calibrate_command(
         ),
     ] = None,
     on_bad_row: BadRow = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
-    ] = False,
+    json: AsJson = False,
 ) -> None:
     """Choose temperature and threshold on validation data and save them with the model."""
     if threshold is not None and threshold not in METRICS:
@@ -86,8 +84,7 @@ def calibrate_command(
     folder = check_run(run)
     named = {"text_column": text_column, "label_column": label_column, "image_column": image_column}
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
-    quiet = (lambda line: None) if json else say
-    found = calibrate_run(folder, data, threshold, say=quiet, columns=columns, on_bad_row=bad)
+    found = calibrate_run(folder, data, threshold, say=say, columns=columns, on_bad_row=bad)
     if json:
         say_json(found)
     else:

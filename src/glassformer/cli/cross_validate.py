@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
-from glassformer.cli.output import say, show_table
+from glassformer.cli.output import AsJson, say, say_json, show_table, stream
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
@@ -55,7 +54,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
     check_folder_path(folder)
     try:
-        return cross_validate(recipe, folder, folds, say=say, callbacks=[Progress(sys.stdout)])
+        return cross_validate(recipe, folder, folds, say=say, callbacks=[Progress(stream())])
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; give the same command to go on") from None
     except GlassformerError:
@@ -133,9 +132,14 @@ def cross_validate_command(
     out: Out = None,
     folds: Folds = 5,
     on_bad_row: BadRow = None,
+    json: AsJson = False,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
     columns = column_settings(text_column=text_column, label_column=label_column)
     chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
     folder = out or default_folder(chosen.name, "-folds")
-    show_folds(cross_validate(chosen, folder, folds), folder)
+    metrics = cross_validate(chosen, folder, folds)
+    show_folds(metrics, folder)
+    if json:
+        files = {"predictions": folder / "predictions.csv", "report": folder / "report.html"}
+        say_json({"folder": folder, **files, "metrics": metrics})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli.output import excerpt, say, say_json, show_table
+from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.sheet import write_sheet
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ Source = Annotated[
 ]
 TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
 LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 def whereabouts() -> dict[str, str]:

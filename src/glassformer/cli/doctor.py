@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from glassformer.cli.output import say, say_json, show_table
+from glassformer.cli.output import AsJson, say, say_json, show_table
 
 # Package -> the oldest version that will do, as pyproject.toml has them (a test compares).
 NEEDED = {
@@ -153,7 +153,7 @@ def doctor_command(
         typer.Argument(metavar="[MODEL]", help="A checkpoint to look at instead: folder, name or Hub id."),
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of the model, on the Hub.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Look at this machine: packages, number formats, data sets, weights. Or at a model: what opens it."""
     from glassformer import __version__

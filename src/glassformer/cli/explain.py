@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.given import TextColumn
-from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
+from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
 
@@ -132,6 +132,7 @@ def explain_command(
         Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
     ] = None,
     text_column: TextColumn = None,
+    as_json: AsJson = False,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     if out is not None:
@@ -148,7 +149,10 @@ def explain_command(
     if out is not None:
         _write(out, made)
         say(f"{len(made)} explained by {made[0].method}: {out}")
-    for i, e in enumerate(made if out is None else [], 1):
+    if as_json:
+        given_out = {"explained": len(made), "method": made[0].method, "out": out}
+        say_json([e.to_dict() for e in made] if out is None else given_out)
+    for i, e in enumerate(made if out is None and not as_json else [], 1):
         if len(made) > 1:
             say(f"{i} of {len(made)}: {excerpt(e.name or e.text)}")
         _show(e)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import note, say
+from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_folder_path
 
@@ -65,6 +65,7 @@ def export(
         to,
         folder,
         samples,
+        run=run,
         labels=labels,
         int8=int8,
         int8_tolerance=int8_tolerance,
@@ -107,9 +108,12 @@ def export_command(
     check: Annotated[
         int, typer.Option(metavar="N", help="Inputs on which model and export must agree.")
     ] = CHECKED,
+    json: AsJson = False,
 ) -> None:
     """Write the classifier for other programs; refused where their answers would differ."""
     folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
+    if json:
+        say_json({"folder": folder, "to": to.value, **found})
     say(f"{folder}: {found['inputs']} inputs, same labels, logits within {found['largest_difference']:.1e}")
     if to is Target.hf:
         if found["whole"]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli.output import say
+from glassformer.cli.output import AsJson, say, say_json
 from glassformer.errors import ConfigError
 
 
@@ -49,7 +49,11 @@ def report_command(
     folder: Annotated[
         Path, typer.Argument(metavar="RUN|STUDY", help="The folder of a run, a study or folds.")
     ],
+    json: AsJson = False,
 ) -> None:
     """Write report.html anew from the files of a run, a study, a cross-validation or a label review."""
-    for page in report(folder):
+    pages = report(folder)
+    for page in pages:
         say(f"report: {page}")
+    if json:
+        say_json({"pages": pages})

@@ -19,7 +19,7 @@ from glassformer.cli.cross_validate import (
 )
 from glassformer.cli.evaluate import BadRow
 from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
-from glassformer.cli.output import excerpt, say, show_table
+from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
 
@@ -73,6 +73,7 @@ def review_labels_command(
     folds: Folds = 5,
     top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
     on_bad_row: BadRow = None,
+    json: AsJson = False,
 ) -> None:
     """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
     from glassformer.study.review import review
@@ -90,4 +91,7 @@ def review_labels_command(
         chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
-    show_review(review(folder, top), folder)
+    found = review(folder, top)
+    show_review(found, folder)
+    if json:
+        say_json({"folder": folder, **found})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli.finished import show_run
+from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
@@ -26,7 +25,7 @@ from glassformer.cli.given import (
 )
 from glassformer.cli.keys import recipe_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
-from glassformer.cli.output import note, say, show_table
+from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError, FewStepsWarning, ShortModelWarning
@@ -54,7 +53,7 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
     folder = Path(folder)
     try:
         with said_plainly():
-            return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
+            return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(stream())])
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
@@ -346,6 +345,7 @@ def train_command(
             "--help-keys", callback=_show_keys, is_eager=True, help="List what --set can change, and leave."
         ),
     ] = False,
+    json: AsJson = False,
 ) -> None:
     """Train, judge and report, as a recipe says or on texts or pictures of your own."""
     if deterministic:
@@ -382,3 +382,6 @@ def train_command(
     except Helped:
         return
     show_run(run, chosen)
+    say(next_step(run, chosen))
+    if json:
+        say_json(as_dict(run))

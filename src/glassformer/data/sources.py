@@ -267,6 +267,7 @@ class NamedSource:
     hub: str = ""  # dataset repository on the Hugging Face Hub
     revision: str = ""  # its pinned commit
     files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
+    language: str = ""  # of the texts, as ISO 639-1 writes it
 
 
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -336,6 +337,7 @@ NAMED_SOURCES = {
         licence="as this package",
         load=_made("europe", corpus.europe),
         notes=("split by distinct sentence: no sentence stands in two splits",),
+        language="en",
     ),
     "countries": NamedSource(
         description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and "
@@ -343,6 +345,7 @@ NAMED_SOURCES = {
         licence="as this package",
         load=_made("countries", corpus.countries),
         notes=("every sentence is true; there are no traps",),
+        language="en",
     ),
     "countries-given": NamedSource(
         description="a practical's 20,000 sentences on ten countries, or a likeness: does a sentence name "
@@ -350,6 +353,7 @@ NAMED_SOURCES = {
         licence="the file: none stated; the likeness: as this package",
         load=_made("countries-given", lambda: given.corpus(find_in_data(given.FILE))),
         notes=("split by distinct sentence: no sentence stands in two splits",),
+        language="en",
     ),
     "imdb": NamedSource(
         description="Large Movie Review Dataset (Maas et al. 2011): 25,000 + 25,000 film reviews, "
@@ -365,6 +369,7 @@ NAMED_SOURCES = {
             ("test", "plain_text/test-00000-of-00001.parquet"),
             ("unsupervised", "plain_text/unsupervised-00000-of-00001.parquet"),
         ),
+        language="en",
     ),
     "ntc-scv": NamedSource(
         description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or "
@@ -378,5 +383,6 @@ NAMED_SOURCES = {
             "16 distinct texts stand in two splits",
         ),
         folder="ntc-scv",
+        language="vi",
     ),
 }

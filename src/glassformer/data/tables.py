@@ -13,6 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -83,24 +84,29 @@ def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
-def _read_delimited(path: Path, refuse: Refuse) -> Table:
-    check_utf8(path)
+def delimiter_of(path: Path) -> str:
+    """What stands between the cells of a file that ``check_utf8`` has passed."""
     header = next(text_lines(path), "")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
         raise _too_many(columns + 1, f"{path}, row 1")
+    return delimiter
+
+
+def whole_records(path: Path, delimiter: str, refuse: Refuse) -> Iterator[tuple[int, list[str]]]:
+    """The header, its names checked, and then the records that have a cell under each of them.
+
+    Args:
+        refuse: called with each other row.
+    """
     names: list[str] = []
-    kept: list[list[str]] | None = []
-    rows = array("q")  # a fifth of a list's memory
-    plain: Callable[[str], str] = str
     for row, record in _records(path, delimiter):
         if not record:  # a blank line is no record, yet it counts as a row
             continue
         if not names:
             names = [name.strip() for name in record]
-            _check_names(names, f"{path}, row {row}")
-            plain = csv_plain if any(name.startswith(REVIEWED) for name in names) else str
-            kept = kept if len(names) <= KEPT_COLUMNS else None
+            check_names(names, f"{path}, row {row}")
+            yield row, names
         elif len(record) != len(names):
             error = DataError(
                 f"{len(record)} fields where the header has {len(names)}",
@@ -108,6 +114,26 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
                 fix="Put a text that holds the separator or a line break into double quotes",
             )
             refuse(error, row)
+        else:
+            yield row, record
+
+
+def plain_under(names: Sequence[str]) -> Callable[[str], str]:
+    """How cells under a header are read: those of our own files lose what guards them in a spreadsheet."""
+    return csv_plain if any(name.startswith(REVIEWED) for name in names) else str
+
+
+def _read_delimited(path: Path, refuse: Refuse) -> Table:
+    check_utf8(path)
+    delimiter = delimiter_of(path)
+    names: list[str] = []
+    kept: list[list[str]] | None = []
+    rows = array("q")  # a fifth of a list's memory
+    plain: Callable[[str], str] = str
+    for row, record in whole_records(path, delimiter, refuse):
+        if not names:
+            names, plain = record, plain_under(record)
+            kept = kept if len(names) <= KEPT_COLUMNS else None
         else:
             rows.append(row)
             if kept is not None:
@@ -118,9 +144,8 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
         at = place[name]
         if kept is not None:
             return [plain(record[at]) for record in kept]
-        wanted = set(rows) if len(rows) < row else None
-        found = (record for n, record in _records(path, delimiter) if wanted is None or n in wanted)
-        return [plain(record[at]) for record in found]
+        found = islice(whole_records(path, delimiter, lambda error, row: None), 1, None)
+        return [plain(record[at]) for _, record in found]
 
     return Table(str(path), tuple(names), rows, read, typed=False)
 
@@ -161,7 +186,7 @@ def _cells_counted(path: Path, delimiter: str) -> Iterator[str]:
     return counted()
 
 
-def _check_names(names: Sequence[str], where: str) -> None:
+def check_names(names: Sequence[str], where: str) -> None:
     if len(names) > MAX_COLUMNS:
         raise _too_many(len(names), where)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -187,7 +212,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
     names: dict[str, None] = {}  # a set in order of appearance
     kept: list[dict[str, Any]] | None = []
     rows = array("q")  # a fifth of a list's memory
-    for row, record in _objects(path, refuse):
+    for row, record in objects_in(path, refuse):
         rows.append(row)
         if not record.keys() <= names.keys():
             names |= dict.fromkeys(record)
@@ -196,11 +221,11 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
             kept = kept if len(names) <= KEPT_COLUMNS else None
         if kept is not None:
             kept.append(record)
-    _check_names(tuple(names), str(path))
+    check_names(tuple(names), str(path))
 
     def read(name: str) -> list[Any]:
         values = []
-        again = (record for _, record in _objects(path, lambda error, row: None))
+        again = (record for _, record in objects_in(path, lambda error, row: None))
         for row, record in zip(rows, again if kept is None else kept, strict=True):
             if name not in record and refuse is _stop:
                 raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
@@ -210,7 +235,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
     return Table(str(path), tuple(names), rows, read)
 
 
-def _objects(path: Path, refuse: Refuse) -> Iterator[tuple[int, dict[str, Any]]]:
+def objects_in(path: Path, refuse: Refuse) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with their rows; what is none is refused."""
     array = path.suffix.lower() == ".json" and _begins_array(path)
     for row, found in _elements(path) if array else _json_lines(path, refuse):
@@ -319,7 +344,7 @@ def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> 
 def _read_parquet(path: Path, refuse: Refuse) -> Table:
     file = open_parquet(path)
     schema, rows = file.schema_arrow, check_rows(path, file)
-    _check_names(schema.names, str(path))
+    check_names(schema.names, str(path))
     class_names = _huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
     return Table(
         str(path),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ __all__ = [
     "Prediction",
     "csv_plain",
     "csv_safe",
+    "predictions_file",
     "read_predictions",
     "write_predictions",
 ]
@@ -77,7 +80,49 @@ def write_predictions(
     Raises:
         ShapeError: the lengths differ.
     """
-    path, p = Path(path), np.asarray(probabilities, np.float64)
+    with predictions_file(path, classes, list(others or {})) as write:
+        write(texts, probabilities, labels=labels, predicted=predicted, rows=rows, split=split, others=others)
+
+
+@contextmanager
+def predictions_file(
+    path: str | Path, classes: Sequence[Any], others: Sequence[str] = ()
+) -> Iterator[Callable[..., None]]:
+    """As ``write_predictions``, piece by piece: call what it gives with the arguments of a piece.
+
+    Args:
+        others: names of the further columns.
+    """
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, others)])
+            yield partial(_write, writer, classes)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(
+    writer: Any,
+    classes: Sequence[Any],
+    texts: Sequence[str],
+    probabilities: ArrayLike,
+    *,
+    labels: Sequence[Any] | None = None,
+    predicted: Sequence[Any] | None = None,
+    rows: Sequence[int | None] | None = None,
+    split: str = "",
+    others: Mapping[str, Sequence[Any]] | None = None,
+) -> None:
+    """Rows of the file; see ``write_predictions``."""
+    p = np.asarray(probabilities, np.float64)
     if p.shape != (len(texts), len(classes)):
         raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
     extra = dict(others or {})
@@ -86,27 +131,15 @@ def write_predictions(
             raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
     places = {label: k for k, label in enumerate(classes)} | {None: None}
     chosen = p.argmax(1).tolist() if predicted is None else [places[label] for label in predicted]
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, extra)])
-            for i, text in enumerate(texts):
-                row = "" if rows is None or rows[i] is None else rows[i]
-                label, k = None if labels is None else labels[i], chosen[i]
-                shares = [""] * (1 + len(classes)) if k is None else [f"{x:.6g}" for x in (p[i, k], *p[i])]
-                answer = None if k is None else classes[k]
-                writer.writerow(
-                    [csv_safe(split), row, csv_safe(text), csv_safe(label), csv_safe(answer), *shares]
-                    + [csv_safe(column[i]) for column in extra.values()]
-                )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    for i, text in enumerate(texts):
+        row = "" if rows is None or rows[i] is None else rows[i]
+        label, k = None if labels is None else labels[i], chosen[i]
+        shares = [""] * (1 + len(classes)) if k is None else [f"{x:.6g}" for x in (p[i, k], *p[i])]
+        answer = None if k is None else classes[k]
+        writer.writerow(
+            [csv_safe(split), row, csv_safe(text), csv_safe(label), csv_safe(answer), *shares]
+            + [csv_safe(column[i]) for column in extra.values()]
+        )
 
 
 def read_predictions(path: str | Path) -> Iterator[Prediction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
@@ -217,9 +219,19 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
     return labels, [float(row[column(label)]) for label, row in zip(labels, probabilities, strict=True)]
 
 
-def export(clf: Any, form: str, folder: Path, samples: list[Any], **options: Any) -> dict[str, Any]:
-    """Write a classifier in a form; what its check on ``samples`` found. ``options``: of ``export_onnx``."""
+def export(
+    clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Write a classifier in a form; what its check on ``samples`` found.
+
+    Args:
+        run: that the classifier comes from, for the model card of the Hub's form.
+        options: of ``export_onnx``.
+    """
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
 
-    return export_hf(clf, folder, samples) if form == "hf" else export_onnx(clf, folder, samples, **options)
+    if form == "hf":
+        card = partial(card_of, clf, None if run is None else run_around(run))
+        return export_hf(clf, folder, samples, card)
+    return export_onnx(clf, folder, samples, **options)
