@@ -56,11 +56,11 @@ class Table:
 Refuse = Callable[[DataError, int], None]  # (what is wrong with a row, its number)
 
 
-def _stop(error: DataError, row: int) -> None:
+def stop(error: DataError, row: int) -> None:
     raise error
 
 
-def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
+def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
@@ -89,7 +89,7 @@ def delimiter_of(path: Path) -> str:
     header = next(text_lines(path), "")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
-        raise _too_many(columns + 1, f"{path}, row 1")
+        raise too_many(columns + 1, f"{path}, row 1")
     return delimiter
 
 
@@ -188,7 +188,7 @@ def _cells_counted(path: Path, delimiter: str) -> Iterator[str]:
 
 def check_names(names: Sequence[str], where: str) -> None:
     if len(names) > MAX_COLUMNS:
-        raise _too_many(len(names), where)
+        raise too_many(len(names), where)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         what = f"column {twice[0][:MAX_NAME]!r} stands there twice"
@@ -199,7 +199,7 @@ def check_names(names: Sequence[str], where: str) -> None:
         raise DataError(what, where=where, fix="The first row must be the header, with a short name each")
 
 
-def _too_many(count: int, where: str) -> DataError:
+def too_many(count: int, where: str) -> DataError:
     what = f"{count:,} columns, and at most {MAX_COLUMNS:,} are read"
     return DataError(what, where=where, fix="Keep the columns of texts and labels")
 
@@ -217,7 +217,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
         if not record.keys() <= names.keys():
             names |= dict.fromkeys(record)
             if len(names) > MAX_COLUMNS:
-                raise _too_many(len(names), f"{path}, row {row}")
+                raise too_many(len(names), f"{path}, row {row}")
             kept = kept if len(names) <= KEPT_COLUMNS else None
         if kept is not None:
             kept.append(record)
@@ -227,7 +227,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
         values = []
         again = (record for _, record in objects_in(path, lambda error, row: None))
         for row, record in zip(rows, again if kept is None else kept, strict=True):
-            if name not in record and refuse is _stop:
+            if name not in record and refuse is stop:
                 raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
             values.append(record.get(name))
         return values
