@@ -28,6 +28,7 @@ from glassformer.cli import (
     explain,
     export,
     fill,
+    new,
     predict,
     report,
     reproduce,
@@ -61,11 +62,12 @@ app = typer.Typer(
     name="glassformer",
     help="Transformers you can see through: train, judge and look into them.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo_command)
 app.command("train")(train.train_command)
+app.command("new")(new.new_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("predict")(predict.predict_command)
 app.command("calibrate")(calibrate.calibrate_command)

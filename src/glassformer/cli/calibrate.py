@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
 from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, refuse_columns
 from glassformer.cli.output import AsJson, note, say, say_json, show_table
@@ -57,7 +58,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
 
 
 def calibrate_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
     data: Annotated[
         str | None,
         typer.Option(

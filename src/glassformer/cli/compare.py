@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import studies
 from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.cli.places import default_folder
@@ -128,6 +129,7 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
 Given = Annotated[
     list[str] | None,
     typer.Argument(
+        autocompletion=studies,
         metavar="STUDY|RUN...",
         help=f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
     ),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import recipes
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import AsJson, say, say_json, show_table, stream
@@ -96,7 +97,9 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
 
 Recipe = Annotated[
     str | None,
-    typer.Argument(metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."),
+    typer.Argument(
+        autocompletion=recipes, metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."
+    ),
 ]
 Text = Annotated[
     str | None,

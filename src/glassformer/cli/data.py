@@ -96,7 +96,7 @@ def _transform(model: str | None) -> Any:
 
 
 @app.command("list")
-def list_command() -> None:
+def list_command(json: AsJson = False) -> None:
     """The named data sets, and where each is on this machine."""
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.pairs import PAIR_SOURCES
@@ -105,6 +105,10 @@ def list_command() -> None:
     places = whereabouts()
     known = (*NAMED_SOURCES.items(), *NAMED_IMAGES.items(), *PAIR_SOURCES.items())
     rows = [[name, s.description, s.licence, places[name]] for name, s in known]
+    if json:
+        keys = ("name", "description", "licence", "where")
+        say_json([dict(zip(keys, row, strict=True)) for row in rows])
+        return
     show_table("data sets", ("name", "what", "licence", "where"), rows)
 
 
@@ -127,6 +131,8 @@ def show_command(
     """Sizes, classes and first examples of a data set, or a contact sheet of augmentations."""
     if augment is not None or out is not None:
         write_sheet(name, augment, out)
+        if json:
+            say_json({"out": out})
         return
     from glassformer.data.kinds import kind_of
     from glassformer.data.sources import load_text_dataset

@@ -31,6 +31,7 @@ NEEDED = {
     "rich": "13.8",
     "matplotlib": "3.9",
     "jinja2": "3.1",
+    "pyyaml": "6",
 }
 PYTHON = (3, 11)
 

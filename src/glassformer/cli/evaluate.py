@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
@@ -87,7 +88,7 @@ def check_run(folder: str | Path) -> Path:
 
 
 def evaluate_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
     data: Annotated[
         str | None,
         typer.Option(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_folder_path
@@ -96,7 +97,12 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
+        ),
+    ],
     to: Annotated[Target, typer.Option("--to", help="hf: transformers; onnx: ONNX Runtime and its like.")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="By default RUN/hf or RUN/onnx.")] = None,
     int8: Annotated[

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.given import with_stdin
 from glassformer.cli.output import AsJson, one_line, say_json
 from glassformer.cli.translate import load_kind
@@ -32,7 +33,11 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
 def fill_command(
     run: Annotated[
         Path,
-        typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved masked language model."),
+        typer.Argument(
+            autocompletion=run_folders,
+            metavar="RUN",
+            help="A run folder, or the folder of a saved masked language model.",
+        ),
     ],
     given: Annotated[
         list[str],

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.answers import Answers, LargeFile, large_file
+from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import STDIN, read_stdin
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
@@ -265,7 +266,12 @@ def predict_table(
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
+        ),
+    ],
     given: Annotated[
         list[str] | None,
         typer.Argument(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, say, say_json
 from glassformer.errors import ConfigError
 
@@ -47,7 +48,10 @@ def _write_run_page(folder: Path) -> Path:
 
 def report_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN|STUDY", help="The folder of a run, a study or folds.")
+        Path,
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN|STUDY", help="The folder of a run, a study or folds."
+        ),
     ],
     json: AsJson = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import recipes
 from glassformer.cli.cross_validate import (
     Data,
     Folds,
@@ -60,7 +61,9 @@ def review_labels_command(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            metavar="RECIPE|FOLDER", help="A recipe, or the folder of a finished cross-validation."
+            autocompletion=recipes,
+            metavar="RECIPE|FOLDER",
+            help="A recipe, or the folder of a finished cross-validation.",
         ),
     ] = None,
     text: Text = None,

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
@@ -35,7 +36,10 @@ def api_key(given: str | None) -> str | None:
 
 def serve_command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of saved classifiers.")
+        list[Path],
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN...", help="Run folders, or folders of saved classifiers."
+        ),
     ],
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; by default only locally.")

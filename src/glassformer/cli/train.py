@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import recipes
 from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.given import (
     ImageColumn,
@@ -40,8 +41,11 @@ HELD_OUT = 0.1  # of a file without splits
 EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
 
 
-def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
+def train(recipe: Any, folder: str | Path, *, resume: bool = False, logs: Sequence[str] = ()) -> Run:
     """Run a recipe in ``folder``, with a progress bar; one left without a run by input errors is removed.
+
+    Args:
+        logs: what else is logged to: ``tensorboard`` (in the run's folder), ``mlflow``.
 
     Raises:
         InputError: see ``run_task``.
@@ -49,11 +53,13 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
     """
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Interrupted, Progress
+    from glassformer.train.loggers import loggers
 
     folder = Path(folder)
+    calls = [Progress(stream()), *loggers(logs, folder)]
     try:
         with said_plainly():
-            return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(stream())])
+            return run_task(recipe, folder, resume=resume, say=say, callbacks=calls)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
@@ -292,7 +298,11 @@ Seed = Annotated[int | None, typer.Option(metavar="N", help="As --set seed=N.")]
 def train_command(
     recipe: Annotated[
         str | None,
-        typer.Argument(metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."),
+        typer.Argument(
+            autocompletion=recipes,
+            metavar="RECIPE",
+            help=f"A TOML file or one of: {', '.join(recipe_names())}.",
+        ),
     ] = None,
     text: Annotated[
         str | None,
@@ -345,6 +355,10 @@ def train_command(
             "--help-keys", callback=_show_keys, is_eager=True, help="List what --set can change, and leave."
         ),
     ] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Log to tensorboard or mlflow too; may be repeated."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Train, judge and report, as a recipe says or on texts or pictures of your own."""
@@ -378,7 +392,7 @@ def train_command(
         noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
     try:
-        run = train(chosen, folder, resume=resume)
+        run = train(chosen, folder, resume=resume, logs=log or ())
     except Helped:
         return
     show_run(run, chosen)

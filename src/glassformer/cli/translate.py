@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, one_line, say, say_json
 from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.cli.rows import others_of, read_rows
@@ -118,7 +119,12 @@ def load_kind(folder: str | Path, verb: str) -> Any:
 
 def translate_command(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved translator.")
+        Path,
+        typer.Argument(
+            autocompletion=run_folders,
+            metavar="RUN",
+            help="A run folder, or the folder of a saved translator.",
+        ),
     ],
     given: Annotated[
         list[str],

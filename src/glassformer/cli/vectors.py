@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
@@ -52,7 +53,9 @@ def vectors_command(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN|FILE", help="A run folder, or a file in word2vec's format, text or binary."
+            autocompletion=run_folders,
+            metavar="RUN|FILE",
+            help="A run folder, or a file in word2vec's format, text or binary.",
         ),
     ],
     words: Annotated[

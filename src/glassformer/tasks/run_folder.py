@@ -78,7 +78,8 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
     return replace(recipe, data=replace(recipe.data, **columns))
 
 
-UNBEGUN = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", "checkpoints", LOCK}
+FOLDERS = {"checkpoints", "tensorboard"}
+UNBEGUN = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", LOCK, *FOLDERS}
 
 
 def alone(run: Callable[..., Run]) -> Callable[..., Run]:
@@ -124,7 +125,7 @@ def clear_unbegun(folder: Path) -> None:
         return
     for name in os.listdir(folder):
         with suppress(OSError):
-            if name == "checkpoints":
+            if name in FOLDERS:
                 shutil.rmtree(folder / name)
             elif name != LOCK:
                 (folder / name).unlink()
