@@ -17,6 +17,7 @@ from typing import Any
 import tables_language as language
 import tables_speed as speed
 import tables_trust as trust
+import tables_untuned
 from tables_speed import RESULTS, read, times
 
 ROOT = Path(__file__).parents[1]
@@ -277,6 +278,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "masked": language.masked,
     "starts": language.starts,
     "defaults": language.defaults,
+    "untuned": tables_untuned.untuned,
+    "untuned-changes": tables_untuned.untuned_changes,
     "traps": language.traps,
     "cost": speed.cost,
     "texts": speed.texts,

@@ -23,6 +23,7 @@ TASKS = {
     "image-classification": "Pictures",
     "translation": "Translation",
     "masked-lm": "Pre-training",
+    "masked-patches": "Pictures without labels",
     "word2vec": "Word vectors",
 }
 # page: (title, modules), in the order of reading
@@ -36,6 +37,7 @@ MODULES = {
             "tasks.image_classification.estimator",
             "tasks.translation.estimator",
             "tasks.masked_lm.estimator",
+            "tasks.masked_patches.estimator",
             "tasks.similarity.estimator",
             "tasks.word2vec.estimator",
         ],

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.image_classification.estimator import ImageClassifier
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
+    from glassformer.tasks.masked_patches.estimator import MaskedPatches
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
     from glassformer.tasks.translation.estimator import Translator
@@ -28,6 +29,7 @@ _PUBLIC = {
     "Word2Vec": "glassformer.tasks.word2vec.estimator",
     "Translator": "glassformer.tasks.translation.estimator",
     "MaskedLM": "glassformer.tasks.masked_lm.estimator",
+    "MaskedPatches": "glassformer.tasks.masked_patches.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
     "load": "glassformer.tasks.load",
@@ -47,6 +49,7 @@ __all__ = [
     "ImageClassifier",
     "InputError",
     "MaskedLM",
+    "MaskedPatches",
     "Packing",
     "TextClassifier",
     "Trace",

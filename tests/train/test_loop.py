@@ -191,6 +191,36 @@ def test_the_best_weights_are_kept(make_rig, monitor, scores, best, bests):
     assert all(torch.equal(w, kept[best][n]) for n, w in final.items())
 
 
+@pytest.mark.parametrize("monitor", ["accuracy", "macro_f1"])
+def test_of_equal_scores_the_lowest_loss_is_kept(make_rig, monitor):
+    """It spends patience all the same; a higher score wins whatever its loss, an equal loss changes nothing."""
+    figures = [(0.7, 0.9), (0.7, 0.5), (0.7, 0.6), (0.7, 0.5), (0.8, 2.0), (0.8, 1.5), (0.7, 0.1), (0.8, 1.4)]
+    values = iter(figures)
+
+    def evaluate(rig):
+        score, loss = next(values)
+        return {"accuracy": 0.5, "macro_f1": 0.5, "loss": loss} | {monitor: score}
+
+    rig, kept = make_rig(epochs=8, monitor=monitor, early_stopping=4, evaluate=evaluate), {}
+    for info in run(rig.training, rig.stream, rig.objective, rig.evaluate):
+        kept[info.step] = rig.training.optimizer.weights()
+    assert [r["best"] for r in judged(rig)] == [True, True, False, False, True, True, False, True]
+    assert (rig.training.best_step, rig.training.best_score, rig.training.best_loss) == (40, 0.8, 1.4)
+    assert rig.training.bad_evaluations == 3  # since the first 0.8
+    assert all(torch.equal(w, kept[40][n]) for n, w in rig.training.final_weights().items())
+
+
+def test_a_tie_does_not_postpone_the_stop(make_rig):
+    losses = iter([0.9, 0.8, 0.7, 0.6, 0.5])
+    rig = make_rig(
+        epochs=5,
+        early_stopping=2,
+        evaluate=lambda rig: {"loss": next(losses), "accuracy": 1.0, "macro_f1": 1.0},
+    )
+    assert rig.steps()[-1].step == 15
+    assert (rig.training.best_step, rig.training.best_loss) == (15, 0.7)
+
+
 def test_the_last_weights_where_none_are_kept(make_rig):
     rig = make_rig(epochs=3, keep_best=False, evaluate=scripted([0.9, 0.1, 0.1]))
     rig.steps()

@@ -37,6 +37,8 @@ def everything(rig, without_clock):
         t.cursor,
         t.epoch_sums,
         t.best_score,
+        t.best_loss,
+        t.ties,
         t.best_step,
         t.bad_evaluations,
         t.stopped_early,
@@ -77,6 +79,31 @@ def test_resume_at_every_step(make_rig, without_clock, tmp_path, dtype):
         remaining = rig.steps()
         assert [info.step for info in remaining] == list(range(step + 1, STOP + 1))
         check_same(everything(rig, without_clock), wanted)
+
+
+def unsure_first(rig):
+    """One accuracy at every epoch, a lower loss at each."""
+    return {"loss": 1 / rig.training.step, "accuracy": 0.9, "macro_f1": 0.9}
+
+
+@pytest.mark.parametrize(("made", "best"), [("before", 5), ("now", 20)])
+def test_a_checkpoint_goes_on_by_the_rule_of_ties_it_began_with(make_rig, tmp_path, made, best):
+    """Those made before the loss decided between equal scores keep the first, also when stopped once more."""
+    rig = make_rig(epochs=4, evaluate=unsure_first)
+    for stop in (7, 12):
+        for info in run(rig.training, rig.stream, rig.objective, rig.evaluate):
+            if info.step == stop:
+                break
+        if made == "before" and stop == 7:
+            rig.training.best_step, rig.training.ties = 5, "first"
+            rig.training.LATER = {}  # what is not written
+        rig.training.save(tmp_path / str(stop))
+        rig = make_rig(epochs=4, evaluate=unsure_first)
+        rig.training.load(tmp_path / str(stop))
+    rig.steps()
+    assert rig.training.best_step == best
+    bests = [r["best"] for r in rig.training.history if r["kind"] == "evaluation"]
+    assert bests == ([True] * 4 if made == "now" else [True, False, False, False])
 
 
 def test_the_time_of_every_leg_counts(make_rig, tmp_path):

@@ -98,6 +98,13 @@ class ImageTransform:
         std = torch.tensor(self.std, device=pixels.device).view(-1, 1, 1)
         return (pixels.float() - scale * mean) / (scale * std)
 
+    def pixels_of(self, values: Tensor) -> np.ndarray:
+        """Normalized values ``[C, H, W]`` back as uint8 ``[H, W, C]``."""
+        mean = torch.tensor(self.mean, device=values.device).view(-1, 1, 1)
+        std = torch.tensor(self.std, device=values.device).view(-1, 1, 1)
+        raw = (values.float() * std + mean).clamp(0.0, 1.0) * 255.0
+        return raw.round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
+
     def wider(self) -> ImageTransform:
         """The same without the last cut to size: what random crops of training are drawn from."""
         if self.fit == "squash" or not self.shorter:

@@ -43,6 +43,7 @@ class Block:
 ORDER = (
     "embeddings",
     "encoder",
+    "patch_decoder",
     "bridge",
     "target_embeddings",
     "decoder",

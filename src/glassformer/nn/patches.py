@@ -90,6 +90,13 @@ def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
     return x.permute(0, 2, 4, 1, 3, 5).reshape(b, gh * gw, c * p * q)
 
 
+def sew_patches(rows: Tensor, grid: tuple[int, int], patch: tuple[int, ...], channels: int) -> Tensor:
+    """The reverse of ``cut_patches``: ``[B, gh * gw, C * p * q]`` -> ``[B, C, gh * p, gw * q]``."""
+    (gh, gw), (p, q) = grid, patch
+    x = rows.view(len(rows), gh, gw, channels, p, q).permute(0, 3, 1, 4, 2, 5)
+    return x.reshape(len(rows), channels, gh * p, gw * q)
+
+
 def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
     """Fixed positions on a grid ``[gh * gw, D]``: half of the features tell the row, half the column."""
     gh, gw = grid
@@ -211,9 +218,7 @@ class PatchEmbedding(nn.Module):
             b, n, _ = patches.shape
             kept = max(1, round(n * (1.0 - self.config.patch_dropout)))
             chosen = torch.rand(b, n, device=patches.device).argsort(1)[:, :kept].sort(1).values  # [B, kept]
-            few = patches.gather(1, chosen[:, :, None].expand(-1, -1, patches.shape[2]))
-            x = self._project(few.flatten(0, 1)).view(b, kept, -1)
-            return self._finish(x + self._grid_positions(grids[0], x)[chosen])
+            return self._chosen(patches, grids[0], chosen)
         for one, grid in zip(patches, grids, strict=True):
             kept = max(1, round(len(one) * (1.0 - self.config.patch_dropout)))
             chosen = torch.randperm(len(one), device=one.device)[:kept].sort().values
@@ -222,6 +227,19 @@ class PatchEmbedding(nn.Module):
             rows += [x] if self.cls is None else [self._first(x)[None], x]
             lengths.append(kept + (self.cls is not None))
         return self._leave(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
+
+    def some(self, pictures: Tensor, seen: Tensor) -> tuple[Tensor, Packing]:
+        """``[B, C, H, W]`` and the numbers ``[B, K]`` of the patches to read -> rows ``[N, D]``; the others
+        cost nothing. [CLS] is always read.
+        """
+        patches, grids = self._cut(pictures)
+        assert isinstance(patches, Tensor)
+        return self._chosen(patches, grids[0], seen)
+
+    def _chosen(self, patches: Tensor, grid: tuple[int, int], chosen: Tensor) -> tuple[Tensor, Packing]:
+        few = patches.gather(1, chosen[:, :, None].expand(-1, -1, patches.shape[2]))  # [B, K, C * p * q]
+        x = self._project(few.flatten(0, 1)).view(*chosen.shape, -1)
+        return self._finish(x + self._grid_positions(grid, x)[chosen])
 
     def _finish(self, x: Tensor) -> tuple[Tensor, Packing]:
         """``[B, n, D]`` with [CLS] before it, as packed rows."""

@@ -1,4 +1,6 @@
-"""report.html of runs that give text: translation (scores, alignments) and masked words (loss, fills)."""
+"""report.html of runs without classes: translation (scores, alignments), masked words (loss, fills) and
+masked patches (loss, paintings).
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from glassformer.explain.alignment import picture
 from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
 from glassformer.report.html import architecture, templates
+from glassformer.report.pictures import data_uri
 from glassformer.report.run import read_history, read_json, shown
 
 
@@ -39,6 +42,7 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
     steps = [h for h in history if h.get("kind") == "step"]
     evaluations = [h for h in history if h.get("kind") == "evaluation"]
     examples = read_json(folder / "alignments.json", dict).get("examples", [])
+    painted = read_json(folder / "paintings.json", dict).get("rows", [])
     css = asset("page.css")
     settings = tables.settings(config, known.defaults)
     held = any(e.get("accuracy") is not None for e in evaluations)
@@ -55,6 +59,7 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
             accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
             held=held,
             curves=curves(metrics, config, held, bool(evaluations)),
+            paintings=[[data_uri(png, "paintings.json") for png in row] for row in painted],
             examples=[e | {"picture": Markup(drawn(e))} for e in examples],
             settings=settings,
             expectation=tables.expectation(config, known.shipped),
@@ -75,6 +80,8 @@ def curves(metrics: dict[str, Any], config: dict[str, Any], held: bool, judged: 
     out = f"Training loss of each step with its trend{', and what held-out data gave' * held}."
     if judged and metrics.get("masked"):
         out += " Accuracy is the share of masked tokens guessed right."
+    elif judged and metrics.get("hidden"):
+        out += " Accuracy is the share of the hidden patches' variance that is explained."
     elif judged:
         out += " Accuracy is the share of the reference's tokens guessed right, those before each given"
         out += "; BLEU judges whole translations." if metrics.get("scores") else "."

@@ -63,6 +63,15 @@ def _masked_lm() -> Iterator[Any]:
     yield TASK
 
 
+def _masked_patches() -> Iterator[Any]:
+    from glassformer.tasks.masked_patches.recipe import PatchesRecipe
+
+    yield PatchesRecipe
+    from glassformer.tasks.masked_patches.run import TASK
+
+    yield TASK
+
+
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
@@ -104,6 +113,7 @@ TASKS = Tasks(
         "word2vec": _word2vec,
         "translation": _translation,
         "masked-lm": _masked_lm,
+        "masked-patches": _masked_patches,
     }
 )
 

@@ -52,7 +52,9 @@ class FitConfig(Section):
     )
     validation_fraction: float = setting(0.0, "held out of fit's data when no validation set is given")
     early_stopping: int = setting(0, "evaluations without improvement before the end; 0: off")
-    monitor: Literal["accuracy", "loss"] = setting("accuracy", "what decides which weights are best")
+    monitor: Literal["accuracy", "loss"] = setting(
+        "accuracy", "what decides which weights are best; of equal ones the lower loss does"
+    )
     keep_best: bool = setting(True, "end with the best evaluated weights (needs a validation set)")
     evaluate_every: int = setting(0, "steps, and at the end; 0: after each epoch")
     checkpoint_every: int = setting(0, "steps; 0: after each epoch")
@@ -105,7 +107,7 @@ class ClassifierFitConfig(FitConfig):
     label_smoothing: float = setting(0.0, "share of the target spread over all classes")
     class_weight: str | dict | None = setting(None, '"balanced" or {label: weight}, as in scikit-learn')
     monitor: Literal["accuracy", "macro_f1", "loss"] = setting(
-        "accuracy", "what decides which weights are best"
+        "accuracy", "what decides which weights are best; of equal ones the lower loss does"
     )
     keep_epochs: bool = setting(
         False, "the weights of each epoch are kept, and judged once at the end: nothing is chosen by them"

@@ -194,12 +194,16 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
         with training.evaluation_weights():
             record |= evaluate()
         score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
-        is_best = training.best_score is None or score > training.best_score
+        better = training.best_score is None or score > training.best_score
+        is_best = better or (score == training.best_score and training.surer(record["loss"]))
         if is_best:
-            training.best_score, training.best_step, training.bad_evaluations = score, training.step, 0
+            training.best_score, training.best_loss = score, record["loss"]
+            training.best_step = training.step
             if config.keep_best:
                 training.best_weights = training.optimizer.weights()
-        else:
+        if better:
+            training.bad_evaluations = 0
+        else:  # a tie spends patience, whichever of the two is kept
             training.bad_evaluations += 1
             training.stopped_early = 0 < config.early_stopping <= training.bad_evaluations
     training.history.append(

@@ -23,6 +23,7 @@ from glassformer.data.batching import TextBatch
 from glassformer.data.image_batching import ImageBatch
 from glassformer.data.masking import MaskedBatch
 from glassformer.data.pair_batches import PairBatch
+from glassformer.data.patch_masks import SeenBatch
 from glassformer.errors import ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
@@ -234,3 +235,15 @@ def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tenso
     logits = model.nsp(model.pooling(x, batch.packing)).float()  # [B, 2]
     right = logits.argmax(1) == batch.strangers
     return losses, said, F.cross_entropy(logits, batch.strangers, reduction="none"), right
+
+
+@dataclass
+class HiddenPatches:
+    """Mean squared error over each picture's hidden patches, summed over pictures (He et al., 2022).
+
+    What counts as right is the share of their variance that is explained, 1 - loss.
+    """
+
+    def __call__(self, model: nn.Module, batch: SeenBatch) -> StepLoss:
+        losses = model.losses(batch.pixels, batch.seen)  # type: ignore[operator]  # a MaskedAutoencoder
+        return StepLoss(losses.sum(), (1.0 - losses.detach()).sum(), len(losses))

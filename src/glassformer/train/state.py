@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -38,6 +38,8 @@ class Training:
     cursor: int = 0  # optimiser steps done in this epoch
     epoch_sums: dict[str, float] = field(default_factory=dict)  # loss, correct, count of this epoch
     best_score: float | None = None
+    best_loss: float | None = None  # of the validation data, at the best score
+    ties: Literal["loss", "first"] = "loss"  # which of equal scores is kept: of the lowest loss, or the first
     best_step: int = 0
     best_weights: dict[str, Tensor] | None = None
     bad_evaluations: int = 0
@@ -52,7 +54,7 @@ class Training:
     def __post_init__(self) -> None:
         self.optimizer.bound_average(self.total_steps)
 
-    KEPT = (
+    KEPT: ClassVar[tuple[str, ...]] = (
         "step",
         "epoch",
         "cursor",
@@ -66,6 +68,9 @@ class Training:
         "fingerprint",
     )
 
+    # Checkpoints made before there were these go on by the rule that they began with.
+    LATER: ClassVar[dict[str, Any]] = {"best_loss": None, "ties": "first"}
+
     @property
     def seconds_spent(self) -> float:
         """Seconds that training took so far, judging included; of a stopped one, up to the checkpoint."""
@@ -74,6 +79,10 @@ class Training:
     @property
     def finished(self) -> bool:
         return self.stopped_early or self.epoch >= self.config.epochs
+
+    def surer(self, loss: float) -> bool:
+        """Whether an evaluation with the best score so far is to be kept for its validation loss."""
+        return self.ties == "loss" and self.best_loss is not None and loss < self.best_loss
 
     @property
     def ranks(self) -> Ranks:
@@ -104,7 +113,7 @@ class Training:
         tensors = self.optimizer.tensors() | self.ranks.generators() | self.history.tensors()
         if self.best_weights is not None:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
-        state = {key: getattr(self, key) for key in self.KEPT}
+        state = {key: getattr(self, key) for key in (*self.KEPT, *self.LATER)}
         state |= {"seconds_spent": self.seconds_spent, "history": self.history.rest()}
         path = Path(folder)
         if self.ranks.leads:
@@ -130,6 +139,8 @@ class Training:
         self.skipped = [f"{path.name}: {reason}" for path, reason in found.skipped]
         for key in self.KEPT:
             setattr(self, key, found.state[key])
+        for key, before in self.LATER.items():
+            setattr(self, key, found.state.get(key, before))
         # Checkpoints once had the steps' seconds alone.
         self.earlier = found.state.get("seconds_spent", self.seconds)
         self.history = History.restored(found.state["history"], found.tensors)

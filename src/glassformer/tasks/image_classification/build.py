@@ -82,7 +82,7 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         ConfigError: a key that this kind of model does not have, or sizes that do not fit.
     """
     if is_image_architecture(model.model):
-        config = _scratch_config(model, transform, num_labels)
+        config = scratch_config(model, transform, num_labels)
         built: Any = family_of(config).model(config)
         built.weights_source = "; ".join([f"random ({model.model}, from scratch)", *_unseen(built)])
         return built
@@ -147,7 +147,8 @@ def _unseen(network: Any) -> list[str]:
     return [f"patches of {patch} leave {rest[0]} rows and {rest[1]} columns unseen"] if any(rest) else []
 
 
-def _scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
+def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
+    """The config of a from-scratch architecture with the settings laid over its preset."""
     preset = IMAGE_ARCHITECTURES[model.model]
     patch = {"patch_size": (model.patch_size,) * 2} if model.patch_size else {}
     config = preset(image_size=transform.size, **patch)

@@ -1,0 +1,367 @@
+"""``MaskedPatches``: an image encoder that learns without labels, by painting what it does not see.
+
+What it saves is what fine-tuning goes on from: ``ImageClassifier(FOLDER)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.copies import digest
+from glassformer.data.image import check_pictures
+from glassformer.data.image_batching import Changes, ImageStream, evaluation_pixels
+from glassformer.data.patch_masks import MASKS, PatchStream, seen_patches
+from glassformer.data.splits import random_split
+from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
+from glassformer.errors import CheckpointError, ConfigError
+from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
+from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
+from glassformer.nn.patches import sew_patches
+from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.image_classification.build import (
+    SHAPE_KEYS,
+    build_transform,
+    is_image_architecture,
+    load_transform,
+    save_transform,
+    scratch_config,
+)
+from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.tasks.masked_patches.recipe import (
+    PatchesRecipe,
+    PatchFitConfig,
+    PatchImageConfig,
+    PatchModelConfig,
+)
+from glassformer.train.callbacks import Callback
+from glassformer.train.objectives import HiddenPatches
+
+DECODER = "decoder"  # its weights' file, without an ending
+JUDGED_AT_ONCE = 64  # pictures
+
+
+@dataclass(frozen=True)
+class Painting:
+    """One picture as it was read, with the places that were hidden, and with these places painted."""
+
+    picture: np.ndarray  # [H, W, C] uint8
+    hidden: np.ndarray  # [gh, gw] bool
+    painted: np.ndarray  # [H, W, C] uint8
+
+
+class MaskedPatches(Estimator):
+    """A masked autoencoder (He et al., 2022): PIL images, paths, bytes or uint8 arrays, no labels.
+
+    The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state: ``model_``, ``transform_``, ``history_``, ``train_seconds_``,
+    ``weights_source_``. Its loss is the mean squared error over hidden patches, each scaled to mean 0 and
+    variance 1, so that 1 is what a gray answer has; ``accuracy`` is 1 - loss, the share explained.
+    """
+
+    RECIPE = PatchesRecipe
+    TASK = PatchesRecipe.task
+    SECTIONS = {"image": PatchImageConfig, "model": PatchModelConfig, "train": PatchFitConfig}  # noqa: RUF012
+
+    mask_share: float
+    batch_size: int
+    seed: int
+    transform_: ImageTransform
+
+    def __init__(
+        self,
+        model: str = "vit-tiny",
+        *,
+        image_size: int | None = None,
+        framing: str | None = None,
+        resize: int | None = None,
+        interpolation: str | None = None,
+        mean: tuple[float, ...] = (),
+        std: tuple[float, ...] = (),
+        channels: int | None = None,
+        augment: str = "none",
+        flip: bool = True,
+        mask_share: float = 0.75,
+        revision: str | None = None,
+        patch_size: int | None = None,
+        d_model: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        d_ff: int | None = None,
+        positions: str | None = None,
+        class_token: bool | None = None,
+        zero_init: bool | None = None,
+        decoder_width: int = 128,
+        decoder_layers: int = 2,
+        decoder_heads: int = 4,
+        epochs: int = 50,
+        lr: float = 1e-3,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.05,
+        betas: tuple[float, ...] = (0.9, 0.95),
+        adam_eps: float = 1e-8,
+        schedule: str = "cosine",
+        warmup: float = 0.06,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int = 128,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        lora_targets: str | tuple[str, ...] = ("q", "v"),
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "loss",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+    ):
+        self._store(locals())
+
+    # --- training --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        pictures: Sequence[Any],
+        *,
+        validation: Sequence[Any] | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
+    ) -> MaskedPatches:
+        """Learn from pictures without labels.
+
+        Args:
+            validation: pictures to judge on after each epoch, the same patches of them hidden each time.
+            checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
+            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+
+        Raises:
+            DataError: none, or one that cannot be read (its place is named).
+            ConfigError: a setting that cannot be: no patch would be seen, or none hidden.
+            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+        """
+        return self._fit((pictures, validation), callbacks, checkpoints, resume)
+
+    def _examples(self, fit: Fit, *data: Any) -> tuple[list[Any], list[Any] | None]:
+        pictures, validation = data
+        pictures, held = check_pictures(pictures), None
+        if validation is not None:
+            held = check_pictures(validation, "validation")
+        elif fit.train.validation_fraction:
+            groups = list(map(digest, pictures)) if fit.together else None
+            (pictures,), (held,) = random_split(
+                [pictures], fit.train.validation_fraction, fit.train.seed, groups
+            )
+        return pictures, held
+
+    def _prepare(self, fit: Fit) -> tuple[PixelTable, PixelTable | None]:
+        if fit.train.batch_size == 0:
+            raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
+        image, model = fit.configs["image"], _as_classifiers(fit.configs["model"])
+        self.transform_ = build_transform(ImageConfig(**_shared(image, ImageConfig)), model)
+        wide = self.transform_.wider() if image.augment not in ("none", "shift") else self.transform_
+        table = read_pictures(fit.examples, wide)
+        return table, None if fit.held is None else read_pictures(fit.held, self.transform_, "validation")
+
+    def _build(self, fit: Fit) -> MaskedAutoencoder:
+        return build_autoencoder(fit.configs["model"], self.transform_)
+
+    def _loop(self, fit: Fit) -> tuple[PatchStream, HiddenPatches, Callable[[], dict[str, float]] | None]:
+        image, patches = fit.configs["image"], fit.network.config.embedding
+        n = math.prod(patches.grid)
+        kept = seen_count(n, image.mask_share)
+        pictures = ImageStream(
+            fit.table,
+            self.transform_,
+            Changes(image.augment, image.flip),
+            kept + patches.class_token,
+            fit.train.batch_size,
+            fit.train.accumulate,
+            fit.train.seed,
+            fit.device,
+        )
+        held, judge = fit.held_table, None
+        if held is not None:
+            judge = partial(self._figures, fit.network, held, fit.device)
+        return PatchStream(pictures, n, kept), HiddenPatches(), judge
+
+    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+        tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
+        return [table.pixels for table in tables]
+
+    def _figures(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
+        """Over all pictures of a table, always the same patches hidden."""
+        n = math.prod(model.config.embedding.grid)
+        seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
+        total = 0.0
+        with torch.inference_mode():
+            for start in range(0, len(table), JUDGED_AT_ONCE):
+                pixels = evaluation_pixels(table, start, JUDGED_AT_ONCE, self.transform_, device)
+                part = torch.from_numpy(seen[start : start + JUDGED_AT_ONCE]).to(device)
+                total += float(model.losses(pixels, part).double().sum())
+        loss = total / len(table)
+        return {"loss": loss, "accuracy": 1.0 - loss}
+
+    # --- use -------------------------------------------------------------------------------------
+
+    def judge(self, pictures: Sequence[Any]) -> dict[str, float]:
+        """Loss over hidden patches, and ``accuracy``: the share of their variance that is explained.
+
+        Raises:
+            DataError: none, or one that cannot be read.
+        """
+        model = self.predictor()
+        table = read_pictures(check_pictures(pictures), self.transform_)
+        return self._figures(model, table, next(model.parameters()).device)
+
+    def score(self, pictures: Sequence[Any]) -> float:
+        """The share of the hidden patches' variance that is explained: 1 at best, 0 for a gray answer."""
+        return self.judge(pictures)["accuracy"]
+
+    def paint(self, pictures: Sequence[Any], seed: int = 0) -> list[Painting]:
+        """What the model makes of hidden patches, in the light and contrast that each has.
+
+        Mean and contrast of a hidden patch are not guessed: they are taken from the picture, as in the loss.
+
+        Args:
+            seed: of the choice of patches.
+        """
+        model = self.predictor()
+        table = read_pictures(check_pictures(pictures), self.transform_)
+        c, device = model.config.embedding, next(model.parameters()).device
+        n = math.prod(c.grid)
+        seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASKS])
+        out = []
+        with torch.inference_mode():
+            for i in range(len(table)):
+                pixels = evaluation_pixels(table, i, 1, self.transform_, device)
+                here = torch.from_numpy(seen[i : i + 1]).to(device)
+                target, mean, std = model.target(pixels)
+                answer = model.paint(pixels, here)
+                shown = torch.ones(1, n, 1, device=device, dtype=torch.bool)
+                shown[0, here[0]] = False
+                rows = torch.where(shown, answer, target) * std + mean  # [1, n, P]
+                painted = self.transform_.pixels_of(sew_patches(rows, c.grid, c.patch_size, c.channels)[0])
+                picture = table.pixels[i].transpose(1, 2, 0)
+                height, width = painted.shape[:2]  # what patches leave over at the border is not painted
+                whole = picture.copy()
+                whole[:height, :width] = painted
+                out.append(Painting(picture, shown[0, :, 0].view(*c.grid).cpu().numpy(), whole))
+        return out
+
+    def embed(self, pictures: Sequence[Any]) -> np.ndarray:
+        """``[n, D]`` fp32: the mean of all patches' states, nothing hidden."""
+        model = self.predictor()
+        table = read_pictures(check_pictures(pictures), self.transform_)
+        device, first = next(model.parameters()).device, int(model.config.embedding.class_token)
+        out = []
+        with torch.inference_mode():
+            for start in range(0, len(table), JUDGED_AT_ONCE):
+                pixels = evaluation_pixels(table, start, JUDGED_AT_ONCE, self.transform_, device)
+                states = model.encode(pixels).view(len(pixels), -1, model.width)
+                out.append(states[:, first:].float().mean(1).cpu().numpy())
+        return np.concatenate(out)
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _write_model(self, folder: Path) -> None:
+        save_pretrained(self.model_.taken(), folder)
+        write_tensors(folder, self.model_.patch_decoder.state_dict(), name=DECODER)
+
+    def _read_model(self, folder: Path) -> None:
+        model = MaskedAutoencoder(load_pretrained(folder).config, decoder_sizes(self.configs()["model"]))
+        own = load_pretrained(folder).state_dict()
+        own |= {f"patch_decoder.{name}": t for name, t in read_tensors(folder, DECODER).items()}
+        wanted = {name: t.shape for name, t in model.state_dict().items()}
+        if {name: t.shape for name, t in own.items()} != wanted:
+            what = "the decoder's weights do not fit its settings"
+            raise CheckpointError(what, where=f"{folder}/{DECODER}.safetensors")
+        model.load_state_dict(own)
+        self.model_ = model.eval()
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        save_transform(self.transform_, folder)
+        return {}
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.transform_ = load_transform(folder)
+
+    def check_parts(self, folder: Path) -> None:
+        table = self.model_.config.embedding
+        if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
+            what = "the preprocessor gives other pictures than the model reads"
+            raise CheckpointError(what, where=str(folder))
+
+
+def seen_count(patches: int, mask_share: float) -> int:
+    """Patches of a picture that are read.
+
+    Raises:
+        ConfigError: none would be, or all.
+    """
+    kept = round(patches * (1.0 - mask_share))
+    if not 0 < kept < patches:
+        what = f"mask_share = {mask_share} of {patches} patches leaves {kept} to be seen"
+        raise ConfigError(what, where="mask_share", fix="Use 0.75, or smaller patches")
+    return kept
+
+
+def decoder_sizes(model: PatchModelConfig) -> DecoderSizes:
+    """Of the decoder, from a recipe's settings."""
+    return DecoderSizes(model.decoder_width, model.decoder_layers, model.decoder_heads)
+
+
+def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> MaskedAutoencoder:
+    """A new encoder of these sizes, or a checkpoint's, under a new decoder.
+
+    Raises:
+        ConfigError: sizes for a checkpoint, which has its own; a stem; a checkpoint that reads texts.
+        CheckpointError: weights that cannot be loaded.
+    """
+    sizes, shape = decoder_sizes(model), _as_classifiers(model)
+    if is_image_architecture(model.model):
+        built = MaskedAutoencoder(scratch_config(shape, transform, 1), sizes)
+        built.weights_source = f"random ({model.model}, from scratch)"
+        return built
+    if given := [key for key in SHAPE_KEYS if getattr(shape, key) is not None]:
+        what = f"{given[0]} belongs to from-scratch models; {model.model!r} has its own"
+        raise ConfigError(what, where="model")
+    checkpoint = read_checkpoint(model.model, model.revision)
+    if checkpoint.family.model.reads != "pictures":
+        raise ConfigError(f"{model.model!r} does not read pictures", where="model", fix="Use MaskedLM")
+    encoder = load_pretrained(checkpoint).at_size(transform.size)
+    built = MaskedAutoencoder(encoder.config, sizes)
+    built.load_state_dict(
+        {k: v for k, v in encoder.state_dict().items() if k in built.state_dict()}, strict=False
+    )
+    built.weights_source = f"{checkpoint.weights_source}; new (random): decoder"
+    return built
+
+
+def _as_classifiers(model: PatchModelConfig) -> ImageModelConfig:
+    """The settings that an encoder of pictures has, whatever stands on it."""
+    return ImageModelConfig(**_shared(model, ImageModelConfig))
+
+
+def _shared(section: Any, other: type) -> dict[str, Any]:
+    names = {f.name for f in fields(other)}
+    return {key: value for key, value in vars(section).items() if key in names}

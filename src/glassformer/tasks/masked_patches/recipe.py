@@ -1,0 +1,113 @@
+"""What a recipe of masked patches can say. Keys of ``image``, ``model``, ``train``: ``MaskedPatches``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glassformer.config import Section, setting
+from glassformer.errors import ConfigError
+from glassformer.train.config import FitConfig
+
+
+@dataclass(frozen=True)
+class PicturesConfig(Section):
+    """Where the pictures come from. Labels are not read."""
+
+    source: str = setting(
+        "",
+        "a named source (cifar10, flowers, digits), a table, or a folder of pictures with or without classes",
+    )
+    also: tuple[str, ...] = setting((), "more sources, whose pictures are added")
+    image_column: str | None = setting(None, "found by itself when there is one candidate only")
+    splits: tuple[str, ...] = setting(
+        ("train",), "whose pictures are learned from, where the source has them"
+    )
+    validation_size: float = setting(500, "share (< 1) or count (>= 1) held out, to judge the painting on")
+    limit: int | None = setting(None, "at most this many pictures of every source: a quick look")
+    split_seed: int = setting(0, "of every choice of pictures")
+    broken: Literal["refuse", "skip"] = setting(
+        "refuse", "skip: pictures that cannot be read are left out and counted"
+    )
+
+
+@dataclass(frozen=True)
+class PatchImageConfig(Section):
+    """From pictures to patches, seen and hidden. None and empty mean: as the model has it."""
+
+    image_size: int | None = setting(None, "pixels along each side that the model reads")
+    framing: Literal["squash", "crop"] | None = setting(
+        None, "squash: scaled to that; crop: shorter side to resize, center cut"
+    )
+    resize: int | None = setting(None, "shorter side before a crop")
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = setting(None, "of scaling")
+    mean: tuple[float, ...] = setting((), "of each channel, for pixels from 0 to 1")
+    std: tuple[float, ...] = setting((), "likewise")
+    channels: int | None = setting(None, "3, or 1 for gray (from-scratch architectures only)")
+    augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
+        "none", "how pictures are changed before they are hidden; light is what the paper uses"
+    )
+    flip: bool = setting(True, "left and right may change places where pictures are augmented")
+    mask_share: float = setting(0.75, "of the patches of each picture, hidden and to be painted")
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.mask_share < 1.0:  # also what is no number
+            what = f"mask_share = {self.mask_share} is out of range"
+            raise ConfigError(what, where="mask_share", fix="Use 0.75")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class PatchModelConfig(Section):
+    """Which encoder learns, and the decoder that is thrown away. None means: as the architecture has it."""
+
+    model: str = setting("vit-tiny", "a from-scratch architecture, or a checkpoint to go on with")
+    revision: str | None = setting(None, "commit of a Hub checkpoint")
+    patch_size: int | None = setting(None, "this and all below, up to the decoder's: from scratch only")
+    d_model: int | None = setting(None, "width of the rows")
+    num_layers: int | None = setting(None, "encoder layers")
+    num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
+    d_ff: int | None = setting(None, "hidden units of the feed-forward network")
+    positions: Literal["learned", "sinusoidal", "none"] | None = setting(
+        None, "sinusoidal: of row and column"
+    )
+    class_token: bool | None = setting(None, "[CLS] before the patches")
+    zero_init: bool | None = setting(None, "residual branches start at 0: the encoder starts as the identity")
+    decoder_width: int = setting(128, "of the decoder's rows")
+    decoder_layers: int = setting(2, "of the decoder")
+    decoder_heads: int = setting(4, "of a layer of it; divides decoder_width")
+
+
+@dataclass(frozen=True)
+class PatchFitConfig(FitConfig):
+    """One fit; the loss is a mean over hidden patches."""
+
+    epochs: int = setting(50, "passes over the pictures, hidden anew in each")
+    lr: float = setting(1e-3, "the highest rate, reached at the end of the warm-up")
+    weight_decay: float = setting(0.05, "not on biases, norms and positions")
+    betas: tuple[float, ...] = setting((0.9, 0.95), "decay of the two running means of Adam")
+    schedule: Literal["linear", "cosine", "constant"] = setting("cosine", "after the warm-up")
+    batch_size: int = setting(128, "pictures")
+    monitor: Literal["accuracy", "loss"] = setting("loss", "what decides which weights are best")
+
+
+@dataclass(frozen=True)
+class PatchEvaluateConfig(Section):
+    """What is shown after training."""
+
+    shown: int = setting(6, "held-out pictures: as they are, with their patches hidden, and painted")
+
+
+@dataclass(frozen=True)
+class PatchesRecipe:
+    """One experiment, read from top to bottom."""
+
+    name: str = setting("", "of the run folder; by default the file's")
+    task: Literal["masked-patches"] = setting("masked-patches", "which engine runs it")
+    summary: str = setting("", "one line for lists and reports")
+    expect: str = setting("", "score with its spread over seeds, and where it was measured")
+    data: PicturesConfig = field(default_factory=PicturesConfig)
+    image: PatchImageConfig = field(default_factory=PatchImageConfig)
+    model: PatchModelConfig = field(default_factory=PatchModelConfig)
+    train: PatchFitConfig = field(default_factory=PatchFitConfig)
+    evaluate: PatchEvaluateConfig = field(default_factory=PatchEvaluateConfig)

@@ -1,0 +1,187 @@
+"""What a run of masked patches is made of.
+
+``model/`` is what fine-tuning goes on from: ``glassformer train RECIPE --model RUN/model``. The run leaves
+``paintings.json``, held-out pictures with patches hidden and painted, beside what every run leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import KnownRecipe
+from glassformer.data.copies import digest
+from glassformer.data.image import picture_files
+from glassformer.data.image_checks import refuse_unreadable, without_unreadable
+from glassformer.data.image_sources import ImageSplit, load_image_dataset
+from glassformer.data.sources import split_files
+from glassformer.data.splits import grouped_choice
+from glassformer.errors import DataError
+from glassformer.tasks.masked_patches.estimator import MaskedPatches
+from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
+from glassformer.tasks.task import TINY, Look, Task, Work
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Pictures to learn from, pictures to judge on, and where they come from."""
+
+    train: ImageSplit
+    validation: ImageSplit
+    counts: dict[str, int]  # source -> pictures taken
+    notes: tuple[str, ...] = ()
+
+
+def load(recipe: PatchesRecipe) -> Pictures:
+    """The pictures of a recipe's sources, without their labels; some are held out.
+
+    Raises:
+        DataError: no such source, none of the splits, or too few pictures.
+    """
+    d = recipe.data
+    images: list[Any] = []
+    counts: dict[str, int] = {}
+    notes: list[str] = []
+    for source in (d.source, *d.also):
+        part, said = pictures_of(source, d)
+        counts[source] = len(part)
+        images += part
+        notes += said
+    size, n = d.validation_size, len(images)
+    held = round(size * n) if size < 1 else min(round(size), n // 5)
+    if not 0 < held < n:
+        what = f"{size:g} of {n} pictures cannot be held out"
+        raise DataError(what, where=d.source, fix="Change validation_size")
+    chosen = grouped_choice(list(map(digest, images)), held, d.split_seed)
+    rest = np.setdiff1d(np.arange(n), chosen).tolist()
+    whole = ImageSplit(images, None, ", ".join(counts))
+    return Pictures(whole.select(rest), whole.select(chosen.tolist()), counts, tuple(notes))
+
+
+def pictures_of(source: str, d: PicturesConfig) -> tuple[list[Any], list[str]]:
+    """The pictures of one source, and what is to be said of it."""
+    path = Path(source).expanduser() if source else None
+    if path is not None and path.is_dir() and not split_files(path) and not _folders(path):
+        split = ImageSplit([str(file) for file in picture_files(path)], None, str(path))
+        if not split.images:
+            raise DataError("no pictures", where=str(path), fix="Put pictures there, or folders of them")
+        parts, notes = {"train": split}, []
+    else:
+        dataset = load_image_dataset(source, image_column=d.image_column)
+        parts = {name: part for name, part in dataset.splits.items() if name in d.splits}
+        notes = list(dataset.notes)
+        if not parts:
+            raise DataError(
+                f"none of the splits {', '.join(d.splits)}",
+                where=source,
+                fix=f"There are: {', '.join(dataset.splits)}",
+            )
+    if d.broken == "skip":
+        for name, part in parts.items():
+            parts[name], said = without_unreadable(part, name)
+            notes += said
+    images = [image for part in parts.values() for image in part.images]
+    if d.limit is not None and d.limit < len(images):
+        order = np.random.default_rng(d.split_seed).choice(len(images), d.limit, replace=False)
+        images = [images[i] for i in np.sort(order).tolist()]
+    return images, notes
+
+
+def _folders(path: Path) -> bool:
+    return any(p.is_dir() and not p.name.startswith((".", "__")) for p in path.iterdir())
+
+
+def look(work: Work) -> Look:
+    """What is said of the pictures; those that cannot be read are found before the training.
+
+    Raises:
+        DataError: there are some.
+    """
+    data = work.data
+    refuse_unreadable({"train": data.train, "validation": data.validation})
+    counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
+    return Look([f"pictures: {counts}; {len(data.validation):,} of them held out", *data.notes])
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Learn from the pictures that are not held out."""
+    work.estimator.fit(work.data.train.images, validation=work.data.validation.images, **options)
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures on the pictures held out."""
+    learner, data = work.estimator, work.data
+    embedding = learner.model_.config.embedding
+    return {
+        "task": work.recipe.task,
+        "hidden": learner.judge(data.validation.images),
+        "pictures": data.counts | {"validation": len(data.validation)},
+        "tokens_per_picture": embedding.num_tokens,
+    }
+
+
+def show(work: Work) -> dict[str, Any]:
+    """Held-out pictures: as they are, with their patches hidden, and painted."""
+    from glassformer.report.pictures import thumbnail
+
+    rows = []
+    count = min(work.recipe.evaluate.shown, len(work.data.validation))
+    for painting in work.estimator.paint(work.data.validation.images[:count]) if count else []:
+        gh, gw = painting.hidden.shape
+        height, width = painting.picture.shape[:2]
+        mask = np.kron(painting.hidden, np.ones((height // gh, width // gw), bool))  # [gh * p, gw * q]
+        seen = painting.picture.copy()
+        seen[: mask.shape[0], : mask.shape[1]][mask] = 127
+        shown = (painting.picture, seen, painting.painted)
+        rows.append([thumbnail(_rgb(picture)) for picture in shown])
+    return {"paintings.json": {"rows": rows}}
+
+
+def _rgb(picture: np.ndarray) -> np.ndarray:
+    return picture.repeat(3, 2) if picture.shape[2] == 1 else picture
+
+
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of a saved model on its held-out pictures or on other ones."""
+    d = work.recipe.data
+    if source is None:
+        images, origin = load(work.recipe).validation.images, f"{d.source}, held out"
+    else:
+        images, origin = pictures_of(source, d)[0], source
+    work.say(f"{len(images):,} pictures of {origin}")
+    return {"hidden": work.estimator.judge(images)}
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.sequences import write_sequence_report
+
+    return write_sequence_report(folder, known)
+
+
+def tiny() -> tuple[MaskedPatches, tuple]:
+    """Noise."""
+    pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
+    sizes = {"image_size": 8, "patch_size": 2, "decoder_width": 8, "decoder_layers": 1, "decoder_heads": 2}
+    settings: dict[str, Any] = {**TINY, **sizes}
+    return MaskedPatches(**settings), (pictures,)
+
+
+TASK = Task(
+    name="masked-patches",
+    recipe=PatchesRecipe,
+    estimator=MaskedPatches,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    show=show,
+    tiny=tiny,
+    verb="evaluate",
+    packages=("pillow", "kornia", "safetensors"),
+)

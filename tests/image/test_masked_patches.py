@@ -1,0 +1,309 @@
+"""Masked patches: equal to transformers' ViTMAE, hidden patches are never read, and what is learned goes on."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.data.patch_masks import seen_patches
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.families.vit import vit
+from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
+from glassformer.nn.patches import cut_patches, sew_patches, sinusoidal_2d
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.masked_patches.run import load
+from glassformer.tasks.run import evaluate_task, run_task
+from glassformer.train.callbacks import Callback
+
+SIZE, PATCH, GRID = (12, 20), (4, 4), (3, 5)
+SEEN = 4  # of 15 patches
+
+
+def autoencoder(seed: int = 3, size: tuple[int, int] = SIZE) -> MaskedAutoencoder:
+    torch.manual_seed(seed)
+    model = MaskedAutoencoder(vit(size, PATCH, 15, 2, 3, 23), DecoderSizes(12, 1, 2))
+    with torch.no_grad():  # biases and norms moved off 0 and 1
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    return model.eval()
+
+
+def pictures(count: int = 7, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, 3, *SIZE, generator=torch.Generator().manual_seed(seed))
+
+
+def seen_of(count: int = 7) -> torch.Tensor:
+    return torch.from_numpy(seen_patches(count, 15, SEEN, [5]))
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+def as_theirs(model: MaskedAutoencoder) -> dict[str, torch.Tensor]:
+    """Our weights under the names of transformers' ViTMAEForPreTraining."""
+    own, out = model.state_dict(), {}
+
+    def layer(ours: str, theirs: str) -> None:
+        for kind in ("weight", "bias"):
+            for part, name in zip(own[f"{ours}.attention.qkv.{kind}"].chunk(3), "qkv", strict=True):
+                out[f"{theirs}.attention.{name}_proj.{kind}"] = part
+            out[f"{theirs}.attention.o_proj.{kind}"] = own[f"{ours}.attention.out.{kind}"]
+            out[f"{theirs}.layernorm_before.{kind}"] = own[f"{ours}.norm1.{kind}"]
+            out[f"{theirs}.layernorm_after.{kind}"] = own[f"{ours}.norm2.{kind}"]
+            out[f"{theirs}.mlp.fc1.{kind}"] = own[f"{ours}.feed_forward.up.{kind}"]
+            out[f"{theirs}.mlp.fc2.{kind}"] = own[f"{ours}.feed_forward.down.{kind}"]
+
+    for i in range(2):
+        layer(f"encoder.layers.{i}", f"vit.layers.{i}")
+    layer("patch_decoder.encoder.layers.0", "decoder.decoder_layers.0")
+    out["vit.embeddings.cls_token"] = own["embeddings.cls"][None, None]
+    out["vit.embeddings.position_embeddings"] = own["embeddings.positions"][None]
+    projection = own["embeddings.projection.weight"].view(15, 3, *PATCH)
+    out["vit.embeddings.patch_embeddings.projection.weight"] = projection
+    out["vit.embeddings.patch_embeddings.projection.bias"] = own["embeddings.projection.bias"]
+    out["decoder.mask_token"] = own["patch_decoder.hidden"][None, None]
+    fixed = torch.cat([torch.zeros(1, 12), sinusoidal_2d((5, 5), 12)])
+    out["decoder.decoder_pos_embed"] = fixed[None]
+    for kind in ("weight", "bias"):
+        out[f"vit.layernorm.{kind}"] = own[f"encoder.final_norm.{kind}"]
+        out[f"decoder.decoder_embed.{kind}"] = own[f"patch_decoder.enter.{kind}"]
+        out[f"decoder.decoder_norm.{kind}"] = own[f"patch_decoder.encoder.final_norm.{kind}"]
+        # A patch is (channel, row, column) here and (row, column, channel) there.
+        rows = own[f"patch_decoder.out.{kind}"]
+        rest = rows.shape[1:]
+        out[f"decoder.decoder_pred.{kind}"] = rows.view(3, *PATCH, *rest).movedim(0, 2).reshape(48, *rest)
+    return out
+
+
+def test_paintings_and_loss_are_those_of_transformers():
+    transformers = pytest.importorskip("transformers")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    peer = vitmae(transformers)
+    if "vit.layers.0.attention.q_proj.weight" not in dict(peer.named_parameters()):
+        pytest.skip("this transformers names the layers otherwise")
+    model = autoencoder(size=(20, 20))  # theirs reads square pictures only
+    x = torch.randn(7, 3, 20, 20, generator=torch.Generator().manual_seed(0))
+    seen = torch.from_numpy(seen_patches(7, 25, SEEN, [5]))
+    peer.load_state_dict(as_theirs(model))
+    noise = (1 + torch.arange(25) / 100).expand(7, -1)  # the lowest are seen; no ties
+    noise = noise.scatter(1, seen, torch.arange(SEEN).float().expand(7, -1) / 100)
+    with torch.no_grad():
+        theirs = peer(x, noise=noise)
+        ours = model.losses(x, seen)
+        painted = model.paint(x, seen).view(7, 25, 3, 16).movedim(2, 3).reshape(7, 25, 48)
+    assert float((painted - theirs.logits).abs().max()) < 1e-5
+    assert float((ours.mean() - theirs.loss).abs()) < 1e-5
+
+
+def vitmae(transformers):
+    config = transformers.ViTMAEConfig(
+        hidden_size=15,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=23,
+        image_size=20,
+        patch_size=4,
+        decoder_hidden_size=12,
+        decoder_num_hidden_layers=1,
+        decoder_num_attention_heads=2,
+        decoder_intermediate_size=48,
+        mask_ratio=1 - SEEN / 25,
+        norm_pix_loss=True,
+        layer_norm_eps=1e-12,
+    )
+    model = transformers.ViTMAEForPreTraining(config).eval()
+    for module in model.decoder.modules():
+        if isinstance(module, torch.nn.LayerNorm):
+            module.eps = 1e-6
+    return model
+
+
+# --- what the model reads -------------------------------------------------------------------------
+
+
+def test_hidden_pixels_change_no_painting_and_seen_ones_do():
+    model, x, seen = autoencoder(), pictures(), seen_of()
+    rows = cut_patches(x, PATCH)
+    hidden = torch.ones(7, 15, 1, dtype=torch.bool).scatter(1, seen[:, :, None], False)
+    noise = torch.randn_like(rows)
+    with torch.no_grad():
+        before = model.paint(x, seen)
+        other = sew_patches(torch.where(hidden, noise, rows), GRID, PATCH, 3)
+        assert torch.equal(model.paint(other, seen), before)
+        other = sew_patches(torch.where(hidden, rows, noise), GRID, PATCH, 3)
+        assert (model.paint(other, seen) - before).abs().amin((1, 2)).max() > 0
+
+
+def test_a_picture_does_not_see_its_neighbors_in_the_batch():
+    model, x, seen = autoencoder(), pictures(), seen_of()
+    with torch.no_grad():
+        alone = torch.cat([model.losses(x[i : i + 1], seen[i : i + 1]) for i in range(len(x))])
+        assert torch.allclose(model.losses(x, seen), alone, atol=1e-6)
+
+
+def test_a_gray_answer_has_the_loss_one_and_a_flat_patch_no_infinite_one():
+    model, x, seen = autoencoder(), pictures(), seen_of()
+    with torch.no_grad():
+        model.patch_decoder.out.weight.zero_()
+        model.patch_decoder.out.bias.zero_()
+        assert torch.allclose(model.losses(x, seen), torch.full((7,), 47 / 48), atol=1e-4)  # Bessel's
+        assert float(model.losses(torch.zeros_like(x), seen).abs().max()) == 0.0
+
+
+def test_every_weight_learns_and_bf16_is_near():
+    model, x, seen = autoencoder(), pictures(), seen_of()
+    model.losses(x, seen).sum().backward()
+    still = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()]
+    assert not still
+    with torch.no_grad():
+        exact = model.losses(x, seen)
+        near = autoencoder().set_compute_dtype(torch.bfloat16).losses(x, seen)
+    assert float((near - exact).abs().max()) < 0.05
+
+
+def test_patches_are_sewn_as_they_were_cut():
+    x = pictures(2)
+    assert torch.equal(sew_patches(cut_patches(x, PATCH), GRID, PATCH, 3), x)
+
+
+def test_what_is_seen_follows_from_the_seeds_alone():
+    first = seen_patches(5, 15, SEEN, [1, 2, 3])
+    assert np.array_equal(first, seen_patches(5, 15, SEEN, [1, 2, 3]))
+    assert not np.array_equal(first, seen_patches(5, 15, SEEN, [1, 2, 4]))
+    assert first.shape == (5, SEEN)
+    assert (np.diff(first, axis=1) > 0).all()
+    counts = np.bincount(seen_patches(3000, 15, SEEN, [0]).ravel(), minlength=15)
+    assert counts.min() > 0.85 * counts.max()
+
+
+# --- the estimator --------------------------------------------------------------------------------
+
+SETTINGS = {
+    "image_size": 8, "patch_size": 2, "channels": 1, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32,
+    "decoder_width": 16, "decoder_layers": 1, "decoder_heads": 2, "precision": "fp32", "threads": 1, "seed": 5,
+}  # fmt: skip
+
+
+def stripes(count: int, seed: int = 0) -> list[np.ndarray]:
+    """Pictures whose hidden patches follow from any that is seen: one phase, repeated."""
+    rng = np.random.default_rng(seed)
+    waves = np.sin(2 * np.pi * (np.arange(8)[None] / 4 + rng.random((count, 1))))
+    return list(np.repeat((127 + 120 * waves).astype(np.uint8)[:, None], 8, 1)[..., None])
+
+
+def test_it_learns_what_can_be_known_and_a_classifier_goes_on_from_it(tmp_path):
+    X, held = stripes(96), stripes(32, seed=1)
+    learner = gf.MaskedPatches(**SETTINGS, epochs=30, lr=5e-3, batch_size=16).fit(X, validation=held)
+    losses = [h["loss"] for h in learner.history_ if h["kind"] == "evaluation"]
+    assert losses[-1] < 0.55 < losses[0]
+    assert learner.score(held) == pytest.approx(1 - min(losses), abs=1e-5)
+
+    again = gf.load(learner.save(tmp_path / "model"))
+    assert again.judge(held) == learner.judge(held)
+    assert np.array_equal(again.embed(held), learner.embed(held))
+    painting = again.paint(held[:3])[1]
+    assert painting.hidden.sum() == 12
+    seen = np.kron(~painting.hidden, np.ones((2, 2), bool))[..., None]
+    assert np.abs(painting.painted.astype(int) - painting.picture)[seen].max() <= 1  # rounding
+    off, gray = 0.0, 0.0
+    for one in again.paint(held):
+        tiles = one.picture.reshape(4, 2, 4, 2).astype(float)
+        flat = (tiles - tiles.mean((1, 3), keepdims=True)).reshape(8, 8, 1)
+        where = np.kron(one.hidden, np.ones((2, 2), bool))
+        off += np.square(one.painted.astype(float) - one.picture)[where].sum()
+        gray += np.square(flat)[where].sum()
+    assert off < 0.75 * gray
+
+    labels = [int(x[0, 0, 0] > 127) for x in X]
+    clf = gf.ImageClassifier(str(tmp_path / "model"), epochs=1, threads=1, seed=0).fit(X, labels)
+    assert "new (random): classification head" in clf.weights_source_
+    sizes = {"decoder_width": 16, "decoder_layers": 1, "decoder_heads": 2, "precision": "fp32"}
+    start = {**sizes, "epochs": 1, "lr": 5e-3, "batch_size": 16, "threads": 1, "seed": 0}
+    other = gf.MaskedPatches(str(tmp_path / "model"), **start).fit(X, validation=held)
+    assert "new (random): decoder" in other.weights_source_
+    assert other.judge(held)["loss"] < losses[0]
+
+
+def test_a_stopped_training_goes_on_to_the_same_bits(tmp_path):
+    class Stop(Exception):
+        pass
+
+    class AtFour(Callback):
+        def step(self, training, info):
+            if info.step == 4:
+                raise Stop
+
+    X = stripes(24)
+    make = lambda: gf.MaskedPatches(**SETTINGS, epochs=3, batch_size=8, augment="light", checkpoint_every=2)  # noqa: E731
+    whole = make().fit(X, checkpoints=tmp_path / "a")
+    with pytest.raises(Stop):
+        make().fit(X, checkpoints=tmp_path / "b", callbacks=[AtFour()])
+    went_on = make().fit(X, checkpoints=tmp_path / "b", resume=True)
+    for (name, a), b in zip(
+        whole.model_.state_dict().items(), went_on.model_.state_dict().values(), strict=True
+    ):
+        assert torch.equal(a, b), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"mask_share": 0.0}, "mask_share = 0.0"),
+        ({"mask_share": 0.99}, "leaves 0 to be seen"),
+        ({"mask_share": 0.01}, "leaves 16 to be seen"),
+        ({"patch_size": 1}, "a patch of one value"),
+        ({"model": "no-such"}, "no model 'no-such'"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"decoder_heads": 3}, "num_heads"),
+    ],
+)
+def test_what_cannot_be_is_named(settings, match):
+    with pytest.raises(ConfigError, match=match):
+        gf.MaskedPatches(**{**SETTINGS, "epochs": 1, **settings}).fit(stripes(4))
+
+
+def test_a_damaged_decoder_is_named(tmp_path):
+    folder = gf.MaskedPatches(**SETTINGS, epochs=1).fit(stripes(8)).save(tmp_path / "model")
+    about = json.loads((folder / "glassformer.json").read_text())
+    about["parameters"]["decoder_width"] = 8
+    (folder / "glassformer.json").write_text(json.dumps(about))
+    (folder / "manifest.json").unlink()
+    with pytest.raises(CheckpointError):
+        gf.load(folder)
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def test_a_run_reads_flat_folders_and_leaves_a_page_with_paintings(tmp_path):
+    from PIL import Image
+
+    flat = tmp_path / "photos"
+    flat.mkdir()
+    for i, picture in enumerate(stripes(20)):
+        Image.fromarray(picture[..., 0]).save(flat / f"{i:02}.png")
+    sets = ["epochs=1", "num_layers=1", "threads=1", "validation_size=5", "also=[]"]
+    recipe = load_recipe("digits-patches", [f"source={flat}", *sets])
+    folder = run_task(recipe, tmp_path / "run")
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["pictures"] == {str(flat): 20, "validation": 5 - 1}  # a fifth at most
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.count('alt="painted"') == 4
+    again = evaluate_task(tmp_path / "run")
+    assert again["hidden"] == pytest.approx(metrics["hidden"])
+    assert folder is not None
+
+
+def test_sources_are_joined_and_labels_not_needed(tmp_path):
+    recipe = load_recipe("digits-patches", ['also=["digits"]', "limit=50", "validation_size=0.2"])
+    data = load(recipe)
+    assert len(data.train) + len(data.validation) == 100
+    assert data.train.labels is None
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no pictures"):
+        load(load_recipe("digits-patches", [f"source={tmp_path / 'empty'}"]))
