@@ -27,6 +27,7 @@ from glassformer.config import build, plain, settings_of, to_toml, values_before
 from glassformer.errors import ConfigError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.nn.lora import adapter, merge
+from glassformer.report.notebook import Records, Shown
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
 from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.card import counted, counts_in, write_card
@@ -70,7 +71,7 @@ class Fit:
         return self.configs["train"]
 
 
-class Estimator(BaseEstimator):
+class Estimator(Shown, BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
     Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left
@@ -83,9 +84,7 @@ class Estimator(BaseEstimator):
     # Kept in glassformer.json.
     FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")
     SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
-    ALONE: ClassVar[str] = (
-        ""  # why one process trains it, which stops on signals by itself; "": any number may
-    )
+    ALONE: ClassVar[str] = ""  # why one process trains it, and stops on signals by itself; "": any number may
 
     model_: Any
     history_: list[dict[str, Any]]
@@ -248,7 +247,7 @@ class Estimator(BaseEstimator):
         self.adapter_ = adapter(network) or None
         merge(network)
         self.model_ = network.eval()
-        self.history_ = list(training.history)
+        self.history_ = Records(training.history)
         self.best_step_ = training.best_step
         self.examples_ = counted(fit)
         self._compute_model = None
@@ -341,7 +340,7 @@ class Estimator(BaseEstimator):
         }
         out = cls(**known)
         check_parameters(out.configs, folder)
-        out.history_, out.examples_ = [], counts_in(about)
+        out.history_, out.examples_ = Records(), counts_in(about)
         for name in cls.FIGURES:
             setattr(out, f"{name}_", about[name])
         out._read_model(folder)
