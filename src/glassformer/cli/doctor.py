@@ -34,6 +34,7 @@ NEEDED = {
     "pyyaml": "6",
 }
 PYTHON = (3, 11)
+CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 class Line(NamedTuple):
@@ -94,10 +95,19 @@ def _machine() -> list[Line]:
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
         Line("ok", "memory", f"{facts['memory_gib']} GiB"),
         Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
+        *_too_large(facts["gpu"], torch.version.cuda),
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
         Line("note", "kernels in C", f"not used: {reason}") if reason else Line("ok", "kernels in C", built),
     ]
+
+
+def _too_large(gpu: str | None, cuda: str | None) -> list[Line]:
+    """Where torch was built for a GPU that is not there: the other build, which is a tenth of its size."""
+    if gpu or not cuda:
+        return []
+    build = "the CPU build is smaller by gigabytes"
+    return [Line("note", "torch", f"built for CUDA {cuda}, and there is no GPU; {build}: {CPU_BUILD}")]
 
 
 def _data() -> list[Line]:

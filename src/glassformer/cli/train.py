@@ -24,9 +24,9 @@ from glassformer.cli.given import (
     data_option,
     flag_settings,
 )
-from glassformer.cli.keys import recipe_keys
+from glassformer.cli.keys import show_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
-from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
+from glassformer.cli.output import AsJson, note, say, say_json, stream
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError, FewStepsWarning, ShortModelWarning
@@ -225,13 +225,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         on_bad_row=d.on_bad_row,
     )
     tell_siblings(where)
-    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    texts = len(labels or ())
-    smallest = len(set(labels or ()))  # every class needs a place
-    held = HELD_OUT if round(HELD_OUT * texts) >= smallest else smallest
-    for split in ("validation", "test"):
-        if split not in dataset.splits:
-            values["data"][f"{split}_size"] = held
+    _hold_out(values, dataset)
     return build(Recipe, apply_overrides(values, settings, Recipe), "--set")
 
 
@@ -248,14 +242,14 @@ def image_recipe(
     asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
     d = asked.data
     dataset = load_image_dataset(
-        d.source, image_column=d.image_column, label_column=d.label_column, limit=d.limit, seed=d.split_seed
+        d.source,
+        image_column=d.image_column,
+        label_column=d.label_column,
+        limit=d.limit,
+        seed=d.split_seed,
+        broken=d.broken,  # what is left out of the training counts for no split either
     )
-    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    pictures, classes = len(labels or ()), len(set(labels or ()))
-    held = HELD_OUT if round(HELD_OUT * pictures) >= classes else classes
-    for split in ("validation", "test"):
-        if split not in dataset.splits:
-            values["data"][f"{split}_size"] = held
+    _hold_out(values, dataset)
     if is_image_architecture(asked.model.model):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
@@ -264,26 +258,20 @@ def image_recipe(
     return build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
 
 
+def _hold_out(values: dict[str, Any], dataset: Any) -> None:
+    """A tenth for each split that the data lack; where that is too little, a place for every class."""
+    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
+    examples, classes = len(labels or ()), len(set(labels or ()))
+    held = HELD_OUT if round(HELD_OUT * examples) >= classes else classes
+    for split in ("validation", "test"):
+        if split not in dataset.splits:
+            values["data"][f"{split}_size"] = held
+
+
 def _whole_path(source: str) -> str:
     """An existing path from the root, so that the run can be judged again from any folder."""
     path = Path(source).expanduser()
     return str(path.resolve()) if path.exists() else source
-
-
-def _show_keys(wanted: bool) -> None:
-    if not wanted:
-        return
-    from glassformer.tasks.catalog import TASKS
-
-    for task in TASKS:
-        sections: dict[str, list[tuple[str, str, str]]] = {}
-        for key in recipe_keys(task):
-            sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
-        say(f"{task}:")
-        for section, rows in sections.items():
-            show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
-    say("--set KEY=none empties a key whose default is none.")
-    raise typer.Exit
 
 
 Epochs = Annotated[int | None, typer.Option(metavar="N", help="As --set epochs=N.")]
@@ -352,7 +340,7 @@ def train_command(
     help_keys: Annotated[
         bool,
         typer.Option(
-            "--help-keys", callback=_show_keys, is_eager=True, help="List what --set can change, and leave."
+            "--help-keys", callback=show_keys, is_eager=True, help="List what --set can change, and leave."
         ),
     ] = False,
     log: Annotated[

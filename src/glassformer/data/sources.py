@@ -1,8 +1,9 @@
 """Data sets by name (``imdb``, ``europe``) or from the user's own files, as texts and labels.
 
 A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such
-file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`` or
-``split/label/*.txt``. Where no labels are needed, it may be a ``.txt`` file with a text a line too.
+file a split (``train.csv``, ``test.csv``) or of shards (``data/shards.py``), or a folder of texts:
+``label/*.txt`` or ``split/label/*.txt``. Where no labels are needed, it may be a ``.txt`` file with a text
+a line too.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
 from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
-from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
 from glassformer.data.label_kinds import what_labels_are
 from glassformer.data.network import unreachable
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
+from glassformer.data.shards import split_files
 from glassformer.data.splits import stratified_subset
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
 from glassformer.errors import DataError
@@ -127,21 +129,6 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
         read = {split: list(map(columns.table, files)) for split, files in chosen.items()}
         return _from_tables(name, read, columns)
     return TextDataset(name, splits, names_of(splits))
-
-
-def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Split -> its table files: ``train.csv``, or parts such as ``train-00000-of-00002.parquet``."""
-    found: dict[str, list[Path]] = {}
-    part = re.compile(r"-\d+-of-\d+$")
-    for path in sorted(folder.iterdir()):
-        split = SPLIT_OF.get(part.sub("", path.stem).lower())
-        if split is not None and path.is_file() and path.suffix.lower() in READERS:
-            found.setdefault(split, []).append(path)
-    for split, paths in found.items():
-        if len(paths) > 1 and not all(part.search(path.stem) for path in paths):
-            what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
-            raise DataError(what, where=str(folder), fix="Keep one of them")
-    return {split: found[split] for split in SPLITS if split in found}
 
 
 def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:

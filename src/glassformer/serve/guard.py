@@ -196,6 +196,7 @@ async def _while_there(work: Coroutine[Any, Any, None], receive: Any, gone: asyn
             await running
             return True
         gone.set()
+        await asyncio.sleep(0)  # who waits to hear of it does so first
         return False
     finally:
         leaving.cancel()
