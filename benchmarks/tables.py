@@ -11,6 +11,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -293,8 +294,40 @@ FIGURES: dict[str, Callable[[], str]] = {
 }
 
 
+WIDEST = 7  # columns that fit a laptop
+
+
+def narrow(text: str) -> str:
+    """Markdown whose wider tables are cut into several, each with the first column."""
+    out, block = [], []
+    for line in [*text.split("\n"), ""]:
+        if line.startswith("|"):
+            block.append(line)
+            continue
+        out += _cut(block)
+        block = []
+        out.append(line)
+    return "\n".join(out[:-1])
+
+
+def _cut(lines: list[str]) -> list[str]:
+    rows = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines]
+    if not rows or len(rows[0]) <= WIDEST:
+        return lines
+    rest = len(rows[0]) - 1
+    parts = -(-rest // (WIDEST - 1))
+    edges = [1 + rest * i // parts for i in range(parts + 1)]
+    tables = [
+        ["|" + "|".join([row[0], *row[low:high]]) + "|" for row in rows] for low, high in pairwise(edges)
+    ]
+    empty = re.compile(r"\|[^|]*\|(?: – \|)+")  # nothing but a name
+    return [line for table in tables for line in [*(row for row in table if not empty.fullmatch(row)), ""]][
+        :-1
+    ]
+
+
 def filled(text: str) -> str:
-    text = MARK.sub(lambda m: m[1] + TABLES[m[2]]().rstrip() + "\n" + m[3], text)
+    text = MARK.sub(lambda m: m[1] + narrow(TABLES[m[2]]()).rstrip() + "\n" + m[3], text)
     return FIGURE.sub(lambda m: m[1] + FIGURES[m[2]]() + m[3], text)
 
 

@@ -321,7 +321,7 @@ def tuned() -> str:
     if result is None:
         return "Not measured yet: `benchmarks/tuned.py`.\n"
     lines = [
-        "| Work | Busy processes beside it | Tuned is | Largest memory, tuned | As Python starts it |",
+        "| Work | Other busy processes | Tuned is | Largest memory, tuned | As Python starts it |",
         "|---|---|---|---|---|",
     ]
     for part in (result["alone"], result["beside"]):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import reference
+from bs4 import BeautifulSoup
 
 reference.write()
 
@@ -27,16 +28,13 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
 highlight_language = "none"  # fences without a language are commands and what they print
-html_theme = "alabaster"
+html_theme = "furo"
+html_title = f"glassformer {release}"
 html_static_path = ["_static"]
 html_css_files = ["glassformer.css"]
 html_theme_options = {
-    "description": "Transformers you can see through",
-    "fixed_sidebar": False,
-    "page_width": "940px",
-    "sidebar_width": "230px",
-    "font_family": "system-ui, sans-serif",
-    "head_font_family": "system-ui, sans-serif",
+    "light_css_variables": {"color-brand-primary": "#1f5a99", "color-brand-content": "#1f5a99"},
+    "dark_css_variables": {"color-brand-primary": "#8dbff2", "color-brand-content": "#8dbff2"},
 }
 html_show_copyright = False
 
@@ -61,7 +59,27 @@ def leave_out(app, what, name, thing, skip, options):
     return True if name.startswith("set_") and name.endswith("_request") else None
 
 
+def name_the_cells(app, page, template, context, doctree):
+    """Each cell of a table carries its column's title, which a phone shows before it: there a row is a list."""
+    body = context.get("body") or ""
+    if "<table" not in body:
+        return
+    soup = BeautifulSoup(body, "html.parser")
+    for table in soup.select("table.docutils"):
+        titles = [cell.get_text(" ", strip=True) for cell in table.select("thead th")]
+        # Shown as blocks, a table is none to a screen reader unless its parts say so.
+        roles = (("table", [table]), ("rowgroup", table.select("thead, tbody")), ("row", table.select("tr")))
+        for role, parts in (*roles, ("columnheader", table.select("th")), ("cell", table.select("td"))):
+            for part in parts:
+                part["role"] = role
+        for row in table.select("tbody tr"):
+            for title, cell in zip(titles, row.find_all("td", recursive=False)):
+                cell["data-label"] = title
+    context["body"] = str(soup)
+
+
 def setup(app):
+    app.connect("html-page-context", name_the_cells)
     app.connect("autodoc-skip-member", leave_out)
     # before napoleon, which reads the same lines
     app.connect("autodoc-process-docstring", show_formulas_as_they_are, priority=100)

@@ -34,10 +34,7 @@ TRIED: dict[str, tuple[Any, ...]] = {
 ELSEWHERE = ("modernbert", "deberta-v2", "albert", "electra", "t5", "llama", "clip")
 INTRO = """# Which models open here
 
-```{note}
-Made from the table of families by `docs/models.py`; what is refused was tried. One file in `families/` says all that
-is particular to a family.
-```
+You see which checkpoints you can fine-tune, explain, serve and export here, and what is refused.
 
 A checkpoint is a folder, or an id of the Hub, with `config.json` and weights in safetensors. Its `model_type` decides.
 What opens is the same to everything: it is fine-tuned whole, in part, by LoRA or by its head; gives attention maps,

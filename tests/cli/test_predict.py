@@ -260,6 +260,24 @@ def test_texts_keep_their_order_among_files(tmp_path: Path):
     assert gather([str(path)]).rows == [2, 3]
 
 
+def test_a_file_stands_with_data_or_without(gf, refused, run: Path, tmp_path: Path):
+    path = write_csv(tmp_path / "a.csv", sentences(9))
+    for verb, options in (("predict", []), ("explain", []), ("embed", ["--out", "{}.npy"])):
+        said = [
+            gf(verb, run, *way, *(option.format(i) for option in options))
+            for i, way in enumerate(([path], ["--data", path]))
+        ]
+        assert said[0].code == said[1].code == 0, said
+        assert said[0].out.replace("0.npy", "1.npy") == said[1].out
+        assert "at once" in refused(
+            verb, run, path, "--data", path, *(option.format(3) for option in options)
+        )
+    judged = [gf("evaluate", run, *way, "--json").out for way in ([path], ["--data", path])]
+    assert judged[0] == judged[1]
+    assert "at once" in refused("evaluate", run, path, "--data", path)
+    assert gf("calibrate", run, path, "--json").code == 0
+
+
 def test_predict_a_large_table(gf, refused, run: Path, tmp_path: Path):
     texts = [text for text, _ in sentences(9)]
     texts.append("a film " * 50)
@@ -275,6 +293,8 @@ def test_predict_a_large_table(gf, refused, run: Path, tmp_path: Path):
     assert "the output file exists" in refused(
         "predict", run, "--data", "big.parquet", "--out", "scores.parquet"
     )
-    assert "Parquet" in refused("predict", run, "--data", "big.parquet", "--out", "scores.csv")
-    assert "nothing to label" in refused("predict", run)
+    ray = refused("predict", run, "--data", "big.parquet", "--out", "scores.csv", "--engine", "ray")
+    assert "Parquet" in ray
+    assert gf("predict", run, "big.parquet", "--out", "again.parquet").out == "11 rows: again.parquet\n"
+    assert "nothing to read" in refused("predict", run)
     assert "at once" in refused("predict", run, "a film", "--data", "big.parquet")

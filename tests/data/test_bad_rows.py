@@ -8,8 +8,9 @@ import pytest
 
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import load_pairs
-from glassformer.data.rejected import RejectedRow, by_kind
+from glassformer.data.rejected import RejectedRow, by_kind, lenient_table
 from glassformer.data.sources import load_text_dataset
+from glassformer.data.tables import read_table
 from glassformer.errors import DataError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.masked_lm.run import load_corpus
@@ -118,3 +119,54 @@ def test_word_vectors_too(tmp_path):
     with pytest.raises(DataError, match="on_bad_row=skip"):
         load_texts(data)
     assert load_texts(replace(data, on_bad_row="skip")).sentences == [["one", "two"], ["three"]]
+
+
+BROKEN = b"""text,label
+a good film,pos
+caf\xe9 and cake,neg
+"never closed,neg
+a bad film,neg
+"a fine, film",pos
+"quoted" and more,pos
+"a film
+of two lines",neg
+"""
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_what_can_be_read_of_a_damaged_table_is_read(tmp_path, many):
+    """Wrong bytes and broken quotes cost their own rows only; with many columns rows are read again."""
+    content = BROKEN
+    if many:
+        lines = [line for line in BROKEN.split(b"\n")[:-3] if line]
+        content = b"\n".join(line + b",x" * 20 for line in lines).replace(b"label" + b",x" * 20, b"label," + b",".join(b"c%d" % i for i in range(20)), 1) + b"\n"  # fmt: skip
+    (tmp_path / "a.csv").write_bytes(content)
+    rejected: list[RejectedRow] = []
+    table = lenient_table(tmp_path / "a.csv", rejected)
+    wanted = {2: "a good film", 5: "a bad film", 6: "a fine, film"} | (
+        {} if many else {8: "a film\nof two lines"}
+    )
+    assert dict(zip(table.rows, table.read("text"), strict=True)) == wanted
+    assert [row.row for row in sorted(rejected, key=lambda row: row.row)] == [3, 4, 7]
+    reasons = {row.row: row.reason for row in rejected}
+    assert reasons[3] == "not UTF-8"
+    assert "quot" in reasons[4]
+    assert "quoting" in reasons[7]
+    with pytest.raises(DataError, match="not UTF-8: byte 0xe9"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_wrong_bytes_in_json_lines_cost_their_line(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text": "fine", "label": 1}\n{"text": "caf\xe9", "label": 0}\n')
+    rejected: list[RejectedRow] = []
+    assert lenient_table(tmp_path / "a.jsonl", rejected).read("text") == ["fine"]
+    assert [(row.row, row.reason) for row in rejected] == [(2, "not UTF-8")]
+
+
+def test_a_table_of_which_nothing_can_be_read_says_why(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"text,label\ncaf\xe9,1\nth\xe9,0\n")
+    with pytest.raises(DataError, match=r"no row can be used; the first: not UTF-8.*Save the file as UTF-8"):
+        lenient_table(tmp_path / "a.csv", [])
+    (tmp_path / "a.csv").write_bytes(b"caf\xe9,label\nfine,1\n")
+    with pytest.raises(DataError, match="line 1: not UTF-8"):
+        lenient_table(tmp_path / "a.csv", [])

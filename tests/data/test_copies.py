@@ -63,7 +63,7 @@ def test_without_copies_the_split_is_the_one_without_groups():
 
 
 def test_a_class_of_copies_alone_is_said():
-    with pytest.raises(DataError, match=r"class 'b' has one distinct example \(5 copies\)"):
+    with pytest.raises(DataError, match=r"class 'b' has one distinct example \(5 copies of it\)"):
         grouped_split(["a"] * 11 + ["b"] * 5, [*map(str, range(11)), *["same"] * 5], 0.2, 0)
 
 
@@ -113,9 +113,12 @@ def test_equal_pictures_share_a_side():
 def test_classes_in_two_spellings_become_one():
     split = TextSplit(["t"] * 5, ["Good", "good ", "bad", "Good", "BAD"], "x")
     dataset, said = mended(TextDataset("x", {"train": split}, ("BAD", "Good")), "spelling", False)
-    assert Counter(dataset.splits["train"].labels) == {"good": 3, "bad": 2}
-    assert dataset.label_names == ("bad", "good")
-    assert said == ["merge_labels: 'BAD' is 'bad', 'Good' is 'good', 'good ' is 'good'; 2 classes"]
+    assert Counter(dataset.splits["train"].labels) == {"Good": 3, "BAD": 2}  # as most write it
+    assert dataset.label_names == ("BAD", "Good")
+    assert said == ["merge_labels: 'bad' is 'BAD', 'good ' is 'Good'; 2 classes"]
+    without, said = mended(TextDataset("x", {"train": split}), {"bad": "", "BAD": ""}, False)
+    assert without.splits["train"].labels == ["Good", "good ", "Good"]
+    assert said == ["merge_labels: 'BAD' is left out, 'bad' is left out; 2 classes"]
     named, _ = mended(TextDataset("x", {"train": split}), {"good ": "Good", "BAD": "bad"}, False)
     assert set(named.splits["train"].labels) == {"Good", "bad"}
     with pytest.raises(ConfigError, match=r"no class 'goood'.*Did you mean 'good '"):

@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.checks import check_classes, check_labels, check_pairs
+from glassformer.data.label_kinds import as_known, what_labels_are
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.splits import stratified_split
+from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.errors import DataError
 
 
@@ -21,6 +22,7 @@ from glassformer.errors import DataError
             "Cut them into a few",
         ),
         ([0.5, 1.5, 2.25, 3.75], "numbers", "Cut them"),
+        ([*range(40)] * 3 + [1000], "numbers", "Cut them"),  # one that never comes again among many
         (list(range(30)), "numbers", "Cut them"),
         (["['joy']", "['joy', 'fear']"], "lists, several labels", "one label"),
         (["joy", "fear", "joy|fear", "joy"], "several labels an example ('joy|fear')", "for each label"),
@@ -43,6 +45,7 @@ def test_what_they_look_like(labels, what, fix):
         ["0.5", "1.0", "1.5"] * 30,
         ["Arts, Culture", "Sport"],
         ["0.0", "1.0"] * 3,
+        [*range(40)] * 3,  # three examples of each class
     ],
 )
 def test_what_may_be_classes(labels):
@@ -64,3 +67,53 @@ def test_lists_in_json_say_so(tmp_path):
     path.write_text("".join(json.dumps({"text": f"t {i}", "label": i + 0.5}) + "\n" for i in range(4)))
     with pytest.raises(DataError, match=r"fraction.*these look like numbers"):
         load_text_dataset(path, need_labels=True)
+
+
+@pytest.mark.parametrize(
+    ("known", "labels", "wanted"),
+    [
+        (["1", "0"], ["1.0", "0.00", 1], ["1", "0", "1"]),
+        ([0, 1, 2], ["2.0", "1", "-0.0", "2.5"], [2, 1, "-0.0", "2.5"]),
+        (["1.0", "2.0"], [1, "2", "3"], ["1.0", "2.0", "3"]),
+        (["1", "1.0"], ["1.00", "1", "1.0"], ["1.00", "1", "1.0"]),  # two classes: neither is meant
+        (["07", "7"], ["7.0", "007"], ["7", "007"]),  # a code is no number
+        (["pos", "neg"], ["Pos", "neg"], ["Pos", "neg"]),
+    ],
+)
+def test_whole_numbers_of_two_files_meet(known, labels, wanted):
+    assert as_known(labels, known) == wanted
+
+
+def test_names_that_differ_in_case_meet_where_asked():
+    assert as_known(["POS ", "neg", "none"], ["pos", "neg"], spelling=True) == ["pos", "neg", "none"]
+    assert as_known(["POS"], ["pos", "Pos"], spelling=True) == ["POS"]
+
+
+def test_splits_of_two_files_are_one_spelling(tmp_path):
+    (tmp_path / "train.csv").write_text("text,label\na b c,1\nd e f,0\ng h i,1\n")
+    (tmp_path / "test.csv").write_text("text,label\na b,1.0\nd e,0.0\n")
+    splits = load_text_dataset(tmp_path, need_labels=True).splits
+    assert (splits["train"].labels, splits["test"].labels) == ([1, 0, 1], [1, 0])
+
+
+@pytest.mark.parametrize(
+    "road",
+    [
+        lambda labels: check_labels(labels),
+        lambda labels: check_classes([round(10 * x) for x in labels]),
+        lambda labels: stratified_split(list(map(str, labels)), 0.2, 0),
+        lambda labels: grouped_split(
+            list(map(str, labels)), ["a", *map(str, range(len(labels) - 1))], 0.2, 0
+        ),
+        lambda labels: stratified_folds(list(map(str, labels)), 5, 0),
+        lambda labels: check_pairs([f"text {x}" for x in labels], labels, "fit", "texts", "labels"),
+    ],
+)
+def test_numbers_are_called_so_on_every_road(road):
+    with pytest.raises(DataError, match=r"these look like numbers, not classes.*Cut them"):
+        road([i / 7 for i in range(1, 60)])
+
+
+def test_a_class_of_one_may_be_left_out():
+    with pytest.raises(DataError, match=r"leave the class out with --set 'merge_labels=\{\"N/A\" = \"\"\}'"):
+        stratified_split(["a", "b"] * 9 + ["N/A"], 0.2, 0)

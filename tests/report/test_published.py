@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import ConfigError
+from glassformer.report.curves import curves
 from glassformer.report.published import (
     check,
     duration,
@@ -21,7 +22,7 @@ from glassformer.report.published import (
     measured_study,
     published_rows,
 )
-from glassformer.report.published_page import page
+from glassformer.report.published_page import page, pages
 from glassformer.study.grid import load_study
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.recipe import recipe_names, study_names
@@ -93,9 +94,9 @@ def write_result(folder, name, accuracies, **more):
 
 def test_times_that_differ_are_a_range(tmp_path):
     write_result(tmp_path, "imdb-bert", [0.9, 0.9, 0.9])  # 60, 120 and 180 seconds
-    text = page(lambda name: measured(name, tmp_path, tmp_path))
-    assert "`imdb-bert` **90.00%** (3 seeds, 60 s to 3 min)" in text
-    assert "| 3 | 60 s to 3 min | X, threads: 2 |" in text
+    text = pages(lambda name: measured(name, tmp_path, tmp_path))["results/row-01.md"]
+    assert "| ours | 90.00% | 3 | 60 s to 3 min | X, threads: 2 |" in text
+    assert "| – | 90.00% | 60 s |" in text
 
 
 @pytest.mark.parametrize(
@@ -124,20 +125,20 @@ def test_a_run_in_form_is_said_to_be_one(tmp_path):
         "grid": {"rows": 2, "columns": 5}, "machine": {"cpu": "X", "threads": 2}, "date": "2026-01-02T03:04:05",
     }  # fmt: skip
     (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [entry]}), encoding="utf-8")
-    text = page(lambda name: None, form=in_form(tmp_path))
+    made = pages(lambda name: None, form=in_form(tmp_path))
+    assert "(results/in-form.md)" in made["results.md"]
     assert (
-        "`cifar10-vit-base` not measured; in form, on random weights: 256 examples, 8 steps, 2 min, accuracy 11.2% "
-        "where chance is 10.4%"
-    ) in text
-    assert "**The\naccuracy says nothing about the recipe**" in text
-    row = next(line for line in text.splitlines() if "vit-base-patch16-224-in21k` |" in line)
-    assert row.startswith(
-        "| 2 | `cifar10-vit-base` | `vit-base-patch16-224-in21k` | 85,806,346 | 256 | 8 | 2 min |"
+        "| [`cifar10-vit-base`](#cifar10-vit-base) | ours | not measured; [in form](in-form.md) |"
+        in made["results/row-02.md"]
     )
-    assert "11.2% of 250 | 10.4% | limit=256 | `grid.png`, `report.html`; the grid has 2 × 5 places" in row
-    assert row.endswith("| X, threads: 2 | 2026-01-02 |")
-    assert "| 2 | `cifar10-vit-base` | not measured; run in form, see above |" in text
-    assert "Run in form" not in page(lambda name: None)
+    text = made["results/in-form.md"]
+    assert "The accuracy says nothing about the recipe" in text
+    assert (
+        "| [2](row-02.md) | `cifar10-vit-base` | 256, 8 | 2 min | 11.2% of 250 | 10.4% | 2026-01-02 |" in text
+    )
+    assert "| `vit-base-patch16-224-in21k` | 85,806,346 | limit=256 | X, threads: 2 |" in text
+    assert "`grid.png`, `report.html`; the grid has 2 × 5 places" in text
+    assert "results/in-form.md" not in pages(lambda name: None)
 
 
 def test_a_result_file_counts(tmp_path):
@@ -186,43 +187,78 @@ def test_each_task_has_its_figure(metrics, told):
 
 
 def test_nothing_measured_is_said_plainly():
-    text = page(lambda name: None)
+    made = pages(lambda name: None)
+    text = made["results.md"]
     rows = [line for line in text.splitlines() if line.startswith("| ") and line[2].isdigit()]
     assert len([line for line in rows if line.count("|") == 8]) == len(published_rows()) == 13
-    cells = sum(len(row.given) + bool(row.best) + len(row.studies or row.others) for row in published_rows())
-    assert text.count("not measured") == cells + sum(len(row.recipes) for row in published_rows())
-    assert "0 of 35 recipes" in text.replace(str(sum(len(r.recipes) for r in published_rows())), "35")
+    assert text.count("| not measured | not measured |") == 12  # row 11 is figures
+    assert f"0 of {sum(len(r.recipes) for r in published_rows())} recipes" in text
+    rows = [f"results/row-{row.number:02d}.md" for row in published_rows()]
+    assert [name for name in made if name.endswith(".md")] == ["results.md", *rows]
     assert headline({}) is None
 
 
-def test_the_page_has_what_was_measured(tmp_path):
-    write_result(tmp_path, "imdb-bert", [0.9])
-    text = page(lambda name: measured(name, tmp_path, tmp_path))
-    assert "`imdb-bert` **90.00%** (1 seed, 60 s)" in text
-    assert "`recipe-imdb-bert.json`" in text
+def test_the_pages_have_what_was_measured(tmp_path):
+    write_result(tmp_path, "imdb-minilm-best", [0.9], overrides=["threads=1"])
+    made = pages(
+        lambda name: measured(name, tmp_path, tmp_path), settings=lambda name: f"# of {name}", stem="table"
+    )
+    row = next(line for line in made["table.md"].splitlines() if line.startswith("| 1 |")).split(" | ")
+    assert row[1] == "[BERT fine-tuning for sentiment](table/row-01.md)"
+    assert row[4:6] == ["not measured", "90.00%"]
+    text = made["table/row-01.md"]
+    assert "Read from `recipe-imdb-minilm-best.json`; settings changed: threads=1." in text
+    assert "```toml\n# of imdb-bert-given\n```" in text
+
+
+def test_several_recipes_as_given_are_named_by_what_tells_them_apart(tmp_path):
+    write_result(tmp_path, "ntc-lstm", [0.8, 0.9])
+    row = page(lambda name: measured(name, tmp_path, tmp_path)).split("\n| 3 |")[1].split(" | ")
+    assert row[3] == "encoder: not measured<br>lstm: 85.00%<br>textcnn: not measured"
 
 
 def test_a_study_stands_in_its_row(tmp_path):
     assert measured_study("hotdog-ladder-cifar", tmp_path) is None
-    assert "study `hotdog-ladder-cifar` not measured" in page(lambda name: None)
+    assert "**Study `hotdog-ladder-cifar`**: not measured" in pages(lambda name: None)["results/row-10.md"]
     arms = [{"accuracy": {"mean": a}} for a in (0.625, 0.5, 0.75)]
     found = {"arms": arms, "seeds": [0, 1], "n": 50, "judged": "validation", "verdict": "No difference."}
     (tmp_path / "study-hotdog-ladder-cifar.json").write_text(json.dumps(found), encoding="utf-8")
-    text = page(lambda name: None, lambda name: measured_study(name, tmp_path))
-    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples). No difference ([](studies.md))"
-    assert f"study `hotdog-ladder-cifar` {told}" in text
+    made = pages(lambda name: None, lambda name: measured_study(name, tmp_path))
+    assert "| study: 50.0% to 75.0% |" in made["results.md"]
+    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples). No difference ([](../studies.md))"
+    assert f"**Study `hotdog-ladder-cifar`**: {told}" in made["results/row-10.md"]
 
 
-def test_the_best_and_the_others_stand_in_columns_of_their_own(tmp_path):
-    for name, accuracy in (("imdb-minilm-best", 0.93), ("imdb-minilm", 0.91)):
-        write_result(tmp_path, name, [accuracy])
-    text = page(lambda name: measured(name, tmp_path, tmp_path))
-    row = next(line for line in text.splitlines() if line.startswith("| 1 |")).split(" | ")
-    assert row[5] == "`imdb-minilm-best` **93.00%** (1 seed, 60 s)"
-    assert "<br>`imdb-minilm` **91.00%** (1 seed, 60 s)<br>" in row[6]
+def test_recipes_stand_once_in_a_row():
     for row in published_rows():
         assert len(set(row.recipes)) == len(row.recipes)
         assert not set(row.others) & {*row.given, row.best}
+        assert row.words
+
+
+def test_the_curve_of_a_recipe_is_that_of_its_first_seed(tmp_path):
+    write_result(tmp_path, "imdb-bert", [0.9, 0.8])
+    file = tmp_path / "recipe-imdb-bert.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for loss, run in zip((2.0, 7.0), content["runs"]):
+        run["evaluations"] = [
+            {"train_loss": loss, "loss": loss + 1, "accuracy": 0.5},
+            {"train_loss": loss - 1, "loss": loss, "accuracy": 0.75},
+        ]
+    file.write_text(json.dumps(content), encoding="utf-8")
+    made = pages(lambda name: measured(name, tmp_path, tmp_path))
+    assert "](imdb-bert.svg)" in made["results/row-01.md"]
+    lines = {"training": [2.0, 1.0], "validation": [3.0, 2.0]}
+    assert made["results/imdb-bert.svg"] == curves({"loss": lines, "accuracy": {"validation": [0.5, 0.75]}})
+    assert ">3.00</text>" in made["results/imdb-bert.svg"]
+
+
+def test_curves_are_drawn_to_scale():
+    points = re.findall(r'points="(.*?)"', curves({"loss": {"a": [0.0, 1.0, 0.5], "b": [1.0, 1.0, 1.0]}}))
+    first, second = ([tuple(map(float, p.split(","))) for p in line.split()] for line in points)
+    assert [x for x, _ in first] == [44.0, 166.0, 288.0]
+    assert [y for _, y in first] == [156.0, 30.0, 93.0]  # the floor, the top, half way
+    assert {y for _, y in second} == {30.0}
 
 
 def test_a_row_that_is_figures_says_where_they_are():

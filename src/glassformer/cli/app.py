@@ -197,7 +197,8 @@ def _options_of(arguments: Sequence[str]) -> list[str]:
 
 def _interrupted(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
-    keeps = verb in GO_ON or (verb == "predict" and "--data" in arguments)
+    tables = sum(word.lower().endswith(".parquet") for word in arguments)
+    keeps = verb in GO_ON or (verb == "predict" and tables > 1)  # from one to the other, piece by piece
     _fail(
         f"interrupted; {'what is finished is kept, give the same command to go on' if keeps else AGAIN}",
         INTERRUPTED,

@@ -9,7 +9,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
-from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, refuse_columns
+from glassformer.cli.given import ImageColumn, LabelColumn, OtherData, TextColumn, one_data, refuse_columns
 from glassformer.cli.output import AsJson, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -59,6 +59,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
 
 def calibrate_command(
     run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
+    path: OtherData = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +83,7 @@ def calibrate_command(
         raise ConfigError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
     from glassformer.study.calibration import calibrate_run
 
-    folder = check_run(run)
+    folder, data = check_run(run), one_data(path, data, "calibrate")
     named = {"text_column": text_column, "label_column": label_column, "image_column": image_column}
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
     found = calibrate_run(folder, data, threshold, say=say, columns=columns, on_bad_row=bad)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.predict import gather_rows, pictures, refuse_other
 from glassformer.cli.rows import usable, without_answer
@@ -72,15 +73,16 @@ def embed_command(
             help="A run, a saved classifier, or a checkpoint of sentence-transformers.",
         ),
     ],
+    out: Annotated[Path, typer.Option(metavar="FILE.npy", help="Write the vectors there, one row a text.")],
     given: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; - is standard input; "
             "or pictures.",
         ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE.npy", help="Write the vectors there, one row a text.")],
+    ] = None,
+    data: DataFile = None,
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
@@ -90,13 +92,14 @@ def embed_command(
     json: AsJson = False,
 ) -> None:
     """Write one vector for each text or picture, in their order, as numpy's .npy."""
+    words = with_data(given, data, "embed")
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:
         fix = f"Give --out a name that ends in {SUFFIX}"
         raise ConfigError("vectors are written as an array of numpy", where=str(out), fix=fix)
     import numpy as np
 
-    vectors = embed(model, given, text_column, prompt_name)
+    vectors = embed(model, words, text_column, prompt_name)
     content = io.BytesIO()  # into a file numpy writes past Python, and says nothing of a disk that is full
     np.save(content, vectors, allow_pickle=False)
     with written_whole(out) as draft:

@@ -12,9 +12,11 @@ from glassformer.cli.completing import run_folders
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    OtherData,
     SourceColumn,
     TargetColumn,
     TextColumn,
+    one_data,
     refuse_columns,
 )
 from glassformer.cli.output import AsJson, say, say_json, show_figures, show_table, show_translation_scores
@@ -89,6 +91,7 @@ def check_run(folder: str | Path) -> Path:
 
 def evaluate_command(
     run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
+    path: OtherData = None,
     data: Annotated[
         str | None,
         typer.Option(
@@ -108,6 +111,7 @@ def evaluate_command(
     ] = False,
 ) -> None:
     """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
+    data = one_data(path, data, "evaluate")
     named = {
         "text_column": text_column,
         "label_column": label_column,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.completing import run_folders
-from glassformer.cli.given import TextColumn
+from glassformer.cli.given import DataFile, TextColumn, with_data
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -101,7 +101,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 Given = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="TEXT|IMAGE...", help="Texts, files of texts, - for standard input, or pictures; at most 20."
     ),
@@ -116,7 +116,8 @@ def explain_command(
             autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
         ),
     ],
-    given: Given,
+    given: Given = None,
+    data: DataFile = None,
     method: Annotated[
         str,
         typer.Option(
@@ -141,6 +142,7 @@ def explain_command(
     as_json: AsJson = False,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
+    given = with_data(given, data, "explain")
     if out is not None:
         _check_out(out)
     options = parse_options(set_ or [])

@@ -36,7 +36,7 @@ def fill_command(
         typer.Argument(
             autocompletion=run_folders,
             metavar="RUN",
-            help="A run folder, or the folder of a saved masked language model.",
+            help="A run folder, or the folder of a masked language model, ours or one of the Hub.",
         ),
     ],
     given: Annotated[

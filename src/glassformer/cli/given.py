@@ -36,6 +36,39 @@ def column_settings(**columns: str | None) -> list[str]:
     ]
 
 
+DataFile = Annotated[
+    str | None, typer.Option("--data", metavar="FILE", help="A file, as it may stand among the texts too.")
+]
+OtherData = Annotated[
+    str | None, typer.Argument(metavar="[PATH]", help="Other data, as --data.", show_default=False)
+]
+
+
+def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
+    """What is to be read: the words of a command, or the file that ``--data`` names.
+
+    Raises:
+        ConfigError: both, or nothing.
+    """
+    words = list(given or ())
+    if words and data is not None:
+        raise ConfigError("texts and --data at once", where=verb, fix="Give one of them")
+    if not words and data is None:
+        raise ConfigError("nothing to read", where=verb, fix="Give a TEXT, a FILE or --data FILE")
+    return words or [str(data)]
+
+
+def one_data(path: str | None, data: str | None, verb: str) -> str | None:
+    """Other data, named with ``--data`` or without.
+
+    Raises:
+        ConfigError: both.
+    """
+    if path is not None and data is not None:
+        raise ConfigError(f"{path} and --data {data} at once", where=verb, fix="Give one of them")
+    return path if data is None else data
+
+
 def flag_settings(**flags: Any) -> list[str]:
     """The flags that are given, as ``--set`` has them."""
     return [f"{key}={value}" for key, value in flags.items() if value is not None]

@@ -149,9 +149,11 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Found]:
         answers = "no: it is no classifier" if classes is None else f"as it is, {len(classes)} classes"
         yield "note" if classes is None else "ok", "predict, serve, export", answers
     yield "ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}"
-    hub = checkpoint.family.hub
+    hub, words = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
+    if words:
+        yield "ok", "fill", "as it is, by its own head"
     if hub is not None and "mlm" in hub.classes:
-        own = "with its own head" if checkpoint.head in ("mlm", "pretraining") else "with a new head"
+        own = "with its own head" if words else "with a new head"
         yield "ok", "train further", f"MaskedLM({name!r}), {own}"
     if texts:
         yield _embed(checkpoint)

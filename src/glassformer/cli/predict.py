@@ -13,7 +13,7 @@ import typer
 from glassformer.cli.answers import Answers, LargeFile, large_file
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
-from glassformer.cli.given import STDIN, read_stdin
+from glassformer.cli.given import STDIN, read_stdin, with_data
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, read_rows, usable
 from glassformer.errors import ConfigError, DataError
@@ -105,10 +105,16 @@ def refuse_other(folder: Path) -> None:
     from glassformer.tasks.catalog import task_making
 
     about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
-    kind = read_json(about).get("kind") if about else None
-    task = task_making(kind) if isinstance(kind, str) else None
+    if about is None and (folder / "config.json").is_file():
+        from glassformer.families.pretrained import read_checkpoint
+        from glassformer.tasks.load import task_opening
+
+        task = task_opening(read_checkpoint(folder.resolve()))
+    else:
+        kind = read_json(about).get("kind") if about else None
+        task = task_making(kind) if isinstance(kind, str) else None
     if task is not None and task.answer is None:
-        what = f"holds a {kind}, which gives no labels"
+        what = f"holds a {task.estimator.__name__}, which gives no labels"
         raise ConfigError(what, where=str(folder), fix=asked_by(task))
 
 
@@ -250,7 +256,7 @@ def predict_table(
             raise ConfigError(
                 "a large table is read from Parquet and written as Parquet",
                 where=f"{name} {path or 'is missing'}",
-                fix="Give --data FILE.parquet --out FILE.parquet; other files go without --data",
+                fix="Give --data FILE.parquet --out FILE.parquet, or leave --engine out",
             )
     assert out is not None
     with progress_bar("rows") as progress:
@@ -283,18 +289,20 @@ def predict_command(
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.parquet",
-            help="A table of any size, read piece by piece; the same call goes on later.",
+            metavar="FILE",
+            help="A file, as without --data. From Parquet to Parquet: a table of any size, read piece by "
+            "piece; the same call goes on later.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a table there: .csv, with --data .parquet.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a table there: .csv, of a .parquet file .parquet too."),
     ] = None,
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
     ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help="With --data: serial, or ray for a cluster.")
+        str, typer.Option(metavar="NAME", help="From Parquet to Parquet: serial, or ray for a cluster.")
     ] = "serial",
     on_bad_row: Annotated[
         str | None,
@@ -307,18 +315,15 @@ def predict_command(
 ) -> None:
     """Label texts or pictures: one line each with label, probability, and the text or the file."""
     check_bad_row(on_bad_row)
-    if data is not None:
-        if given:
-            raise ConfigError("texts and --data at once", where="predict", fix="Give one of them")
-        done = predict_table(run, data, out, text_column, engine)
+    given = with_data(given, None if data is None else str(data), "predict")
+    table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
+    if table or engine != "serial":
+        done = predict_table(run, Path(given[0]), out, text_column, engine)
         if json:
             say_json({"out": out, **done})
         return
-    if not given:
-        raise ConfigError("nothing to label", where="predict", fix="Give a TEXT, a FILE or --data")
     if out is not None:
         check_output(out)
-    skip = on_bad_row == "skip"
     skip, large = on_bad_row == "skip", large_file(given)
     if large is not None and (clf := opened(run)).NOUN == "texts":
         rows = LargeFile(large, text_column, [_trained_column(run)], skip)

@@ -57,22 +57,37 @@ def show_rows() -> list[dict[str, Any]]:
 
 
 def write_page(path: Path) -> None:
-    """The table as Markdown.
+    """The table as Markdown, and a page a row in the folder of the same name beside it.
 
     Raises:
         InputError: no such folder.
     """
-    from glassformer.report.published_page import page
+    from glassformer.report.published_page import pages
+    from glassformer.tasks.recipe import recipe_names
 
     if path.suffix != ".md" or not path.parent.is_dir():
         raise InputError(
             "the table is a Markdown file in a folder that exists", where=str(path), fix="Use x.md"
         )
-    if path.is_dir() or (path.is_symlink() and not path.exists()):
+    folder = path.with_suffix("")
+    if (
+        path.is_dir()
+        or (path.is_symlink() and not path.exists())
+        or (folder.exists() and not folder.is_dir())
+    ):
         raise InputError("no file can be written there", where=str(path), fix="Choose another --out")
-    text = page(measure, lambda name: measured_study(name, RESULTS), in_form(RESULTS))
-    write_text_whole(path, text)
-    say(f"table: {path}")
+    files = recipe_names()
+    made = pages(
+        measure,
+        lambda name: measured_study(name, RESULTS),
+        in_form(RESULTS),
+        lambda name: files[name].read_text(encoding="utf-8").strip(),
+        path.stem,
+    )
+    folder.mkdir(exist_ok=True)
+    for name, text in made.items():
+        write_text_whole(path.parent / name, text)
+    say(f"table: {path}, its rows: {folder}")
 
 
 def reproduce_command(
@@ -91,7 +106,7 @@ def reproduce_command(
         typer.Option(
             metavar="DIR",
             help="The run folder, or of several recipes the one around them; what was begun there goes on. "
-            "With --table: the .md file that is written.",
+            "With --table: the .md file that is written, and the rows' pages into a folder of that name.",
             show_default="runs/NAME",
         ),
     ] = None,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.completing import run_folders
+from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.output import AsJson, note, one_line, say, say_json
 from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.cli.rows import others_of, read_rows
@@ -127,13 +128,14 @@ def translate_command(
         ),
     ],
     given: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; "
             "empty lines of a single .txt stay empty lines. - is standard input.",
         ),
-    ],
+    ] = None,
+    data: DataFile = None,
     beam: Annotated[
         int, typer.Option(metavar="N", help="Hypotheses kept at each place; 1 is greedy search.")
     ] = 5,
@@ -152,6 +154,7 @@ def translate_command(
     json: AsJson = False,
 ) -> None:
     """Translate texts: one line each, in their order; line n belongs to line n of a single .txt file."""
+    given = with_data(given, data, "translate")
     if out is not None:
         check_output(out)
     if out is not None and align_ is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.label_kinds import MANY, about_labels, what_labels_are
 from glassformer.errors import CheckpointError, DataError
 
 MAX_LABEL = 1_000  # characters
@@ -69,6 +70,7 @@ def check_labels(
     Raises:
         DataError: an unusable label (see ``check_label``), or text, numbers and truth values side by side.
     """
+    labels = list(labels)
     checked: list[Any] = []
     kind = ""
     good: dict[Any, Any] = {}  # most labels stand there many times: each text is looked at once
@@ -79,7 +81,8 @@ def check_labels(
             try:
                 value = check_label(label, "")
             except DataError as error:
-                raise DataError(error.what, where=place(origin, index, rows), fix=error.fix) from None
+                what, fix = about_labels(labels, error.what, error.fix or "")
+                raise DataError(what, where=place(origin, index, rows), fix=fix) from None
         if isinstance(value, str):
             good[value] = value
         found = _kind(label)
@@ -185,9 +188,12 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
     """The sorted classes.
 
     Raises:
-        DataError: fewer than two.
+        DataError: fewer than two, or numbers of which most stand there once.
     """
     classes = sorted(Counter(labels))
+    if MANY < len(classes) > len(labels) / 2 and (odd := what_labels_are(labels)):
+        what = f"{len(classes):,} different labels in {len(labels):,} examples; {odd[0]}"
+        raise DataError(what, where=origin, fix=odd[1])
     if len(classes) < 2:
         what = f"one class only ({classes[0]!r})" if classes else "no labels"
         raise DataError(what, where=origin, fix="A classifier needs examples of at least two classes")

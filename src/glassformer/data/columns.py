@@ -6,13 +6,16 @@ other one; else the only column that looks like texts, and the only one that loo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import is_missing
+from glassformer.data.label_kinds import CUT, is_number
 from glassformer.data.parquet import batches, to_list
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
@@ -20,6 +23,7 @@ from glassformer.errors import DataError
 
 TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
 LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
+DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullmatch
 LOOKED_AT = 2_000  # rows of a column, to say what it holds
 LONGEST_LABEL = 60  # characters on average; what is longer is a text
 UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
@@ -171,8 +175,9 @@ def _guess_label(
     """The only column that looks like labels; where several do, their names are added to ``several``."""
     values = {name: table.read(name) for name in names}
     like = [name for name in names if looks_like_labels(values[name])]
-    if len(like) > 1:  # a count or a year beside the names of classes
-        like = [name for name in like if not all(map(is_number, _there(values[name])))] or like
+    for other in (_is_constant, _are_numbers, _are_dates):  # a count, a year beside the names of classes
+        if len(like) > 1:
+            like = [name for name in like if not other(_there(values[name]))] or like
     if len(like) == 1:
         return like[0]
     if like and several is not None:
@@ -191,9 +196,23 @@ def _doubtful(table: Table, name: str, values: Sequence[Any]) -> str:
     there = _there(values)
     distinct = len({str(value) for value in there})
     what = f"no column 'label': {name!r} holds {distinct:,} different values in {len(there):,} rows"
-    hint = "Numbers must be cut into a few classes first; " if all(map(is_number, there)) else ""
-    fix = f"{nearest('label', [name])} {hint}Name a column of a few classes with label_column"
+    numbers = _are_numbers(there)
+    what += "; these look like numbers, not classes" if numbers else ""
+    hint = f"{CUT}. " if numbers else f"{nearest('label', [name])} "
+    fix = f"{hint}Name a column of a few classes with label_column"
     raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
+
+
+def _is_constant(values: Sequence[Any]) -> bool:
+    return len({str(value).strip() for value in values}) < 2
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(map(is_number, values))
+
+
+def _are_dates(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, date) or DATE(str(value).strip()) for value in values)
 
 
 def _there(values: Sequence[Any]) -> list[Any]:
@@ -244,14 +263,3 @@ def looks_like_labels(values: Sequence[Any]) -> bool:
     return len(distinct) <= max(2, len(there) // 2) and sum(map(len, distinct)) <= LONGEST_LABEL * len(
         distinct
     )
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number, or a text that is written as one."""
-    if not isinstance(value, str):
-        return hasattr(value, "__float__")
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True

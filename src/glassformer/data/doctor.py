@@ -52,7 +52,7 @@ def examine(
     counts = {name: Counter(split.texts) for name, split in splits.items()}
     figures: dict[str, Any] = {"splits": {n: _split_figures(s, len(counts[n])) for n, s in splits.items()}}
     findings = [
-        *(Finding("note", "columns", sentence) for sentence in dataset.said),
+        *_columns(dataset),
         *bad_rows(dataset.rejected),
         *repeats(counts),
         *leaks(splits, counts, figures),
@@ -74,6 +74,16 @@ def examine(
             *_accents(samples, tokenizer, clean, figures),
         ]
     return DoctorReport(dataset.name, findings, figures)
+
+
+def _columns(dataset: TextDataset) -> Iterable[Finding]:
+    """Which columns were taken; that there are no labels to look at, where several columns may hold them."""
+    labels = any(split.labels for split in dataset.splits.values())
+    for sentence in dataset.said:
+        if labels or not sentence.startswith("several columns"):
+            yield Finding("note", "columns", sentence)
+            continue
+        yield Finding("warning", "columns", f"no labels were looked at: {sentence}")
 
 
 # --- texts ------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
-from glassformer.data.label_kinds import what_labels_are
-from glassformer.data.mending import plain_name
+from glassformer.data.label_kinds import plain_name, what_labels_are, without_class
 
 
 def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
@@ -51,7 +50,11 @@ def balance(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
         message = f"{name}: {len(ranked)} classes, {n_most:,} of {most!r} to {n_least:,} of {least!r}"
         if severity != "ok":
             message += f"; always answering {most!r} scores {percent(n_most, len(split))}"
-        fix = "" if severity == "ok" else "weigh the classes with --set class_weight=balanced"
+        fix = (
+            ""
+            if severity == "ok" or name != "train"
+            else "weigh the classes with --set class_weight=balanced"
+        )
         yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
 
 
@@ -62,7 +65,7 @@ def lone_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     if lone:
         listed = ", ".join(map(repr, lone[:3])) + (f" and {len(lone) - 3:,} more" if len(lone) > 3 else "")
         message = f"train: classes with one example: {len(lone):,} ({listed})"
-        fix = "add examples of it, or remove it; a random split needs two"
+        fix = f"add examples of it: a random split needs two; or {without_class(lone[0])}"
         yield Finding("warning", "lone-classes", message, len(lone), tuple(lone[:10]), fix)
 
 
@@ -77,7 +80,11 @@ def missing_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
         if missing:
             severity: Severity = "warning" if name == "train" else "note"
             message = f"{name} lacks {len(missing)} of {len(everything)} classes"
-            yield Finding(severity, "missing-classes", message, len(missing), tuple(missing[:10]))
+            given = (
+                f"give it examples ({', '.join(map(repr, missing[:3]))}), for what is not learned is never "
+            )
+            fix = f"{given}answered; or {without_class(missing[0])}" if name == "train" else ""
+            yield Finding(severity, "missing-classes", message, len(missing), tuple(missing[:10]), fix)
     if not any(lacking.values()):
         yield Finding("ok", "missing-classes", "every split has every class")
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from glassformer.data.copies import same_but_for_case
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
 from glassformer.data.rejected import RejectedRow, by_kind
@@ -22,22 +23,31 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     message = f"rows that cannot be used: {len(rejected):,} ({by_kind(rejected)})"
     examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
     fix = "correct them, or leave them out with --on-bad-row skip"
+    if any(row.reason == "not UTF-8" for row in rejected):
+        fix = f"save the file as UTF-8; {fix}"
     yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)
 
 
 def repeats(counts: Mapping[str, Counter[str]]) -> Iterable[Finding]:
     """Texts that stand in a split more than once."""
     for name, count in counts.items():
-        again = count.total() - len(count)
-        if not again:
+        total, again = count.total(), count.total() - len(count)
+        loose: dict[str, list[str]] = {}
+        for text in count:
+            loose.setdefault(same_but_for_case(text), []).append(text)
+        alike = total - len(loose)  # what drop_duplicates leaves out
+        if not alike:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
             continue
-        often = tuple(f"{n} times: {excerpt(text)}" for text, n in count.most_common(3) if n > 1)
-        severity: Severity = "warning" if again > 0.01 * count.total() else "note"
-        share = percent(again, count.total())
-        message = f"{name}: {again:,} of {count.total():,} texts ({share}) repeat an earlier one"
+        often = [f"{n} times: {excerpt(text)}" for text, n in count.most_common(3) if n > 1]
+        pairs = [texts for texts in loose.values() if len(texts) > 1]
+        often += [" ~ ".join(excerpt(text, 60) for text in texts[:2]) for texts in pairs[: 3 - len(often)]]
+        severity: Severity = "warning" if alike > 0.01 * total else "note"
+        message = f"{name}: {again:,} of {total:,} texts ({percent(again, total)}) repeat an earlier one"
+        if alike > again:
+            message += f", {alike:,} ({percent(alike, total)}) when case and spaces do not count"
         fix = "leave repeats out with --set drop_duplicates=true"
-        yield Finding(severity, "duplicates", message, again, often, fix)
+        yield Finding(severity, "duplicates", message, alike, tuple(often), fix)
 
 
 def leaks(
@@ -72,6 +82,6 @@ def leaks(
             message += "; leave them out when pre-training on unsupervised"
             yield Finding("note", "leaks", message, len(shared), tuple(examples))
             continue
-        fix = f"--set drop_duplicates=true leaves out of {a} what stands in {b}"
-        fix += "" if shared else ", where only case and spaces differ"
+        fix = f"leave them out of {a} with --set drop_duplicates=true"
+        fix += "" if shared else " (those that differ in case and spaces only)"
         yield Finding("warning", "leaks", message, len(shared) or len(alike), tuple(examples), fix)

@@ -12,6 +12,7 @@ import difflib
 import io
 import os
 import stat
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -92,11 +93,16 @@ def opened(path: Path) -> BinaryIO:
         ) from None
 
 
+class NotUtf8Error(DataError):
+    """Bytes that are not UTF-8, in a file that is text for all that is known."""
+
+
 def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        DataError: missing, unreadable, UTF-16, NUL bytes, not UTF-8 (line and byte named), an endless line.
+        NotUtf8Error: not UTF-8 (line and byte named).
+        DataError: missing, unreadable, UTF-16, NUL bytes, an endless line.
     """
     check_file(path)
     decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0
@@ -122,7 +128,7 @@ def check_utf8(path: Path) -> None:
                 where = f"{path}, line {line + piece.count(LF, 0, max(place, 0))}"
                 byte = error.object[error.start]
                 what = f"not UTF-8: byte 0x{byte:02x} at position {at + place}"
-                raise DataError(what, where=where, fix="Save it as UTF-8") from None
+                raise NotUtf8Error(what, where=where, fix="Save it as UTF-8") from None
             if not piece:
                 return
             end = piece.find(LF)
@@ -136,22 +142,43 @@ def check_utf8(path: Path) -> None:
             at, line = at + len(piece), line + piece.count(LF)
 
 
-def text_lines(path: Path, newline: str = "\n") -> Iterator[str]:
+def text_lines(path: Path, newline: str = "\n", errors: str = "strict") -> Iterator[str]:
     """The lines of a file that ``check_utf8`` has passed, with their ends, a byte order mark taken off.
 
     Args:
         newline: what ends a line, as in ``open``: ``"\\n"`` that alone, ``""`` also ``"\\r"``.
+        errors: of bytes that are not UTF-8, as in ``open``.
 
     Raises:
         DataError: the file has changed in the meantime.
     """
-    with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline=newline) as file:
+    with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline=newline, errors=errors) as file:
         try:
             yield from file
         except (UnicodeDecodeError, OSError) as error:
             raise DataError(
                 f"changed while it was read ({error})", where=str(path), fix="Try again"
             ) from None
+
+
+class ReturningLines:
+    """Lines, of which those of a record that turns out to be broken are read again but for its first."""
+
+    def __init__(self, lines: Iterator[str]):
+        self.lines, self.taken, self.waiting = lines, [], deque[str]()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self.waiting.popleft() if self.waiting else next(self.lines)
+        self.taken.append(line)
+        return line
+
+    def go_back(self) -> None:
+        """Give the lines since ``taken`` was cleared once more, the first of them left out."""
+        self.waiting.extendleft(reversed(self.taken[1:]))
+        self.taken.clear()
 
 
 def read_utf8(path: Path, most: int | None = None) -> str:

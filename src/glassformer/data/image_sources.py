@@ -17,6 +17,7 @@ from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.image import picture_files, picture_name
 from glassformer.data.image_checks import without_unreadable
+from glassformer.data.label_kinds import one_spelling
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import data_folders, joined, named_labels, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
@@ -200,6 +201,7 @@ def _from_tables(
                 class_names = table.class_names.get(label, class_names)
                 labels += _labels(table, label, class_names)
         splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
+    splits = one_spelling(splits)
     return ImageDataset(name, splits, tuple(map(str, class_names)) or _names(splits), notes=tuple(notes))
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-from glassformer.data.columns import is_number
-
 SEPARATED = re.compile(r"\s*[|;,/]\s*")
+WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
+MANY = 20  # different numbers: with more, one that never comes again is no class
 FEW = 10  # examples of a class, on average: with fewer, numbers are measurements rather than classes
 CUT = (
     "Cut them into a few classes first (such as low, middle, high): models of ours give classes, not numbers"
@@ -37,10 +40,78 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     return None
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, or a text that is written as one."""
+    if not isinstance(value, str):
+        return hasattr(value, "__float__")
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def about_labels(labels: Sequence[Any], what: str, fix: str) -> tuple[str, str]:
+    """What is wrong with labels and what to do, in words of what they are rather than of classes."""
+    odd = what_labels_are(labels)
+    return (f"{what}; {odd[0]}", odd[1]) if odd else (what, fix)
+
+
+def without_class(label: Any) -> str:
+    """How a class is left out, in words."""
+    name = json.dumps(str(label), ensure_ascii=False)
+    return f"leave the class out with --set 'merge_labels={{{name} = \"\"}}'"
+
+
+def whole_number(label: Any) -> int | None:
+    """The number that a label is, or that its text writes without a fraction (``1``, ``1.0``); else None."""
+    if isinstance(label, int):
+        return int(label)
+    match = WHOLE(label) if isinstance(label, str) else None
+    return int(match[1]) if match else None
+
+
+def plain_name(label: str) -> str:
+    """A class's name in one way of writing: lower case, single spaces, letters composed."""
+    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+
+
+def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = False) -> list[Any]:
+    """The labels, a whole number written as the known ones write it.
+
+    ``1``, ``"1"`` and ``"1.0"`` of two files are one class, unless the known ones have two such.
+
+    Args:
+        spelling: names that differ from one of the known ones in case or white space only are that one, too.
+    """
+
+    def key(label: Any) -> Any:
+        number = whole_number(label)
+        return plain_name(label) if number is None and spelling and isinstance(label, str) else number
+
+    names = list(dict.fromkeys(known))
+    counts = Counter(map(key, names))
+    by_key = {k: name for name in names if (k := key(name)) is not None and counts[k] == 1}
+    there = set(names)
+    return [x if x in there else by_key.get(key(x), x) for x in labels]
+
+
+def one_spelling(splits: dict[str, Any]) -> dict[str, Any]:
+    """The splits of a data set, whole numbers as labels written as the training split writes them."""
+    known = splits["train"].labels if "train" in splits else None
+    if not known:
+        return splits
+    return {
+        name: split if not split.labels else replace(split, labels=as_known(split.labels, known))
+        for name, split in splits.items()
+    }
+
+
 def _measured(labels: Sequence[Any], counts: Counter[str]) -> bool:
-    """Numbers with fractions, or so many that hardly one comes again."""
+    """Numbers with fractions, or so many that hardly one comes again, or some never."""
     fractions = any(float(label) != int(float(label)) for label in labels if abs(float(label)) < 2**53)
-    return len(counts) > 2 and (fractions or len(counts) > len(labels) / 2)
+    lone = len(counts) > MANY and min(counts.values()) == 1
+    return len(counts) > 2 and (fractions or lone or len(counts) > len(labels) / 2)
 
 
 def _is_list(text: str) -> bool:

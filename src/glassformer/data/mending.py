@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from glassformer.config import nearest
 from glassformer.data.copies import digest, same_but_for_case
+from glassformer.data.label_kinds import plain_name
 from glassformer.errors import ConfigError
 
 KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the others
-
-
-def plain_name(label: str) -> str:
-    """A class's name in one way of writing: lower case, single spaces, letters composed."""
-    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
 
 
 def mended(
@@ -26,7 +22,7 @@ def mended(
 
     Args:
         merge_labels: ``none``; ``spelling``: classes whose names differ in case or white space only become
-            one; or old name -> new name.
+            one, under the name that most examples have; or old name -> new name, empty: left out.
         drop_duplicates: an example that stands in a split again is left out, and out of the training split
             one that also stands in another. Texts count as equal when case and spaces do not matter.
 
@@ -50,23 +46,44 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
             raise ConfigError(f"no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text]))
         new = {label: how.get(str(label), label) for label in classes}
     elif how == "spelling":
-        new = {label: plain_name(label) if isinstance(label, str) else label for label in classes}
+        new = _commonest(dataset)
     else:
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
         raise ConfigError(f"{how!r} does not say what to merge", where="merge_labels", fix=fix)
-    merged = sorted(f"{old!r} is {name!r}" for old, name in new.items() if old != name)
+    merged = sorted(
+        f"{old!r} is {name!r}" if name != "" else f"{old!r} is left out"
+        for old, name in new.items()
+        if old != name
+    )
     if not merged:
         return dataset
     listed = ", ".join(merged[:10]) + (f" and {len(merged) - 10:,} more" if len(merged) > 10 else "")
-    said.append(f"merge_labels: {listed}; {len(set(new.values())):,} classes")
-    splits = {
-        name: split if split.labels is None else replace(split, labels=[new[label] for label in split.labels])
-        for name, split in dataset.splits.items()
-    }
+    said.append(f"merge_labels: {listed}; {len({*new.values()} - {''}):,} classes")
+    splits = {name: _renamed(split, new) for name, split in dataset.splits.items()}
     found = {label for split in splits.values() for label in split.labels or ()}
     mixed = len({type(label) for label in found}) > 1
     names = tuple(map(str, sorted(found, key=str if mixed else None)))
     return replace(dataset, splits=splits, label_names=names)
+
+
+def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
+    """A split under new names; examples whose new name is empty are left out."""
+    if split.labels is None:
+        return split
+    split = replace(split, labels=[new[label] for label in split.labels])
+    places = [i for i, label in enumerate(split.labels) if label != ""]
+    return split if len(places) == len(split) else split.select(places)
+
+
+def _commonest(dataset: Any) -> dict[Any, Any]:
+    """Each label -> the way in which most examples write it, case and white space left aside."""
+    counts = Counter(label for split in dataset.splits.values() for label in split.labels or ())
+    ways: dict[str, list[str]] = {}
+    for label in counts:
+        if isinstance(label, str):
+            ways.setdefault(plain_name(label), []).append(label)
+    best = {plain: min(names, key=lambda name: (-counts[name], name)) for plain, names in ways.items()}
+    return {label: best[plain_name(label)] if isinstance(label, str) else label for label in counts}
 
 
 def _without_repeats(dataset: Any, said: list[str]) -> Any:

@@ -7,6 +7,7 @@ numbers of distinct values, before they become one string a row.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -224,3 +225,13 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
 def first_line(error: Exception) -> str:
     """What an error says, in one line of bounded length."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
+    """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
+    try:
+        features = json.loads(metadata)["info"]["features"]
+        labels = {name: f["names"] for name, f in features.items() if f.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # another tool's note under the same key is no reason to refuse the table
+    return {name: tuple(map(str, names)) for name, names in labels.items()}

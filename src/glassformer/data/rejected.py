@@ -12,7 +12,7 @@ from typing import Any
 
 from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.label_kinds import what_labels_are
-from glassformer.data.tables import Table, read_table
+from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError
 from glassformer.outputs import write_text_whole
 
@@ -30,7 +30,19 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
     """A file's table, its ragged rows left out and listed; None: the first of them ends the reading."""
     if rejected is None:
         return read_table(path)
-    return read_table(path, lambda error, row: rejected.append(RejectedRow(str(path), row, error.what)))
+    errors: list[DataError] = []
+
+    def refuse(error: DataError, row: int) -> None:
+        errors.append(error)
+        rejected.append(RejectedRow(str(path), row, error.what))
+
+    try:
+        return read_table(path, refuse)
+    except DataError as error:
+        if not errors or error.what != NO_ROWS:
+            raise
+        what = f"no row can be used; the first: {errors[0].what}"
+        raise DataError(what, where=str(path), fix=errors[0].fix) from None
 
 
 @contextmanager

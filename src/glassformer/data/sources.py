@@ -21,7 +21,7 @@ from glassformer.data.checks import check_class_names, check_labels, check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
-from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.label_kinds import one_spelling, what_labels_are
 from glassformer.data.network import unreachable
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.shards import split_files
@@ -154,7 +154,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 labels += _read_labels(table, found.label, class_names)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
-    splits = _whole_numbers(splits, untyped)
+    splits = _whole_numbers(one_spelling(splits), untyped)
     names, said = class_names or names_of(splits), (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
     return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said)

@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.config import nearest
 from glassformer.data.copies import distinct, groups_of
-from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.label_kinds import about_labels, without_class
 from glassformer.errors import ConfigError, DataError
 
 Labels = Sequence[str | int]
@@ -46,19 +46,14 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     labels = list(labels)
     rare, seen = min(Counter(labels).items(), key=lambda item: item[1], default=("", 0))
     if seen == 1:
-        odd, fix = what_labels_are(labels) or (
-            "",
-            "Add examples of it, remove it, or give the parts yourself",
-        )
         what = f"class {rare!r} has one example, which cannot stand in both parts"
-        raise DataError(f"{what}; {odd}" if odd else what, where="split", fix=fix)
+        what, fix = about_labels(labels, what, f"Add examples of it, or {without_class(rare)}")
+        raise DataError(what, where="split", fix=fix)
     held, classes = _count(size, len(labels)), len(set(labels))
     if min(held, len(labels) - held) < classes:
-        raise DataError(
-            f"a part of {min(held, len(labels) - held)} examples cannot hold {classes} classes",
-            where="split size",
-            fix="Choose another size",
-        )
+        what = f"a part of {min(held, len(labels) - held)} examples cannot hold {classes} classes"
+        what, fix = about_labels(labels, what, "Choose another size")
+        raise DataError(what, where="split size", fix=fix)
     split = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed)
     rest_idx, held_idx = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
     return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
@@ -132,10 +127,12 @@ def grouped_split(
     kept = [labels[i] for i in first]
     rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
     if seen == 1:
-        odd, fix = what_labels_are(labels) or ("", "Add examples of it, remove it, or set copies=apart")
         copies = sum(label == rare for label in labels)
-        what = f"class {rare!r} has one distinct example ({copies} copies), which cannot stand in both parts"
-        raise DataError(f"{what}; {odd}" if odd else what, where="split", fix=fix)
+        said = f" ({copies} copies of it)" if copies > 1 else ""
+        what = f"class {rare!r} has one distinct example{said}, which cannot stand in both parts"
+        apart = "set copies=apart" if copies > 1 else without_class(rare)
+        what, fix = about_labels(labels, what, f"Add examples of it, or {apart}")
+        raise DataError(what, where="split", fix=fix)
     classes = len(set(kept))
     wanted = round(_count(size, len(labels)) / len(labels) * len(first))
     most = max(len(first) - classes, 1)
@@ -179,13 +176,12 @@ def stratified_folds(
     kept = [labels[i] for i in first.values()]
     rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
     if seen < folds:
-        raise DataError(
-            f"class {rare!r} has {seen} distinct examples for {folds} folds",
-            where="folds",
-            fix=f"Use {seen} folds or fewer, or add examples"
-            if seen > 1
-            else "Add examples of it or remove it",
+        what = f"class {rare!r} has {seen} distinct examples for {folds} folds"
+        fix = f"Use {seen} folds or fewer, or add examples"
+        what, fix = about_labels(
+            kept, what, fix if seen > 1 else f"Add examples of it, or {without_class(rare)}"
         )
+        raise DataError(what, where="folds", fix=fix)
     fold_of: dict[str, int] = {}
     maker = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
     split = maker.split(np.zeros(len(kept)), np.asarray(kept))

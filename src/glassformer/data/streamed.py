@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.columns import LOOKED_AT
-from glassformer.data.files import check_utf8
 from glassformer.data.tables import (
     MAX_COLUMNS,
+    NO_ROWS,
     READERS,
     Refuse,
     Table,
     check_names,
     delimiter_of,
+    encoding_errors,
     objects_in,
+    pass_over,
     plain_under,
     too_many,
     whole_records,
@@ -48,16 +50,17 @@ class StreamedTable:
 
     def __init__(self, path: Path, refuse: Refuse):
         self.path = path
-        check_utf8(path)
-        self._delimiter = delimiter_of(path) if READERS[path.suffix.lower()] is READERS[".csv"] else None
+        self._errors = encoding_errors(path, refuse)
+        delimited = READERS[path.suffix.lower()] is READERS[".csv"]
+        self._delimiter = delimiter_of(path, self._errors) if delimited else None
         found: dict[str, None] = {}
         self.count = 0
         if self._delimiter is not None:
-            records = whole_records(path, self._delimiter, refuse)
+            records = whole_records(path, self._delimiter, refuse, self._errors)
             found = dict.fromkeys(next(records, (0, []))[1])
             self.count = sum(1 for _ in records)
         else:
-            for row, record in objects_in(path, refuse):
+            for row, record in objects_in(path, refuse, self._errors):
                 self.count += 1
                 found |= dict.fromkeys(record)
                 if len(found) > MAX_COLUMNS:
@@ -65,16 +68,18 @@ class StreamedTable:
         self.names = tuple(found)
         check_names(self.names, str(path))
         if not self.count:
-            raise DataError("the file has no rows", where=str(path), fix="Give at least one example")
+            raise DataError(NO_ROWS, where=str(path), fix="Give at least one example")
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The number of each row that can be read, and its values by column."""
         if self._delimiter is not None:
             plain = plain_under(self.names)
-            for row, record in islice(whole_records(self.path, self._delimiter, _pass_over), 1, None):
+            for row, record in islice(
+                whole_records(self.path, self._delimiter, pass_over, self._errors), 1, None
+            ):
                 yield row, dict(zip(self.names, map(plain, record), strict=True))
             return
-        for row, record in objects_in(self.path, _pass_over):
+        for row, record in objects_in(self.path, pass_over, self._errors):
             yield row, {name: record.get(name) for name in self.names}
 
     def sample(self) -> Table:
@@ -89,7 +94,3 @@ class StreamedTable:
 
         rows = range(1, self.count + 1, step)
         return Table(str(self.path), self.names, rows, read, typed=self._delimiter is None)
-
-
-def _pass_over(error: DataError, row: int) -> None:
-    """A row that the first pass has refused."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ from typing import Any
 
 from glassformer.data.files import (
     MAX_TEXT,
+    NotUtf8Error,
+    ReturningLines,
     check_utf8,
     count_lines,
     opened,
@@ -26,7 +29,7 @@ from glassformer.data.files import (
     read_utf8,
     text_lines,
 )
-from glassformer.data.parquet import check_rows, open_parquet, read_column
+from glassformer.data.parquet import check_rows, huggingface_class_names, open_parquet, read_column
 from glassformer.data.spreadsheet import REVIEWED, csv_plain
 from glassformer.errors import DataError
 from glassformer.reading import unique_keys
@@ -34,6 +37,9 @@ from glassformer.reading import unique_keys
 __all__ = ["PLAIN", "READERS", "Table", "count_lines", "read_lines", "read_table", "read_utf8"]
 
 PLAIN = ".txt"  # one text a line
+NO_ROWS = "the file has no rows"
+STRICT = "strict"
+NOT_UTF8 = re.compile("[\udc80-\udcff]").search  # bytes as ``surrogateescape`` reads them
 MAX_COLUMNS = 1 << 16
 MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
 _CHUNK = 1 << 20
@@ -60,12 +66,17 @@ def stop(error: DataError, row: int) -> None:
     raise error
 
 
+def pass_over(error: DataError, row: int) -> None:
+    """A row that was refused before."""
+
+
 def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
         refuse: called with a row that is ragged or no JSON object; where it returns, the row is left out, and
-            a key that a JSON object lacks is None. Other damage (encoding, quoting) always ends the reading.
+            a key that a JSON object lacks is None. So are rows with bytes that are not UTF-8, and of CSV with
+            broken quoting: the next row is looked for behind the line that such a row begins on.
 
     Raises:
         DataError: no such file, another kind of file, not UTF-8, damaged, ragged, or without rows.
@@ -77,36 +88,40 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
         raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=f"Known: {known}")
     table = reader(path, refuse)
     if not table.rows:
-        raise DataError("the file has no rows", where=str(path), fix="Give at least one example")
+        raise DataError(NO_ROWS, where=str(path), fix="Give at least one example")
     return table
 
 
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
-def delimiter_of(path: Path) -> str:
-    """What stands between the cells of a file that ``check_utf8`` has passed."""
-    header = next(text_lines(path), "")
+def delimiter_of(path: Path, errors: str) -> str:
+    """What stands between the cells of a file, whose header it reads."""
+    header = next(text_lines(path, errors=errors), "")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
         raise too_many(columns + 1, f"{path}, row 1")
     return delimiter
 
 
-def whole_records(path: Path, delimiter: str, refuse: Refuse) -> Iterator[tuple[int, list[str]]]:
+def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> Iterator[tuple[int, list[str]]]:
     """The header, its names checked, and then the records that have a cell under each of them.
 
     Args:
         refuse: called with each other row.
     """
     names: list[str] = []
-    for row, record in _records(path, delimiter):
+    for row, record in _records(path, delimiter, refuse, errors):
         if not record:  # a blank line is no record, yet it counts as a row
             continue
         if not names:
+            if errors != STRICT and any(map(NOT_UTF8, record)):
+                check_utf8(path)  # without names nothing can be read
             names = [name.strip() for name in record]
             check_names(names, f"{path}, row {row}")
             yield row, names
+        elif errors != STRICT and any(map(NOT_UTF8, record)):
+            refuse(DataError("not UTF-8", where=f"{path}, row {row}", fix="Save the file as UTF-8"), row)
         elif len(record) != len(names):
             error = DataError(
                 f"{len(record)} fields where the header has {len(names)}",
@@ -124,13 +139,13 @@ def plain_under(names: Sequence[str]) -> Callable[[str], str]:
 
 
 def _read_delimited(path: Path, refuse: Refuse) -> Table:
-    check_utf8(path)
-    delimiter = delimiter_of(path)
+    errors = encoding_errors(path, refuse)
+    delimiter = delimiter_of(path, errors)
     names: list[str] = []
     kept: list[list[str]] | None = []
     rows = array("q")  # a fifth of a list's memory
     plain: Callable[[str], str] = str
-    for row, record in whole_records(path, delimiter, refuse):
+    for row, record in whole_records(path, delimiter, refuse, errors):
         if not names:
             names, plain = record, plain_under(record)
             kept = kept if len(names) <= KEPT_COLUMNS else None
@@ -144,33 +159,50 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
         at = place[name]
         if kept is not None:
             return [plain(record[at]) for record in kept]
-        found = islice(whole_records(path, delimiter, lambda error, row: None), 1, None)
+        found = islice(whole_records(path, delimiter, pass_over, errors), 1, None)
         return [plain(record[at]) for _, record in found]
 
     return Table(str(path), tuple(names), rows, read, typed=False)
 
 
-def _records(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(
+    path: Path, delimiter: str, refuse: Refuse = stop, errors: str = STRICT
+) -> Iterator[tuple[int, list[str]]]:
     """The rows of the file with their numbers from 1, the header and blank ones among them."""
-    row = 0
+    row, lines = 0, ReturningLines(_cells_counted(path, delimiter, errors))
     before = csv.field_size_limit(MAX_TEXT)
     try:
-        lines = _cells_counted(path, delimiter)
-        for row, record in enumerate(csv.reader(lines, delimiter=delimiter, strict=True), 1):
-            yield row, record
-    except csv.Error as error:
-        what = (
-            "a double quote is never closed" if "end of data" in str(error) else f"broken quoting ({error})"
-        )
-        raise DataError(
-            what, where=f"{path}, row {row + 1}", fix='Write a quote inside a text as ""'
-        ) from None
+        while True:
+            try:
+                for record in csv.reader(lines, delimiter=delimiter, strict=True):
+                    row += 1
+                    lines.taken.clear()
+                    yield row, record
+                return
+            except csv.Error as error:
+                row += 1
+                unclosed = "end of data" in str(error)
+                what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
+                fix = 'Write a quote inside a text as ""'
+                refuse(DataError(what, where=f"{path}, row {row}", fix=fix), row)
+                lines.go_back()
     finally:
         csv.field_size_limit(before)
 
 
-def _cells_counted(path: Path, delimiter: str) -> Iterator[str]:
-    lines = text_lines(path, newline="")
+def encoding_errors(path: Path, refuse: Refuse) -> str:
+    """How bytes that are not UTF-8 are read: not at all, or so that their rows can be refused."""
+    try:
+        check_utf8(path)
+    except NotUtf8Error:
+        if refuse is stop:
+            raise
+        return "surrogateescape"
+    return STRICT
+
+
+def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
+    lines = text_lines(path, newline="", errors=errors)
     if path.stat().st_size <= MAX_VALUES:
         return lines
 
@@ -208,11 +240,11 @@ def too_many(count: int, where: str) -> DataError:
 
 
 def _read_jsonl(path: Path, refuse: Refuse) -> Table:
-    check_utf8(path)
+    errors = encoding_errors(path, refuse)
     names: dict[str, None] = {}  # a set in order of appearance
     kept: list[dict[str, Any]] | None = []
     rows = array("q")  # a fifth of a list's memory
-    for row, record in objects_in(path, refuse):
+    for row, record in objects_in(path, refuse, errors):
         rows.append(row)
         if not record.keys() <= names.keys():
             names |= dict.fromkeys(record)
@@ -225,7 +257,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
 
     def read(name: str) -> list[Any]:
         values = []
-        again = (record for _, record in objects_in(path, lambda error, row: None))
+        again = (record for _, record in objects_in(path, pass_over, errors))
         for row, record in zip(rows, again if kept is None else kept, strict=True):
             if name not in record and refuse is stop:
                 raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
@@ -235,10 +267,10 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
     return Table(str(path), tuple(names), rows, read)
 
 
-def objects_in(path: Path, refuse: Refuse) -> Iterator[tuple[int, dict[str, Any]]]:
+def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with their rows; what is none is refused."""
     array = path.suffix.lower() == ".json" and _begins_array(path)
-    for row, found in _elements(path) if array else _json_lines(path, refuse):
+    for row, found in _elements(path) if array else _json_lines(path, refuse, errors):
         if isinstance(found, dict):
             yield row, found
         else:
@@ -256,9 +288,12 @@ def _begins_array(path: Path) -> bool:
         return bool(piece) and start.startswith(b"[")
 
 
-def _json_lines(path: Path, refuse: Refuse) -> Iterator[tuple[int, Any]]:
-    for row, line in enumerate(text_lines(path), 1):  # not splitlines: a text may hold U+2028
+def _json_lines(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, Any]]:
+    for row, line in enumerate(text_lines(path, errors=errors), 1):  # not splitlines: a text may hold U+2028
         if not line.strip():
+            continue
+        if errors != STRICT and NOT_UTF8(line):
+            refuse(DataError("not UTF-8", where=f"{path}, row {row}", fix="Save the file as UTF-8"), row)
             continue
         try:
             found = _parse(line, f"{path}, row {row}")
@@ -345,7 +380,7 @@ def _read_parquet(path: Path, refuse: Refuse) -> Table:
     file = open_parquet(path)
     schema, rows = file.schema_arrow, check_rows(path, file)
     check_names(schema.names, str(path))
-    class_names = _huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
+    class_names = huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
     return Table(
         str(path),
         tuple(schema.names),
@@ -353,16 +388,6 @@ def _read_parquet(path: Path, refuse: Refuse) -> Table:
         lambda name: read_column(path, name),
         class_names=class_names,
     )
-
-
-def _huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
-    """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
-    try:
-        features = json.loads(metadata)["info"]["features"]
-        labels = {name: f["names"] for name, f in features.items() if f.get("_type") == "ClassLabel"}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}  # another tool's note under the same key is no reason to refuse the table
-    return {name: tuple(map(str, names)) for name, names in labels.items()}
 
 
 READERS: dict[str, Callable[[Path, Refuse], Table]] = {

@@ -28,7 +28,8 @@ class Row:
     best: str = ""  # the recipe of ours that gets furthest on the same task; it may be one that is given
     others: tuple[str, ...] = ()  # of ours, beside it
     hours: str = ""  # of all that is given, on two cores; an estimate until it has been measured
-    missing: str = ""  # what could not be had
+    missing: str = ""  # what its runs need and do not find everywhere
+    words: str = ""  # a line for the table
     studies: tuple[str, ...] = ()  # of the same question, with what can be had
     figures: dict = field(default_factory=dict)  # recipe -> the published accuracy, or one an epoch
 
@@ -111,6 +112,8 @@ class Measured:
     date: str
     overrides: tuple[str, ...]
     source: str  # the file or folder pattern that it was read from
+    mean: str = ""  # the score without its spread
+    runs: tuple[dict[str, Any], ...] = ()  # the record of each seed
 
     @property
     def time(self) -> str:
@@ -209,6 +212,8 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
         str(last.get("date", ""))[:10],
         tuple(overrides),
         source,
+        mean,
+        tuple(records),
     )
 
 

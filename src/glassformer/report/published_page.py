@@ -1,59 +1,175 @@
-"""The table of published systems as a Markdown page: each row's published figure and the measured one."""
+"""The published systems as Markdown pages: one table of all, a page a row, one of the runs in form."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from glassformer.report.published import InForm, Measured, duration, published_rows
+from glassformer.report.curves import curves
+from glassformer.report.published import InForm, Measured, Row, duration, headline, published_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
+SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # of a judged split
+
+Measure = Callable[[str], Measured | None]
+Study = Callable[[str], str | None]
 
 
-def page(
-    measure: Callable[[str], Measured | None],
-    measure_study: Callable[[str], str | None] = lambda name: None,
+def pages(
+    measure: Measure,
+    measure_study: Study = lambda name: None,
     form: Mapping[str, InForm] | None = None,
-) -> str:
-    """Markdown for all rows.
+    settings: Callable[[str], str] = lambda name: "",
+    stem: str = "results",
+) -> dict[str, str]:
+    """Path -> text of every page and curve; the table is ``STEM.md``, all else lies in ``STEM/``.
 
     Args:
         measure: recipe -> what it reached, or None.
         measure_study: study -> what it found, in words, or None.
         form: recipe -> its run on random weights, where there is one.
+        settings: recipe -> its file's text.
     """
-    rows, form = published_rows(), form or {}
+    form, template = form or {}, _templates()
+    made = {f"{stem}.md": page(measure, measure_study, form, stem)}
+    for row in published_rows():
+        found = {name: m for name in row.recipes if (m := measure(name)) is not None}
+        drawn = {name: curve for name, m in found.items() if (curve := curve_of(m))}
+        made[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
+            row=row,
+            found=found,
+            form=form,
+            drawn=drawn,
+            settings={name: settings(name) for name in row.recipes},
+            studies={name: measure_study(name) for name in row.studies},
+            duration=duration,
+            seeds=seeds_of,
+            baselines=baselines_of,
+            part=part_of,
+            stem=stem,
+        )
+        made |= {f"{stem}/{name}.svg": curve for name, curve in drawn.items()}
+    if form:
+        runs = [(row, form[name]) for row in published_rows() for name in row.recipes if name in form]
+        made[f"{stem}/in-form.md"] = template.get_template("published_form.md.j2").render(
+            runs=runs, duration=duration
+        )
+    return made
+
+
+def page(
+    measure: Measure,
+    measure_study: Study = lambda name: None,
+    form: Mapping[str, InForm] | None = None,
+    stem: str = "results",
+) -> str:
+    """The table of all rows; see ``pages``."""
+    rows = published_rows()
     found = {name: measure(name) for row in rows for name in row.recipes}
+    return (
+        _templates()
+        .get_template("published.md.j2")
+        .render(
+            rows=rows,
+            found=found,
+            form=form or {},
+            given=lambda row: _cell(row.given, found) if row.recipes else "–",
+            ours=lambda row: _ours(row, found, measure_study),
+            stem=stem,
+        )
+    )
 
-    def reached(names: Sequence[str]) -> str:
-        return "<br>".join(f"`{name}` {_reached(found[name], form.get(name))}" for name in names) or "–"
 
-    markdown = Environment(
+def _templates() -> Environment:
+    return Environment(
         loader=FileSystemLoader(TEMPLATES),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return markdown.get_template("published.md.j2").render(
-        rows=rows,
-        found=found,
-        form=form,
-        reached=reached,
-        duration=duration,
-        studies={name: measure_study(name) for row in rows for name in row.studies},
+
+
+def _cell(names: Sequence[str], found: Mapping[str, Measured | None]) -> str:
+    """The figures of some recipes for the table: several are named by what tells them apart."""
+    reached = {name: m for name in names if (m := found[name]) is not None}
+    if not reached:
+        return "not measured"
+    if len(names) == 1:
+        (m,) = reached.values()
+        return m.mean
+    return "<br>".join(
+        f"{short}: {reached[name].mean if name in reached else 'not measured'}"
+        for name, short in zip(names, _short(names), strict=True)
     )
 
 
-def _reached(m: Measured | None, run: InForm | None) -> str:
-    """What stands behind a recipe's name in the table."""
-    if m is not None:
-        return f"**{m.score}** ({m.seeds} seed{'s' * (m.seeds > 1)}, {m.time})"
-    if run is not None:
-        return (
-            f"not measured; in form, on random weights: {run.examples:,} examples, {run.steps:,} steps, "
-            f"{duration(run.seconds)}, accuracy {run.accuracy:.1%} where chance is {run.chance:.1%}"
-        )
-    return "not measured"
+def _ours(row: Row, found: Mapping[str, Measured | None], measure_study: Study) -> str:
+    if row.best:
+        return _cell([row.best], found)
+    told = [
+        match[1] for name in row.studies if (match := re.match(r"\*\*(.*?)\*\*", measure_study(name) or ""))
+    ]
+    if told:
+        return f"{'study' if len(told) == 1 else 'studies'}: " + ", ".join(told)
+    return "not measured" if row.recipes else "–"
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """Names without the words that all of them begin with, and without the mark of those as given."""
+    parts = [name.removesuffix("-given").split("-") for name in names]
+    same = 0
+    while all(len(p) > same + 1 for p in parts) and len({p[same] for p in parts}) == 1:
+        same += 1
+    return ["-".join(p[same:]) for p in parts]
+
+
+def part_of(row: Row, name: str) -> str:
+    """What a recipe is in its row."""
+    if name in row.given:
+        return "as given, our best" if name == row.best else "as given"
+    return "our best" if name == row.best else "ours"
+
+
+def seeds_of(m: Measured) -> list[dict[str, str]]:
+    """A line a seed: its figure, other scores of the same split, seconds, memory."""
+    lines = []
+    for record in m.runs:
+        score = headline(record)
+        line = {"Seed": str(record.get("seed", "–")), "Figure": score[1].format(score[0]) if score else "–"}
+        judged = record.get("test") or record.get("validation") or {}
+        line |= {title: f"{judged[key]:.4f}" for key, title in SCORES.items() if key in judged}
+        if seconds := record.get("seconds", {}).get("train"):
+            line["Training"] = duration(seconds)
+        if memory := record.get("peak_memory_mb"):
+            line["Memory"] = f"{memory / 1000:.1f} GB"
+        lines.append(line)
+    return lines
+
+
+def baselines_of(m: Measured) -> dict[str, str]:
+    """The plain models beside the first run, with the figure of each."""
+    found: dict[str, Any] = (m.runs[0].get("baselines") or {}) if m.runs else {}
+    return {name: f"{b['accuracy']:.2%}" for name, b in found.items() if b and "accuracy" in b}
+
+
+def curve_of(m: Measured) -> str:
+    """Loss and accuracy over the epochs of the first seed; empty: fewer than two were judged."""
+    records = [e for e in (m.runs[0].get("evaluations") or () if m.runs else ()) if "train_loss" in e]
+    panels = {}
+    for title, keys in {
+        "loss": {"training": "train_loss", "validation": "loss"},
+        "accuracy": {"training": "train_accuracy", "validation": "accuracy"},
+    }.items():
+        lines = {
+            name: [float(e[key]) for e in records]
+            for name, key in keys.items()
+            if records and all(e.get(key) is not None for e in records)
+        }
+        if lines:
+            panels[title] = lines
+    return curves(panels) if len(records) > 1 and panels else ""

@@ -16,6 +16,7 @@ import torch
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.checkpoints.settings import ABOUT, real
 from glassformer.data.checks import check_classes, check_pairs, check_two, check_weights, place, read_labels
+from glassformer.data.label_kinds import about_labels, as_known
 from glassformer.data.splits import grouped_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.metrics import ClassificationMeter
@@ -171,13 +172,14 @@ class Classifier(Explains, ClassifierMixin, Estimator):
             DataError: a label that was not seen in training.
         """
         numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
+        labels = as_known(labels, numbers, spelling=True)
         for i, label in enumerate(labels):
             if label not in numbers:
-                raise DataError(
-                    f"label {label!r} was not seen in training",
-                    where=place(origin, i, rows),
-                    fix=f"Known: {', '.join(map(str, numbers))}",
+                known = f"Known: {', '.join(map(str, numbers))}"
+                what, fix = about_labels(
+                    [*numbers, *labels], f"label {label!r} was not seen in training", known
                 )
+                raise DataError(what, where=place(origin, i, rows), fix=fix)
         return np.array([numbers[label] for label in labels], np.int64)
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:

@@ -19,6 +19,7 @@ from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.task import Task
 
 LARGER = 4  # a picture of other people's models than the one that its positions belong to
 THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() if f.hub}
@@ -27,15 +28,16 @@ THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() 
 def load(path: str | Path) -> Any:
     """A saved estimator of any kind, every byte checked against its manifest.
 
-    A classifier that ``transformers`` trained and saved, of any of ``FAMILIES``, is opened too: its own head
-    answers. What another process saves there meanwhile is the old model or the new one, never parts of both.
+    A classifier or a model of masked words that ``transformers`` trained and saved, of any of ``FAMILIES``,
+    is opened too: its own head answers. What another process saves there meanwhile is the old model or the
+    new one, never parts of both.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
 
     Raises:
         CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format; a folder
-            of ``transformers`` without a head for classes.
+            of ``transformers`` without such a head.
     """
     folder = Path(path)
     for one in (folder, folder / "model"):
@@ -75,28 +77,25 @@ def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
     Args:
         other: what its head's outputs are, in words, where they are no scores of classes.
     """
-    words = checkpoint.head in ("mlm", "pretraining")
-    what = (
-        "holds a model of masked words, without a head for classes"
-        if words
-        else (
-            f"holds a model whose head is for {other}"
-            if other
-            else "holds a model without a head for classes"
-        )
-    )
+    what = f"holds a model whose head is for {other}" if other else "holds a model without a head for classes"
     tuned = "TextClassifier(path)" if checkpoint.family.model.reads == "texts" else "ImageClassifier(path)"
-    further = "train it further with MaskedLM(path), " if words else ""
-    return what, f"Open it with load_pretrained, {further}or fine-tune it with {tuned}"
+    return what, f"Open it with load_pretrained, or fine-tune it with {tuned}"
+
+
+def task_opening(checkpoint: Checkpoint) -> Task | None:
+    """The task that makes use of a checkpoint's own head, where that is no head for classes."""
+    return next((task for task in TASKS.values() if checkpoint.head in task.opens), None)
 
 
 def _of_transformers(folder: Path) -> Any:
-    """The classifier in a folder that ``transformers`` wrote; texts are cut at the model's positions.
+    """What a folder that ``transformers`` wrote answers with; texts are cut at the model's positions.
 
     Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
     """
     where, settings = str(folder / "config.json"), read_json(folder / "config.json")
     checkpoint = read_checkpoint(folder)
+    if (task := task_opening(checkpoint)) is not None:
+        return task.estimator.opened(checkpoint)
     model = load_pretrained(checkpoint)
     made_as, count = (
         settings.get("architectures") or list(THEIR_CLASSIFIERS),

@@ -88,6 +88,7 @@ class Task:
         None  # (estimator, probabilities) -> labels, their shares
     )
     export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
+    opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
     verb: str = "predict"  # of the command line, which asks such a model
     packages: Sequence[str] = ()  # that metrics.json states the versions of
 

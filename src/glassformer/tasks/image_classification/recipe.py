@@ -26,7 +26,8 @@ class ImageDataConfig(Section):
     split_seed: int = setting(0, "of every choice of pictures")
     hold_out: Literal["rows", "blocks"] = setting("rows", "blocks: neighbouring rows stay together")
     merge_labels: str | dict[str, Any] = setting(
-        "none", "spelling: classes that differ in case or white space become one; or a table old = new"
+        "none",
+        "spelling: classes that differ in case or white space become one; or a table old = new, empty: out",
     )
     drop_duplicates: bool = setting(
         False, "leave out repeats, and what of train also stands in validation or test"

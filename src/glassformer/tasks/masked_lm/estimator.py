@@ -22,7 +22,7 @@ from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary, spelled
 from glassformer.errors import ConfigError, DataError
 from glassformer.families import PRETRAINING, SCRATCH
-from glassformer.families.pretrained import load_pretrained, read_checkpoint
+from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.models.neighbours import look_beside
 from glassformer.models.text import TextEncoder
 from glassformer.sklearn_base import check_is_fitted
@@ -202,6 +202,21 @@ class MaskedLM(Estimator):
             device,
             self.next_sentence,
         )
+
+    @classmethod
+    def opened(cls, checkpoint: Checkpoint) -> MaskedLM:
+        """A checkpoint of other people's with its own head for masked words, as it is.
+
+        Raises:
+            CheckpointError: no tokenizer beside it, or one that does not fit its table.
+        """
+        folder, config = str(checkpoint.folder), checkpoint.config
+        learner = cls(folder, tokenizer="auto", max_length=config.embedding.max_positions)
+        learner.tokenizer_, learner.chunks_ = load_tokenizer(checkpoint.folder), 0
+        learner.model_ = load_pretrained(fitting(checkpoint, learner.tokenizer_, folder), "mlm")
+        learner.history_, learner.weights_source_ = [], learner.model_.weights_source
+        learner.best_step_, learner.train_seconds_ = 0, 0.0
+        return learner
 
     # --- use -------------------------------------------------------------------------------------
 

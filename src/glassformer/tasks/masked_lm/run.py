@@ -204,6 +204,7 @@ TASK = Task(
     again=again,
     page=page,
     tiny=tiny,
+    opens=("mlm", "pretraining"),
     verb="fill",
     packages=("tokenizers", "safetensors"),
 )

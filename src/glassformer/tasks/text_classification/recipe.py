@@ -27,7 +27,8 @@ class DataConfig(Section):
     split_seed: int = setting(0, "of every choice of examples")
     hold_out: Literal["rows", "blocks"] = setting("rows", "blocks: neighbouring rows stay together")
     merge_labels: str | dict[str, Any] = setting(
-        "none", "spelling: classes that differ in case or white space become one; or a table old = new"
+        "none",
+        "spelling: classes that differ in case or white space become one; or a table old = new, empty: out",
     )
     drop_duplicates: bool = setting(
         False, "leave out repeats, and what of train also stands in validation or test"

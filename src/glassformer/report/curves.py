@@ -1,0 +1,55 @@
+"""Small curves of a training as SVG files, the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d")
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34
+
+
+def curves(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+    """Panels beside each other, each with at most two named lines over the epochs.
+
+    Args:
+        panels: title -> line's name -> one value an epoch.
+    """
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * len(panels)} {HEIGHT}" '
+        f'width="{WIDTH * len(panels)}" font-family="system-ui, sans-serif" font-size="11" role="img">',
+        f'<rect width="{WIDTH * len(panels)}" height="{HEIGHT}" fill="#ffffff"/>',
+    ]
+    for number, (title, lines) in enumerate(panels.items()):
+        parts.append(_panel(WIDTH * number, title, lines))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _panel(x: int, title: str, lines: Mapping[str, Sequence[float]]) -> str:
+    values = [value for line in lines.values() for value in line]
+    low, high = min(values), max(values)
+    span, last = (high - low) or 1.0, max(map(len, lines.values()))
+    left, right, floor = x + LEFT, x + WIDTH - 12, HEIGHT - BOTTOM
+    out = [
+        f'<text x="{left}" y="16" fill="{INK}" font-weight="600">{title}</text>',
+        f'<path d="M{left} {TOP}V{floor}H{right}" fill="none" stroke="{MUTED}"/>',
+        *(
+            f'<text x="{left - 5}" y="{y + 4}" text-anchor="end" fill="{MUTED}">{value:.2f}</text>'
+            for value, y in ((high, TOP), (low, floor))
+        ),
+        f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">1</text>',
+        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">epoch {last}</text>',
+    ]
+    for (name, line), color, place in zip(lines.items(), COLORS, (0, 80)):
+        points = [
+            (
+                left + (right - left) * i / max(last - 1, 1),
+                floor - (floor - TOP) * (value - low) / span,
+            )
+            for i, value in enumerate(line)
+        ]
+        drawn = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+        out.append(f'<polyline points="{drawn}" fill="none" stroke="{color}" stroke-width="2"/>')
+        out.append(
+            f'<text x="{left + place}" y="{HEIGHT - 6}" fill="{color}" font-weight="600">{name}</text>'
+        )
+    return "\n".join(out)
