@@ -29,7 +29,11 @@ from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import read_run_recipe
 from glassformer.tasks.task import write_json
 
-KEPT = ("n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss")
+KEPT = (
+    "n", "accuracy", "accuracy_interval", "macro_f1", "roc_auc", "log_loss",
+    "words", "entities", "precision", "recall", "entity_f1", "entity_f1_interval", "by_kind", "errors", "errors_by_kind",
+)  # fmt: skip
+OF_BASELINES = ("accuracy", "accuracy_interval", "entity_f1", "entity_f1_interval", "seconds")
 
 
 def figures(folder: Path) -> dict[str, Any]:
@@ -38,7 +42,7 @@ def figures(folder: Path) -> dict[str, Any]:
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
         "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
-        "excluded", "judged", "scores",
+        "excluded", "judged", "scores", "similarity", "others",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
@@ -48,7 +52,7 @@ def figures(folder: Path) -> dict[str, Any]:
         **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
         **misleading(folder),
         "baselines": {
-            name: {key: b[key] for key in ("accuracy", "accuracy_interval", "seconds")}
+            name: {key: b[key] for key in OF_BASELINES if key in b}
             for name, b in metrics.get("baselines", {}).items()
         },
         "evaluations": [r for r in records if r["kind"] == "evaluation"],
@@ -116,9 +120,10 @@ def main() -> None:
     results = known_runs(path, digest, args.overrides, args.seeds)
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.
-        classifies = load_recipe(args.recipe).task.endswith("classification")
-        once = ["baselines=false"] if classifies and seed != args.seeds[0] else []
-        loud = ["verbose=1"] if classifies else []
+        begun = load_recipe(args.recipe)
+        judged = hasattr(getattr(begun, "evaluate", None), "baselines")
+        once = ["baselines=false"] if judged and seed != args.seeds[0] else []
+        loud = ["verbose=1"] if judged else []
         recipe = load_recipe(args.recipe, [*args.overrides, *once, f"seed={seed}", *loud])
         folder = args.runs / f"{args.recipe}-seed{seed}"
         console.print(f"== {folder}")
@@ -126,7 +131,8 @@ def main() -> None:
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
         results.append(figures(folder))
     results.sort(key=lambda run: run["seed"])
-    name, scores = "accuracy", [r["test"]["accuracy"] for r in results if "test" in r]
+    name = "entity_f1" if any("entity_f1" in r.get("test", {}) for r in results) else "accuracy"
+    scores = [r["test"][name] for r in results if "test" in r]
     if not scores:  # a task that is judged by something else
         name, scores = "score", [found[0] for r in results if (found := headline(r))]
     summary = {

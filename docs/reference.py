@@ -25,6 +25,7 @@ TASKS = {
     "masked-lm": "Pre-training",
     "masked-patches": "Pictures without labels",
     "word2vec": "Word vectors",
+    "similarity": "Similarity",
 }
 # page: (title, modules), in the order of reading
 MODULES = {
@@ -39,6 +40,8 @@ MODULES = {
             "tasks.masked_lm.estimator",
             "tasks.masked_patches.estimator",
             "tasks.similarity.estimator",
+            "tasks.similarity.answers",
+            "tasks.probe",
             "tasks.word2vec.estimator",
         ],
     ),

@@ -18,8 +18,11 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
+    from glassformer.tasks.probe import Probe
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
+    from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
+    from glassformer.tasks.token_tagging.estimator import TokenTagger
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -32,6 +35,9 @@ _PUBLIC = {
     "MaskedPatches": "glassformer.tasks.masked_patches.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
+    "Probe": "glassformer.tasks.probe",
+    "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
+    "TokenTagger": "glassformer.tasks.token_tagging.estimator",
     "load": "glassformer.tasks.load",
     "load_pretrained": "glassformer.families.pretrained",
     "save_pretrained": "glassformer.families.pretrained",
@@ -51,10 +57,13 @@ __all__ = [
     "MaskedLM",
     "MaskedPatches",
     "Packing",
+    "Probe",
     "TextClassifier",
+    "TokenTagger",
     "Trace",
     "Translator",
     "Word2Vec",
+    "ZeroShotClassifier",
     "__version__",
     "data",
     "errors",

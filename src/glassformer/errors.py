@@ -61,6 +61,10 @@ class ShortModelWarning(UserWarning):
     """The model has positions for fewer tokens than texts were going to have; they are cut to these."""
 
 
+class MalformedTagsWarning(UserWarning):
+    """Tags of words that break the rules of their scheme; they are read as the spans that they mean."""
+
+
 class FewStepsWarning(UserWarning):
     """The settings that were given leave a fit too few optimizer steps to learn from."""
 

@@ -14,5 +14,5 @@ from typing import Literal
 Activation = Literal["relu", "gelu", "gelu_tanh"]
 NormOrder = Literal["pre", "post"]
 Positions = Literal["learned", "sinusoidal", "none"]
-PoolingKind = Literal["first", "mean", "max", "attention", "pooler"]
+PoolingKind = Literal["first", "mean", "max", "attention", "pooler", "tokens"]
 HeadKind = Literal["classification", "mlm", "pretraining"]

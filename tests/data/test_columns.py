@@ -55,7 +55,8 @@ def test_two_columns_of_texts_are_not_guessed_between(tmp_path):
     rows = [[text, text[::-1] + " x", MOODS[i % 3]] for i, text in enumerate(texts(12))]
     path = table(tmp_path / "pairs.csv", ["premise", "hypothesis", "relation"], rows)
     with pytest.raises(
-        DataError, match=r"several columns look like texts.*text_column.*join pairs into one column"
+        DataError,
+        match=r"several columns look like texts.*text_column.*two of a pair with text_column and pair_column",
     ):
         load_text_dataset(path, need_labels=True)
 

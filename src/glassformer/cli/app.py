@@ -34,6 +34,7 @@ from glassformer.cli import (
     reproduce,
     review_labels,
     serve,
+    similar,
     train,
     translate,
     vectors,
@@ -53,6 +54,8 @@ ASKING = {
     "fill",
     "embed",
     "export",
+    "similar",
+    "search",
 }  # verbs that do nothing with a model but ask it
 # How to go on after an interruption, where the verb has not said so itself.
 AGAIN = "give the same command again"
@@ -79,6 +82,8 @@ app.command("reproduce")(reproduce.reproduce_command)
 app.command("vectors")(vectors.vectors_command)
 app.command("translate")(translate.translate_command)
 app.command("embed")(embed.embed_command)
+app.command("similar")(similar.similar_command)
+app.command("search")(similar.search_command)
 app.command("fill")(fill.fill_command)
 app.command("explain")(explain.explain_command)
 app.command("export")(export.export_command)

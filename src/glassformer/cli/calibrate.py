@@ -9,7 +9,15 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
-from glassformer.cli.given import ImageColumn, LabelColumn, OtherData, TextColumn, one_data, refuse_columns
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    OtherData,
+    PairColumn,
+    TextColumn,
+    one_data,
+    refuse_columns,
+)
 from glassformer.cli.output import AsJson, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -67,6 +75,7 @@ def calibrate_command(
         ),
     ] = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     threshold: Annotated[
@@ -84,7 +93,12 @@ def calibrate_command(
     from glassformer.study.calibration import calibrate_run
 
     folder, data = check_run(run), one_data(path, data, "calibrate")
-    named = {"text_column": text_column, "label_column": label_column, "image_column": image_column}
+    named = {
+        "text_column": text_column,
+        "pair_column": pair_column,
+        "label_column": label_column,
+        "image_column": image_column,
+    }
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
     found = calibrate_run(folder, data, threshold, say=say, columns=columns, on_bad_row=bad)
     if json:

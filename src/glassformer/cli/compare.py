@@ -11,7 +11,14 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.completing import studies
-from glassformer.cli.given import ImageColumn, LabelColumn, TextColumn, column_settings, data_option
+from glassformer.cli.given import (
+    ImageColumn,
+    LabelColumn,
+    PairColumn,
+    TextColumn,
+    column_settings,
+    data_option,
+)
 from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
@@ -165,6 +172,7 @@ def compare_command(
     seeds: Seeds = 1,
     settings: Settings = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     out: Out = None,
@@ -179,7 +187,12 @@ def compare_command(
     check_engine(engine)
     given = list(study or ())
     settings = [
-        *column_settings(text_column=text_column, label_column=label_column, image_column=image_column),
+        *column_settings(
+            text_column=text_column,
+            pair_column=pair_column,
+            label_column=label_column,
+            image_column=image_column,
+        ),
         *(settings or ()),
     ]
     if text or images:

@@ -11,7 +11,7 @@ import typer
 
 from glassformer.cli.completing import recipes
 from glassformer.cli.evaluate import BadRow, check_bad_row
-from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
+from glassformer.cli.given import LabelColumn, PairColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import AsJson, say, say_json, show_table, stream
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
@@ -131,6 +131,7 @@ def cross_validate_command(
     settings: Settings = None,
     data: Data = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     out: Out = None,
     folds: Folds = 5,
@@ -138,7 +139,7 @@ def cross_validate_command(
     json: AsJson = False,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
-    columns = column_settings(text_column=text_column, label_column=label_column)
+    columns = column_settings(text_column=text_column, pair_column=pair_column, label_column=label_column)
     chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
     folder = out or default_folder(chosen.name, "-folds")
     metrics = cross_validate(chosen, folder, folds)

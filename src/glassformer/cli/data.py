@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
+from glassformer.cli.scored import show_scored
 from glassformer.cli.sheet import write_sheet
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ app = typer.Typer(help="Look at data sets: the named ones, or files of your own.
 Source = Annotated[
     str, typer.Argument(metavar="NAME", help="A named data set, or the path of a table or folder.")
 ]
+PairColumn = Annotated[
+    str, typer.Option(metavar="NAME", help="The column of the second texts of pairs; auto, none.")
+]
 TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
 LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
 
@@ -30,10 +34,11 @@ def whereabouts() -> dict[str, str]:
     """Named data set -> where it would be read from."""
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.pairs import PAIR_SOURCES
+    from glassformer.data.scored_pairs import SCORED_SOURCES
     from glassformer.data.sources import NAMED_SOURCES, data_folders
 
     places = {}
-    for name, pairs in PAIR_SOURCES.items():
+    for name, pairs in (*PAIR_SOURCES.items(), *SCORED_SOURCES.items()):
         found = [root / pairs.folder for root in data_folders() if (root / pairs.folder).is_dir()]
         places[name] = str(found[0]) if found else "not here; GLASSFORMER_DATA names the folder around it"
     for name, source in (*NAMED_SOURCES.items(), *NAMED_IMAGES.items()):
@@ -100,10 +105,12 @@ def list_command(json: AsJson = False) -> None:
     """The named data sets, and where each is on this machine."""
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.pairs import PAIR_SOURCES
+    from glassformer.data.scored_pairs import SCORED_SOURCES
     from glassformer.data.sources import NAMED_SOURCES
 
     places = whereabouts()
-    known = (*NAMED_SOURCES.items(), *NAMED_IMAGES.items(), *PAIR_SOURCES.items())
+    named = (NAMED_SOURCES, NAMED_IMAGES, PAIR_SOURCES, SCORED_SOURCES)
+    known = [item for sources in named for item in sources.items()]
     rows = [[name, s.description, s.licence, places[name]] for name, s in known]
     if json:
         keys = ("name", "description", "licence", "where")
@@ -116,6 +123,7 @@ def list_command(json: AsJson = False) -> None:
 def show_command(
     name: Source,
     text_column: TextColumn = None,
+    pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
     json: AsJson = False,
     augment: Annotated[
@@ -137,15 +145,21 @@ def show_command(
     from glassformer.data.kinds import kind_of
     from glassformer.data.sources import load_text_dataset
 
-    kind = "texts" if text_column else kind_of(name)
+    kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     if kind == "pictures":
         _show_pictures(name, label_column, json)
         return
-    if kind == "pairs":
-        _show_pairs(name, json)
+    if kind in ("pairs", "scored pairs"):
+        (_show_pairs if kind == "pairs" else show_scored)(name, json)
         return
     about = describe(
-        load_text_dataset(name, text_column=text_column, label_column=label_column, find_labels=True)
+        load_text_dataset(
+            name,
+            text_column=text_column,
+            pair_column=pair_column,
+            label_column=label_column,
+            find_labels=True,
+        )
     )
     if json:
         say_json(about)
@@ -227,6 +241,7 @@ def doctor_command(
         int | None, typer.Option(metavar="TOKENS", min=3, help="Where texts are going to be cut.")
     ] = 256,
     text_column: TextColumn = None,
+    pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
     json: AsJson = False,
 ) -> None:
@@ -235,22 +250,31 @@ def doctor_command(
     from glassformer.data.image_doctor import examine_pictures
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.data.kinds import kind_of
-    from glassformer.data.pair_doctor import examine_pairs
+    from glassformer.data.pair_doctor import examine_pairs, examine_scored
     from glassformer.data.pairs import load_pairs
+    from glassformer.data.scored_pairs import load_scored_pairs
     from glassformer.data.sources import load_text_dataset
 
-    kind = "texts" if text_column else kind_of(name)
+    kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     if kind == "pictures":
         pictures = load_image_dataset(name, label_column=label_column, on_bad_row="skip")
         report = examine_pictures(
             pictures.name, pictures.splits, pictures.notes, transform=_transform(model), decode=True
         )
         report.findings[:0] = bad_rows(pictures.rejected)
+    elif kind == "scored pairs":
+        scored = load_scored_pairs(name, on_bad_row="skip")
+        report = examine_scored(scored.name, scored.splits, scored.rejected)
     elif kind == "pairs":
         report = examine_pairs(load_pairs(name, keep_empty=True))
     else:
         dataset = load_text_dataset(
-            name, text_column=text_column, label_column=label_column, on_bad_row="skip", find_labels=True
+            name,
+            text_column=text_column,
+            pair_column=pair_column,
+            label_column=label_column,
+            on_bad_row="skip",
+            find_labels=True,
         )
         report = diagnose(dataset, model, max_length)
     if json:

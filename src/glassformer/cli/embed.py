@@ -48,8 +48,9 @@ def embed(
                 "gives no vectors of texts", where=model, fix="Name an encoder of texts, or a run"
             )
         return found.embed(_texts(given, text_column), **options)
-    refuse_other(folder)
     clf = load(folder)
+    if not hasattr(clf, "embed"):
+        refuse_other(folder)
     if clf.NOUN == "pictures":
         if options:
             raise ConfigError("pictures have no prompts", where="--prompt-name", fix="Leave it out")

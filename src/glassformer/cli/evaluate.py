@@ -9,10 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.completing import run_folders
+from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
     OtherData,
+    PairColumn,
     SourceColumn,
     TargetColumn,
     TextColumn,
@@ -100,6 +102,7 @@ def evaluate_command(
     ] = None,
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
@@ -114,6 +117,7 @@ def evaluate_command(
     data = one_data(path, data, "evaluate")
     named = {
         "text_column": text_column,
+        "pair_column": pair_column,
         "label_column": label_column,
         "image_column": image_column,
         "source_column": source_column,
@@ -132,6 +136,8 @@ def evaluate_command(
     elif "masked" in figures:
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
+    elif {"pairs", "spearman"} <= figures.keys() or "found" in figures:
+        show_similarity(str(run), {"": figures})
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run))
     elif all(

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.completing import run_folders
-from glassformer.cli.given import DataFile, TextColumn, with_data
+from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
+from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
 
@@ -31,6 +32,8 @@ def explain(
     trust: bool = False,
     maps: bool = False,
     text_column: str | None = None,
+    pair_column: str | None = None,
+    cross: bool = False,
     **options: Any,
 ) -> list[Any]:
     """Explanations of texts, files of texts, or pictures.
@@ -42,11 +45,14 @@ def explain(
         trust: judge each explanation against random orders, which takes about 220 variants of the input.
         maps: keep the attention maps for a page.
         text_column: of tables; None takes the one of the training, or finds it by its usual names.
+        pair_column: of the second texts, for a model of pairs; None: likewise.
+        cross: of pairs, the words of both texts against each other.
         options: of the method.
 
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
+    from glassformer.cli.pair_rows import gather_pairs, reads_pairs
     from glassformer.cli.predict import gather, pictures
     from glassformer.explain.methods import methods_for
     from glassformer.tasks.run_folder import trained_column
@@ -55,13 +61,24 @@ def explain(
     if method is None:
         method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
     of_pictures = clf.NOUN == "pictures"
-    found = pictures(given) if of_pictures else gather(given, text_column, [trained_column(folder)])
-    inputs = found.texts
+    if of_pictures:
+        inputs = pictures(given).texts
+    elif reads_pairs(clf, pair_column):
+        inputs = [row.text for row in gather_pairs(given, text_column, pair_column, folder)]
+    else:
+        inputs = gather(given, text_column, [trained_column(folder)]).texts
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
     with progress_bar("explained", len(inputs)) as done:
         made = clf.explain_many(
-            inputs, method=method, target=target, trust=trust, maps=maps, progress=done, **options
+            inputs,
+            method=method,
+            target=target,
+            trust=trust,
+            cross=cross,
+            maps=maps,
+            progress=done,
+            **options,
         )
     for x, e in zip(inputs, made, strict=True):
         e.name = x if of_pictures else ""
@@ -103,7 +120,8 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 Given = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TEXT|IMAGE...", help="Texts, files of texts, - for standard input, or pictures; at most 20."
+        metavar="TEXT|IMAGE...",
+        help="Texts, files of texts, - for standard input, or pictures, at most 20; two of an Embedder.",
     ),
 ]
 
@@ -135,16 +153,27 @@ def explain_command(
     trust: Annotated[
         bool, typer.Option("--trust", help="Test each picture: hide what it marks, and random parts.")
     ] = False,
+    cross: Annotated[
+        bool,
+        typer.Option("--cross", help="Of a pair: what words of one text do to those of the other."),
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
     ] = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     as_json: AsJson = False,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     given = with_data(given, data, "explain")
     if out is not None:
         _check_out(out)
+    if is_embedder(run):
+        if set_ or target or trust or len(given) != 2:
+            fix = "Give two texts, and no --set, --target or --trust"
+            raise ConfigError("holds an Embedder: a cosine is explained", where=str(run), fix=fix)
+        show_explained(explain_pairs(str(run), [(given[0], given[1])]), out)
+        return
     options = parse_options(set_ or [])
     source: Any = context.get_parameter_source("method")
     said = getattr(source, "name", "") == "COMMANDLINE" or bool(options or target)
@@ -152,7 +181,16 @@ def explain_command(
     page = out is not None and out.suffix.lower() == ".html"
     chosen = method if said else None
     made = explain(
-        run, given, method=chosen, target=target, trust=trust, maps=page, text_column=text_column, **options
+        run,
+        given,
+        method=chosen,
+        target=target,
+        trust=trust,
+        cross=cross,
+        maps=page,
+        text_column=text_column,
+        pair_column=pair_column,
+        **options,
     )
     if out is not None:
         _write(out, made)
@@ -180,13 +218,25 @@ def _check_options(method: str, target: str | None, options: dict[str, Any]) -> 
 
 
 def _show(e: Any) -> None:
-    """A table of the strongest words or patches, and what special tokens have."""
+    """The strongest words or patches (of a pair for each text), and what special tokens have."""
+    from glassformer.data.text_pairs import SIDES
+
     about = f" for {e.target}" if e.target is not None else ""
     say(f"{e.label} {e.probability:.4f} · {e.method}{about}")
     words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
     small = not words or abs(words[0][1]) < LEAST
-    rows = [[one_line(word), _figure(score, small)] for word, score in words[:SHOWN]]
-    show_table("", ("word" if e.image is None else "patch (row, column)", "score"), rows, right=("score",))
+    if e.sides is None:
+        rows = [[one_line(word), _figure(score, small)] for word, score in words[:SHOWN]]
+        what = "word" if e.image is None else "patch (row, column)"
+        show_table("", (what, "score"), rows, right=("score",))
+    for side, name in enumerate(SIDES) if e.sides is not None else ():
+        strongest = sorted(e.words_of(side), key=lambda pair: -abs(pair[1]))[:SHOWN]
+        rows = [[one_line(word), _figure(score, small)] for word, score in strongest]
+        show_table(f"{name} text", ("word", "score"), rows, right=("score",))
+    if e.cross is not None:
+        rows = [[one_line(a), one_line(b), f"{value:+.4f}"] for a, b, value in e.cross["strongest"]]
+        title = f"what words of the second text give to {e.cross['target']} because of words of the first"
+        show_table(title, ("first", "second", "logit"), rows, right=("logit",))
     if e.image is None and words:
         elsewhere = [
             f"{name} {_figure(float(score), small)}"

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: its figures, by what they are of, and where it lies."""
-    show = {"baselines": show_labels_run, "tests": show_vectors_run}
+    show = {
+        "scheme": show_tags_run,
+        "similarity": show_similarity_run,
+        "baselines": show_labels_run,
+        "tests": show_vectors_run,
+    }
     next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
@@ -82,6 +87,45 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
 
 
+def show_tags_run(run: Run, recipe: Any) -> None:
+    """A finished tagger on the terminal: entity figures beside the baseline's, kinds with their errors."""
+    from glassformer.evaluate.tags import ERRORS
+
+    metrics = run.metrics
+    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
+    judged = metrics["judged"] if metrics["test"] else "validation"
+    if scores is not None:
+        rows = [(recipe.model.model, scores), *metrics["baselines"].items()]
+        columns = ("precision", "recall", "entity_f1", "accuracy")
+        cells = [[name, *(f"{s[key]:.2%}" for key in columns), between(s)] for name, s in rows]
+        title = f"{recipe.name}: {scores['n']:,} {judged} sentences, {scores['entities']:,} spans, "
+        heads = ("model", "precision", "recall", "entity F1", "words right", "95 % interval of F1")
+        say()
+        show_table(f"{title}{seconds['total']:.0f} s in all", heads, cells, right=heads[1:])
+        cells = [
+            [
+                kind,
+                f"{s['support']:,}",
+                f"{s['f1']:.2%}",
+                *(f"{scores['errors_by_kind'][kind][e]:,}" for e in ERRORS),
+            ]
+            for kind, s in scores["by_kind"].items()
+        ]
+        heads = ("kind", "spans", "F1", *(error.replace("_", " ") for error in ERRORS))
+        show_table("by kind, with its errors", heads, cells, right=heads[1:])
+    if metrics["test"] and judged != "validation" and metrics["validation"]:
+        say(f"validation entity F1: {metrics['validation']['entity_f1']:.2%}")
+    for sentence in metrics.get("sentences") or []:
+        found = ", ".join(f"{s['text']} ({s['kind']} {s['probability']:.1%})" for s in sentence["spans"])
+        say(f"{excerpt(sentence['text'])}: {found or 'no span'}")
+
+
+def between(scores: dict[str, Any]) -> str:
+    """The interval of an entity F1, where there is one."""
+    low, high = scores.get("entity_f1_interval") or (None, None)
+    return "" if low is None else f"{low:.2%} to {high:.2%}"
+
+
 def show_sequence_run(run: Run, recipe: Any) -> None:
     """A finished translator or masked language model on the terminal."""
     metrics = run.metrics
@@ -101,3 +145,28 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
         )
         for words in sentence.get("fills") or []:
             say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))
+
+
+def show_similarity_run(run: Run, recipe: Any) -> None:
+    """A finished embedder on the terminal: how far its cosines agree with the scores, beside baselines."""
+    metrics = run.metrics
+    judged = metrics["judged"]
+    found = {f"{recipe.model.model}, {split}": values for split, values in metrics["similarity"].items()}
+    found |= {f"{name}, {judged}": values for name, values in metrics["others"].items()}
+    if found:
+        show_similarity(f"{recipe.name}: {metrics['seconds']['total']:.0f} s in all", found)
+
+
+def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
+    """A line for each model: correlations with their intervals, or how well partners are found."""
+    names = {"spearman": "Spearman", "pearson": "Pearson", "found": "found", "reciprocal_rank": "1 / rank"}
+    keys = [key for key in names if any(key in values for values in found.values())]
+
+    def cell(values: dict[str, Any], key: str) -> str:
+        if key not in values:
+            return ""
+        bounds = values.get(f"{key}_interval")
+        return f"{values[key]:.4f}" + ("" if bounds is None else f" ({bounds[0]:.3f} to {bounds[1]:.3f})")
+
+    rows = [[name, f"{v['pairs']:,}", *(cell(v, key) for key in keys)] for name, v in found.items()]
+    show_table(title, ("model", "pairs", *(names[key] for key in keys)), rows, right=["pairs"])

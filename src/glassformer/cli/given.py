@@ -15,7 +15,7 @@ from glassformer.errors import ConfigError, DataError
 
 STDIN = "-"  # as an argument: the texts come from standard input
 MOST_STDIN = 256 * 2**20  # bytes
-COLUMNS = ("text_column", "label_column", "image_column", "source_column", "target_column")
+COLUMNS = ("text_column", "pair_column", "label_column", "image_column", "source_column", "target_column")
 
 
 def _column(of: str) -> Any:
@@ -23,6 +23,7 @@ def _column(of: str) -> Any:
 
 
 TextColumn = Annotated[str | None, _column("texts")]
+PairColumn = Annotated[str | None, _column("the second texts of pairs")]
 LabelColumn = Annotated[str | None, _column("labels")]
 ImageColumn = Annotated[str | None, _column("pictures, or of their files")]
 SourceColumn = Annotated[str | None, _column("what is to be translated")]

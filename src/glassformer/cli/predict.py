@@ -13,8 +13,9 @@ import typer
 from glassformer.cli.answers import Answers, LargeFile, large_file
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
-from glassformer.cli.given import STDIN, read_stdin, with_data
+from glassformer.cli.given import STDIN, PairColumn, read_stdin, with_data
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
+from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, read_rows, usable
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
@@ -29,7 +30,13 @@ class Texts:
 
 
 def predict(
-    folder: str | Path, given: Sequence[str], text_column: str | None = None, on_bad_row: str | None = None
+    folder: str | Path,
+    given: Sequence[str],
+    text_column: str | None = None,
+    on_bad_row: str | None = None,
+    pair_column: str | None = None,
+    labels: Sequence[str] = (),
+    template: str | None = None,
 ) -> tuple[Any, list[Row], Any]:
     """Label texts and the texts in files, row for row.
 
@@ -37,6 +44,9 @@ def predict(
         folder: of a run or of a saved model.
         given: texts, and names of files; what is a file, or is named as one is, is taken for a file.
         text_column: of tables; None takes the one of the training, or finds it.
+        pair_column: of the second texts, for a model of pairs; None: likewise.
+        labels, template: to choose from, and the sentence of each, where the model is one of entailment: see
+            ``ZeroShotClassifier``.
         on_bad_row: ``skip`` marks rows and pictures that cannot be used; else they end the reading.
 
     Returns:
@@ -46,8 +56,12 @@ def predict(
         InputError: no such model, a damaged one, or a file that cannot be read.
     """
     clf, skip = opened(folder), on_bad_row == "skip"
+    if labels or template:
+        clf = zero_shot(clf, labels, template)
     if clf.NOUN == "pictures":
         rows = picture_rows(pictures(given).texts, skip)
+    elif reads_pairs(clf, pair_column):
+        rows = gather_pairs(given, text_column, pair_column, folder, skip)
     else:
         rows = gather_rows(given, text_column, [_trained_column(folder)], skip)
     texts = usable(rows)
@@ -239,7 +253,12 @@ def check_output(path: Path) -> None:
 
 
 def predict_table(
-    run: Path, data: Path, out: Path | None, text_column: str | None, engine: str = "serial"
+    run: Path,
+    data: Path,
+    out: Path | None,
+    text_column: str | None,
+    engine: str = "serial",
+    pair_column: str | None = None,
 ) -> dict[str, Any]:
     """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``.
 
@@ -261,7 +280,14 @@ def predict_table(
     assert out is not None
     with progress_bar("rows") as progress:
         done = score_file(
-            run, data, out, column=text_column, rows=SHARD_ROWS, engine=engine, progress=progress
+            run,
+            data,
+            out,
+            column=text_column,
+            pair=pair_column,
+            rows=SHARD_ROWS,
+            engine=engine,
+            progress=progress,
         )
     say(f"{done['rows']:,} rows: {out}")
     if done["truncated"]:
@@ -283,7 +309,7 @@ def predict_command(
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
-            "them; - is standard input.",
+            "them; - is standard input. For a model of pairs two texts each, or tables of two columns.",
         ),
     ] = None,
     data: Annotated[
@@ -300,6 +326,17 @@ def predict_command(
     ] = None,
     text_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
+    ] = None,
+    pair_column: PairColumn = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B,C", help="Of a model of entailment: the labels to choose from, without training."
+        ),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="With --labels: their sentence, such as 'This text is about {}.'"),
     ] = None,
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="From Parquet to Parquet: serial, or ray for a cluster.")
@@ -318,14 +355,19 @@ def predict_command(
     given = with_data(given, None if data is None else str(data), "predict")
     table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
     if table or engine != "serial":
-        done = predict_table(run, Path(given[0]), out, text_column, engine)
+        if labels or template:
+            raise ConfigError(
+                "labels of one's own on a large table", where="predict", fix="Write another kind of file"
+            )
+        done = predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
         if json:
             say_json({"out": out, **done})
         return
     if out is not None:
         check_output(out)
-    skip, large = on_bad_row == "skip", large_file(given)
-    if large is not None and (clf := opened(run)).NOUN == "texts":
+    skip, large = on_bad_row == "skip", None if labels or template else large_file(given)
+    clf = opened(run) if large is not None else None
+    if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
         rows = LargeFile(large, text_column, [_trained_column(run)], skip)
         answers = Answers(clf, out, rows.layout, json)
         with answers.written(), _counted(clf, rows.good) as told:
@@ -333,7 +375,9 @@ def predict_command(
                 texts = [row.text for row in piece if row.error is None]
                 answers.add(piece, clf.predict_proba(texts, progress=told) if texts else ())
     else:
-        clf, found, probabilities = predict(run, given, text_column, on_bad_row)
+        clf, found, probabilities = predict(
+            run, given, text_column, on_bad_row, pair_column, labels or (), template
+        )
         answers = Answers(clf, out, layout_of(found), json)
         with answers.written():
             answers.add(found, probabilities)

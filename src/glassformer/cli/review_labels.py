@@ -19,7 +19,7 @@ from glassformer.cli.cross_validate import (
     recipe_for_folds,
 )
 from glassformer.cli.evaluate import BadRow
-from glassformer.cli.given import LabelColumn, TextColumn, column_settings, data_option
+from glassformer.cli.given import LabelColumn, PairColumn, TextColumn, column_settings, data_option
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
@@ -71,6 +71,7 @@ def review_labels_command(
     settings: Settings = None,
     data: Data = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     out: Out = None,
     folds: Folds = 5,
@@ -83,7 +84,7 @@ def review_labels_command(
 
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
-    columns = column_settings(text_column=text_column, label_column=label_column)
+    columns = column_settings(text_column=text_column, pair_column=pair_column, label_column=label_column)
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):
         if text or model or data or settings or columns or out or on_bad_row:

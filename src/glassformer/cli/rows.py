@@ -77,7 +77,7 @@ def read_rows(
     """
     from glassformer.data.columns import find_text
     from glassformer.data.files import check_utf8, text_lines
-    from glassformer.data.tables import PLAIN, read_table
+    from glassformer.data.tables import PLAIN
 
     if path.suffix.lower() == PLAIN:
         check_utf8(path)
@@ -88,17 +88,35 @@ def read_rows(
             Row(line, i, str(path), error=None if line.strip() else "the line is empty")
             for i, line in enumerate(lines, 1)
         ]
+    found = []
+    for values, row in read_columns(path, lambda table: (find_text(table, text_column, usual),), skip):
+        if row.error is None:
+            row.text = values[0] if isinstance(values[0], str) else ""
+            row.error = _problem(values[0], f"{path}, row {row.row}", skip)
+        found.append(row)
+    return found
+
+
+def read_columns(
+    path: Path, choose: Callable[[Any], tuple[str, ...]], skip: bool = False
+) -> list[tuple[tuple[Any, ...], Row]]:
+    """The values of a table's columns that ``choose`` names, row for row, each with a ``Row`` of the others.
+
+    Ragged rows are marked with ``skip``, and have no values; else the first ends the reading.
+    """
+    from glassformer.data.tables import read_table
+
     ragged: dict[int, str] = {}
     table = read_table(path, refusal(skip, ragged))
-    column = find_text(table, text_column, usual)
-    others = [name for name in table.names if name != column][:MOST_COLUMNS]
+    columns = choose(table)
+    others = [name for name in table.names if name not in columns][:MOST_COLUMNS]
     values = {name: table.read(name) for name in others}
-    rows = []
-    for i, text in enumerate(table.read(column)):
-        given = {name: values[name][i] for name in others}
-        rows.append(row_of(path, table.rows[i], text, given, skip))
-    rows += [Row("", row, str(path), error=what) for row, what in ragged.items()]
-    return sorted(rows, key=lambda row: row.row or 0)
+    rows: list[tuple[tuple[Any, ...], Row]] = []
+    for i, chosen in enumerate(zip(*map(table.read, columns), strict=True)):
+        given = {name: as_cell(values[name][i]) for name in others}
+        rows.append((chosen, Row("", table.rows[i], str(path), given)))
+    rows += [((), Row("", row, str(path), error=what)) for row, what in ragged.items()]
+    return sorted(rows, key=lambda item: item[1].row or 0)
 
 
 def _problem(text: Any, where: str, skip: bool) -> str | None:
@@ -137,13 +155,17 @@ class Layout(NamedTuple):
     columns: tuple[str, ...]  # the user's own
     files: bool  # whether the rows come from several
     errors: bool  # whether a row has no answer
+    pairs: bool = False  # of texts
 
 
 def layout_of(rows: Sequence[Row]) -> Layout:
     """Of rows that are all in memory."""
+    from glassformer.data.text_pairs import TextPair
+
     columns = tuple(dict.fromkeys(name for row in rows for name in row.given))
     several = len({row.file for row in rows if row.file}) > 1
-    return Layout(columns, several, any(row.error is not None for row in rows))
+    pairs = any(isinstance(row.text, TextPair) for row in rows)
+    return Layout(columns, several, any(row.error is not None for row in rows), pairs)
 
 
 def others_of(

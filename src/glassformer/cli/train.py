@@ -17,6 +17,7 @@ from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
+    PairColumn,
     SourceColumn,
     TargetColumn,
     TextColumn,
@@ -29,7 +30,7 @@ from glassformer.cli.other_data import tell_siblings, without_pairs
 from glassformer.cli.output import AsJson, note, say, say_json, stream
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
-from glassformer.errors import ConfigError, FewStepsWarning, ShortModelWarning
+from glassformer.errors import ConfigError, FewStepsWarning, MalformedTagsWarning, ShortModelWarning
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -72,7 +73,7 @@ def said_plainly() -> Iterator[None]:
     """Warnings about settings are one line of their own, without a place in the source."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, FewStepsWarning | ShortModelWarning):
+        if issubclass(category, FewStepsWarning | MalformedTagsWarning | ShortModelWarning):
             note(str(message))
         else:
             before(message, category, *place)
@@ -218,6 +219,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     dataset = load_text_dataset(
         d.source,
         text_column=d.text_column,
+        pair_column=d.pair_column,
         label_column=d.label_column,
         limit=d.limit,
         seed=d.split_seed,
@@ -319,6 +321,7 @@ def train_command(
         ),
     ] = None,
     text_column: TextColumn = None,
+    pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
@@ -362,6 +365,7 @@ def train_command(
     flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
     columns = column_settings(
         text_column=text_column,
+        pair_column=pair_column,
         label_column=label_column,
         image_column=image_column,
         source_column=source_column,

@@ -357,6 +357,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, 1_024),
     "verbose": (0, INF), "split_seed": (0, MAX_SEED), "bootstrap": (0, INF), "maps": (0, INF),
     "validation_size": (0, INF), "test_size": (0, INF), "train_size": (1, INF), "limit": (1, INF),
+    "scale": (1e-3, 1e4), "pairs_per_text": (1, INF), "neighbors": (1, INF),
     "robustness_limit": (0, INF), "betas": (0, BELOW_1), "image_size": (1, 4096), "resize": (1, 8192),
     "mix_share": (0, 1), "mix_alpha": (0.01, 100), "patch_dropout": (0, BELOW_1),
     "patch_size": (1, INF), "stem": (0, INF), "beam": (1, 256), "length_penalty": (-10, 10), "top": (1, INF),

@@ -36,6 +36,7 @@ class Columns:
     text: str
     label: str | None
     said: str = ""
+    pair: str | None = None  # of the second text, where a row has two
 
 
 def find_columns(
@@ -79,6 +80,26 @@ def find_columns(
     if several:
         said = f"{_several(several)}: name it with label_column" + (f"; {said}" if said else "")
     return Columns(found_text, found_label, said)
+
+
+def label_beside(
+    table: Table, sides: Sequence[str], label: str | None, *, labels: bool, need_labels: bool
+) -> tuple[str | None, list[str]]:
+    """The column of labels beside two of texts, and what to say of it; see ``find_columns``."""
+    found = find_column(table, label, LABEL_COLUMNS, "label")
+    if found in sides:
+        what = f"column {found!r} is taken for a text and for the label"
+        raise DataError(what, where=table.origin, fix="Name another with label_column")
+    free = [n for n in table.names if n not in (*sides, found) and not n.startswith(REVIEWED)]
+    several: list[str] = []
+    said: list[str] = []
+    if found is None and (labels or need_labels) and free:
+        found = _guess_label(table, free, need_labels, several)
+        if found is not None:
+            said.append(f"labels in {found!r}, found by what it holds; label_column names another")
+    if found is None and need_labels:
+        raise no_column(table, "label")
+    return found, said + ([f"{_several(several)}: name it with label_column"] if several else [])
 
 
 def _several(names: Sequence[str]) -> str:
@@ -164,7 +185,7 @@ def _guess_text(table: Table, names: Sequence[str], need_labels: bool) -> str | 
         return ranked[0] if ranked else None
     fix = "Name one with text_column"
     if need_labels:
-        fix += "; a classifier reads one text a row: join pairs into one column first"
+        fix += ", or the two of a pair with text_column and pair_column"
     what = f"several columns look like texts: {listed(ranked)}"
     raise DataError(what, where=table.origin, fix=fix)
 

@@ -16,16 +16,24 @@ import numpy as np
 
 from glassformer.data.checks import is_missing
 from glassformer.data.text import clean_text
+from glassformer.data.text_pairs import JOINT, TextPair
 
 
 def alike(text: str) -> str:
-    """A text without case, spaces, punctuation and markup; without case and spaces where no more is left."""
+    """A text without case, spaces, punctuation and markup; without case and spaces where no more is left.
+
+    Of a pair both, in whichever order: two pairs that are each other's swap are alike.
+    """
+    if isinstance(text, TextPair):
+        return JOINT.join(sorted(map(alike, text.sides)))
     letters = clean_text(text, "words").casefold().replace(" ", "")
     return letters or same_but_for_case(text)
 
 
 def same_but_for_case(text: str) -> str:
-    """A text without case and spaces, its letters composed."""
+    """A text without case and spaces, its letters composed; of a pair both."""
+    if isinstance(text, TextPair):
+        return JOINT.join(map(same_but_for_case, text.sides))
     return "".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
@@ -46,13 +54,33 @@ def digest(picture: Any) -> str:
     return hashlib.sha256(picture).hexdigest()
 
 
-def groups_of(split: Any) -> list[str]:
-    """One key for each example of a split; copies have the same."""
+def groups_of(split: Any, sides: bool = False) -> list[str]:
+    """One key for each example of a split; copies have the same (``sides``: also pairs that share a text)."""
+    if sides:
+        return sides_together(split.texts)
     if hasattr(split, "images"):
         return list(map(digest, split.images))
     if hasattr(split, "source"):  # pairs: one source text stays on one side, however it is translated
         return list(map(alike, split.source))
     return list(map(alike, split.texts))
+
+
+def sides_together(pairs: Sequence[str]) -> list[str]:
+    """One key for each pair: those that share a text, directly or through others, have the same."""
+    leader: dict[str, str] = {}
+
+    def first_of(key: str) -> str:
+        while leader.setdefault(key, key) != key:
+            leader[key] = key = leader[leader[key]]
+        return key
+
+    sides = [
+        tuple(map(alike, pair.sides)) if isinstance(pair, TextPair) else (alike(pair),) for pair in pairs
+    ]
+    for each in sides:
+        for other in each[1:]:
+            leader[first_of(other)] = first_of(each[0])
+    return [first_of(each[0]) for each in sides]
 
 
 def distinct(keys: Sequence[str]) -> list[int]:

@@ -28,7 +28,7 @@ class NoSplit(DataError):
 class TextSplit:
     """Texts in file order with their labels."""
 
-    texts: list[str]
+    texts: list[str]  # or pairs of them (``TextPair``)
     labels: list[str] | list[int] | None  # None: unlabelled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each example in the file
@@ -69,6 +69,7 @@ class TextDataset:
     rejected: tuple[Any, ...] = ()  # rows left out (``RejectedRow``), where that was asked for
     columns: tuple[str | None, str | None] = (None, None)  # of a table: of texts, of labels
     said: tuple[str, ...] = ()  # what was found or mended that the user should know of
+    pair_column: str | None = None  # of a table of pairs: of the second texts
 
     @property
     def license(self) -> str:

@@ -23,9 +23,12 @@ from glassformer.data.doctor_labels import (
     twin_classes,
 )
 from glassformer.data.doctor_rows import bad_rows, leaks, repeats
+from glassformer.data.doctor_sides import sides
 from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
 from glassformer.data.neighbors import kinship
-from glassformer.data.text import Clean, clean_text, encode, unknown_id
+from glassformer.data.pair_tokens import encode_inputs
+from glassformer.data.text import Clean, clean_text, unknown_id
+from glassformer.data.text_pairs import are_pairs
 
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
 KIN = 3.0  # times as many rare words shared with a neighbour: the order of the rows means something
@@ -56,6 +59,7 @@ def examine(
         *bad_rows(dataset.rejected),
         *repeats(counts),
         *leaks(splits, counts, figures),
+        *sides(splits, figures),
         *contradictions(splits),
         *odd_labels(splits),
         *balance(splits),
@@ -211,14 +215,13 @@ def _tokens(
     clean: Clean,
     figures: dict[str, Any],
 ) -> Iterable[Finding]:
-    special = tokenizer.num_special_tokens_to_add(False)
     unknown = unknown_id(tokenizer)
     figures["tokens"] = {}
     for name, sample in samples.items():
-        table = encode(
+        table = encode_inputs(
             tokenizer, sample, max_length=1 << 30, clean=clean, add_special_tokens=False, unk_id=unknown or 0
         )
-        lengths = table.lengths + special
+        lengths = table.lengths + tokenizer.num_special_tokens_to_add(are_pairs(sample))
         figure: dict[str, Any] = {"sampled": len(sample), "lengths": _spread(lengths)}
         figures["tokens"][name] = figure
         of = _of(sample, splits[name])

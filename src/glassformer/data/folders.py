@@ -116,3 +116,19 @@ def find_in_data(path: str | Path) -> Path | None:
     """A file by its path, or by its path below a data folder; None: it is in neither place."""
     places = [Path(path).expanduser(), *(root / path for root in data_folders())]
     return next((place for place in places if place.is_file()), None)
+
+
+def find_folder(name: str) -> Path:
+    """The folder of a named data set.
+
+    Raises:
+        DataError: it is in none of the data folders.
+    """
+    for root in data_folders():
+        if (root / name).is_dir():
+            return root / name
+    raise DataError(
+        f"the data set {name!r} is not on this machine, and none can be fetched",
+        where=name,
+        fix=f"Put its Parquet files into a folder {name!r} and set GLASSFORMER_DATA to the folder around it",
+    )

@@ -1,4 +1,4 @@
-"""What a data set holds, by its name or its content: texts with labels, pictures, or pairs of texts."""
+"""What a data set holds, by its name or its content: texts, pictures, pairs of texts, or scored pairs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import Any, Literal
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
+from glassformer.data.pair_columns import usual_sides
 from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
+from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES, SIDES
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import DataError
 
-Kind = Literal["texts", "pictures", "pairs"]
+Kind = Literal["texts", "pictures", "pairs", "scored pairs"]
+SCORE_NAMES = SCORES[:4]  # a label or a truth value beside two texts is a class
 
 
 def kind_of(source: str | Path) -> Kind:
@@ -29,6 +32,8 @@ def kind_of(source: str | Path) -> Kind:
         return "pictures"
     if str(source) in PAIR_SOURCES:
         return "pairs"
+    if str(source) in SCORED_SOURCES:
+        return "scored pairs"
     path = Path(source).expanduser()
     if path.is_dir():
         files = split_files(path)
@@ -48,9 +53,11 @@ def _pass(error: DataError, row: int) -> None:
 def _kind_of_table(table: Table) -> Kind:
     """By the columns' names: ``target`` is a label's, unless a source stands beside it."""
     names = {name.lower() for name in table.names}
+    if names & {*SCORE_NAMES} and any(names >= {*sides} for sides in SIDES):
+        return "scored pairs"
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"
-    if names & {*TEXT_COLUMNS}:
+    if names & {*TEXT_COLUMNS} or usual_sides(table.names):  # two texts a row are one input of a classifier
         return "texts"
     if names & {*IMAGE_COLUMNS}:
         return "pictures"

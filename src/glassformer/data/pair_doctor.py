@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from glassformer.data.checks import place
 from glassformer.data.doctor_rows import bad_rows
 from glassformer.data.findings import DoctorReport, Finding, Severity
 from glassformer.data.pairs import PairDataset, PairSplit
+from glassformer.data.rejected import RejectedRow
+from glassformer.data.scored_pairs import ScoredSplit
 
 MANY = 0.01  # of the pairs: more than a note
 ODD = 3.0  # times the usual ratio of lengths, or a third of it
@@ -109,3 +111,91 @@ def _leaks(splits: dict[str, PairSplit]) -> Iterable[Finding]:
             yield Finding("warning", "leaks", message, len(shared), tuple(shared[:3]), fix)
         else:
             yield Finding("ok", "leaks", f"no source text stands in both {a} and {b}")
+
+
+# --- pairs with scores ------------------------------------------------------------------------------
+
+
+def examine_scored(
+    name: str, splits: Mapping[str, ScoredSplit], rejected: Sequence[RejectedRow] = ()
+) -> DoctorReport:
+    """Every check on pairs and how alike they are.
+
+    ``figures`` of the report has ``splits``: split -> pairs, distinct, lowest, mean and highest score.
+    """
+    figures: dict = {"splits": {}}
+    findings = []
+    for split_name, split in splits.items():
+        keys = [_key(a, b) for a, b in zip(split.first, split.second, strict=True)]
+        figures["splits"][split_name] = {"pairs": len(split), "distinct": len({*keys}), **_spread(split)}
+        findings += [*_repeats(split_name, Counter(keys)), *_scores(split_name, split, keys)]
+    return DoctorReport(name, [*bad_rows(rejected), *findings, *_shared(splits)], figures)
+
+
+def _key(a: str, b: str) -> tuple[str, str]:
+    """A pair in whichever order it stands."""
+    return (a, b) if a <= b else (b, a)
+
+
+def _spread(split: ScoredSplit) -> dict[str, float]:
+    if split.scores is None:
+        return {}
+    scores = np.asarray(split.scores)
+    return {"lowest": float(scores.min()), "mean": float(scores.mean()), "highest": float(scores.max())}
+
+
+def _scores(name: str, split: ScoredSplit, keys: Sequence[tuple[str, str]]) -> Iterable[Finding]:
+    if split.scores is None:
+        rows = [i for i, (a, b) in enumerate(keys) if a == b]
+        if rows:
+            yield _scored_finding(
+                name, "same", "have the same text on both sides: they teach nothing", rows, split
+            )
+        return
+    scores = np.asarray(split.scores)
+    if np.ptp(scores) == 0:
+        fix = "give scores that differ, or none: --set score=none"
+        yield Finding("warning", "scores", f"{name}: all scores are {scores[0]:g}", len(scores), (), fix)
+        return
+    given: dict[tuple[str, str], list[int]] = {}
+    for i, key in enumerate(keys):
+        given.setdefault(key, []).append(i)
+    odd = [rows[-1] for rows in given.values() if len({split.scores[i] for i in rows}) > 1]
+    if odd:
+        yield _scored_finding(name, "contradictions", "stand there again with another score", odd, split)
+    else:
+        yield Finding("ok", "contradictions", f"{name}: no pair has two scores")
+    middle = float(scores.min() + np.ptp(scores) / 2)
+    rows = [i for i, (a, b) in enumerate(keys) if a == b and split.scores[i] < middle]
+    if rows:
+        what = f"have the same text on both sides and a score below {middle:g}"
+        yield _scored_finding(name, "same", what, rows, split)
+
+
+def _scored_finding(name: str, code: str, what: str, rows: list[int], split: ScoredSplit) -> Finding:
+    severity: Severity = "warning" if len(rows) > MANY * len(split) else "note"
+    shown = tuple(
+        f"{place(split.origin, i, split.rows)}: {split.first[i]} | {split.second[i]}" for i in rows[:3]
+    )
+    return Finding(severity, code, f"{name}: {len(rows):,} of {len(split):,} pairs {what}", len(rows), shown)
+
+
+def _shared(splits: Mapping[str, ScoredSplit]) -> Iterable[Finding]:
+    """Leaks: whole pairs in two splits are serious, single texts are common and worth knowing."""
+    for a, b in itertools.combinations(splits, 2):
+        one, other = splits[a], splits[b]
+        pairs = {_key(x, y) for x, y in zip(one.first, one.second, strict=True)}
+        rows = [
+            i for i, (x, y) in enumerate(zip(other.first, other.second, strict=True)) if _key(x, y) in pairs
+        ]
+        texts = {*one.first, *one.second} & {*other.first, *other.second}
+        if rows:
+            shown = tuple(f"{other.first[i]} | {other.second[i]}" for i in rows[:3])
+            message = f"pairs in both {a} and {b}, in either order: {len(rows):,}"
+            fix = f"remove them from {a}: the score would be too good"
+            yield Finding("warning", "leaks", message, len(rows), shown, fix)
+        elif texts:
+            message = f"texts in both {a} and {b}, on either side of other pairs: {len(texts):,}"
+            yield Finding("note", "leaks", message, len(texts), tuple(sorted(texts)[:3]))
+        else:
+            yield Finding("ok", "leaks", f"no text stands in both {a} and {b}")

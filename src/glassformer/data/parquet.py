@@ -7,6 +7,7 @@ numbers of distinct values, before they become one string a row.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -109,18 +110,18 @@ def batches(
     leaves = [leaf for _, leaf in _leaves(file, column)]
     widest = max((leaf.length for leaf in leaves), default=0)  # of values of one fixed length
     entry = pages.largest if PREFIXES in pages.encodings else pages.dictionary
-    if any(
-        leaf.max_repetition_level for leaf in leaves
-    ):  # how many values a row has, no batch of rows can bound
-        limit, widest = limit or room, max(widest, entry)
+    repeated = any(leaf.max_repetition_level for leaf in leaves)
+    plain = len(leaves) == 1 and (repeated or leaves[0].path == column)  # no field of a struct
+    texts = [leaf.path for leaf in leaves if plain and leaf.physical_type == BYTES]
+    if not pages.encodings <= AS_NUMBERS:
+        texts = []
+    if repeated:  # how many values a row has, no batch of rows can bound; as a number a value has no length
+        limit, widest = limit or room, widest if texts else max(widest, entry)
     if limit is not None and (taken := max(pages.unpacked, (_POINTER + widest) * pages.values)) > limit:
         raise _too_large(path, column, taken, limit)
     if max(pages.largest, widest) > room:
         raise _too_large(path, column, pages.largest, room)
     average = max(pages.unpacked // max(rows, 1), widest, 1)
-    texts = [leaf.path for leaf in leaves if leaf.path == column and leaf.physical_type == BYTES]
-    if not pages.encodings <= AS_NUMBERS:
-        texts = []
     if not texts and pages.encodings & UNFOLDING:
         average = max(average, entry)  # each value may be as long as that
     at_once = max(1, min(MOST_ROWS, AT_ONCE // average))
@@ -198,6 +199,8 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
     import numpy as np
     import pyarrow as pa
 
+    if pa.types.is_list(array.type) and pa.types.is_dictionary(array.type.value_type):
+        return _lists(array, path, before)
     if not pa.types.is_dictionary(array.type) or not _is_bytes(array.dictionary.type):
         return array.to_pylist()
     numbers = array.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -222,6 +225,22 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
     return [values[i] for i in places.tolist()]
 
 
+def _lists(array: Any, path: str | Path, before: int) -> list[Any]:
+    """Lists of texts, of which equal ones are one string."""
+    import pyarrow.compute as pc
+
+    lengths = pc.list_value_length(array).to_pylist()  # type: ignore[attr-defined]  # made at run time
+    try:
+        flat = to_list(array.flatten(), path, before)
+    except DataError as error:  # whose row counts values
+        raise DataError(error.what, where=str(path), fix=error.fix) from None
+    ends = list(itertools.accumulate(length or 0 for length in lengths))
+    return [
+        None if length is None else flat[end - length : end]
+        for length, end in zip(lengths, ends, strict=True)
+    ]
+
+
 def first_line(error: Exception) -> str:
     """What an error says, in one line of bounded length."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
@@ -231,7 +250,8 @@ def huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
     """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
     try:
         features = json.loads(metadata)["info"]["features"]
-        labels = {name: f["names"] for name, f in features.items() if f.get("_type") == "ClassLabel"}
+        inner = {name: f.get("feature", f) for name, f in features.items()}  # of a list, what it holds
+        labels = {name: f["names"] for name, f in inner.items() if f.get("_type") == "ClassLabel"}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}  # another tool's note under the same key is no reason to refuse the table
     return {name: tuple(map(str, names)) for name, names in labels.items()}

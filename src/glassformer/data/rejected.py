@@ -67,14 +67,15 @@ def without_bad_rows(
     """The rows of a table whose text and label can be used; the others are added to ``rejected``.
 
     Args:
-        checks: column -> what raises for a value of it; None: those of texts and labels.
+        checks: column (others too) -> what raises for a value of it; None: those of texts and labels.
 
     Raises:
         DataError: none is left.
     """
-    columns = {text: table.read(text)} | ({label: table.read(label)} if label else {})
     if checks is None:
         checks = {text: check_texts} | ({label: check_labels} if label else {})
+    named = [text, *([label] if label else []), *checks]
+    columns = {name: table.read(name) for name in dict.fromkeys(named)}
     good = []
     for i, row in enumerate(table.rows):
         try:

@@ -17,12 +17,20 @@ from unicodedata import normalize
 
 from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
-from glassformer.data.checks import check_class_names, check_labels, check_texts
+from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
-from glassformer.data.folders import data_folders, find_in_data, read_texts, text_files
+from glassformer.data.folders import (
+    data_folders,
+    find_folder,
+    find_in_data,
+    read_texts,
+    text_files,
+)
 from glassformer.data.label_kinds import one_spelling, what_labels_are
 from glassformer.data.network import unreachable
+from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
+from glassformer.data.parts import joined, named_labels
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.shards import split_files
 from glassformer.data.splits import stratified_subset
@@ -42,6 +50,7 @@ def load_text_dataset(
     on_bad_row: str = "refuse",
     find_labels: bool = False,
     labels: bool = True,
+    pair_column: str = NONE,
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -56,6 +65,8 @@ def load_text_dataset(
         on_bad_row: ``refuse`` ends at the first row that cannot be used; ``skip`` leaves it out and lists it.
         find_labels: labels are looked for by what the columns hold where they are not needed, too.
         labels: False: those of tables are not read, so that rows without one are as good as others.
+        pair_column: of the second texts, whose rows become ``TextPair``s; ``auto`` looks for two columns of
+            texts (``find_sides`` of ``data/pair_columns.py``), ``none``: a row has one text.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers.
@@ -71,7 +82,8 @@ def load_text_dataset(
         )
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
-    columns = _Columns(text_column, label_column, need_labels, skipped, find_labels or need_labels, labels)
+    found = find_labels or need_labels
+    columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -102,6 +114,7 @@ class _Columns:
     rejected: list[RejectedRow] | None = None  # where bad rows are listed; None: the first ends the reading
     find_labels: bool = False  # by what the columns hold
     labels: bool = True  # are read
+    pair: str = NONE
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
@@ -142,9 +155,11 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             found = _columns_of(table, columns, split, first)
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
-                table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected)
+                table = parts[i] = without_bad_rows(
+                    table, found.text, found.label, columns.rejected, row_checks(found)
+                )
             with way_out(columns.rejected):
-                texts += check_texts(table.read(found.text), table.origin, table.rows)
+                texts += read_inputs(table, found)
             if found.label is None:
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
@@ -157,20 +172,24 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     splits = _whole_numbers(one_spelling(splits), untyped)
     names, said = class_names or names_of(splits), (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
-    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said)
+    pair = first.pair if first else None
+    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said, pair_column=pair)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> Columns:
     """The columns of a split's table: those of the first split where it has them, so that the rule is asked
     about the largest table."""
-    if split == "unsupervised":
+    if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
         return find_columns(replace(table, names=_without_labels(table, columns)), text, None, labels=False)
-    text, label = columns.text, columns.label
+    text, label, pair = columns.text, columns.label, columns.pair
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
         label = label or (first.label if first.label in table.names else None)
-    found = find_columns(table, text, label, labels=columns.find_labels, need_labels=columns.need_labels)
+        pair = NONE if first.pair is None else first.pair
+    options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
+    found = columns_of_pairs(table, text, label, pair, **options)
+    found = found or find_columns(table, text, label, **options)
     return found if columns.labels else replace(found, label=None)
 
 
@@ -178,18 +197,6 @@ def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
     """The columns of unlabelled texts, where a column of labels says nothing."""
     kept = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
     return kept or table.names
-
-
-def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
-    """The origin and the rows of a split that several tables make up.
-
-    Raises:
-        DataError: some of them have labels, and some have none.
-    """
-    origin = " + ".join(table.origin for table in parts)
-    if labels and labels != examples:
-        raise DataError("some parts have labels and some have none", where=origin, fix="Label all or none")
-    return origin, parts[0].rows if len(parts) == 1 else range(1, examples + 1)
 
 
 def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Sequence[Any]:
@@ -207,23 +214,6 @@ def _read_labels(table: Table, column: str, class_names: tuple[str, ...]) -> Seq
             raise
         raise DataError(f"{error.what}: {kind[0]}", where=error.where, fix=kind[1]) from None
     return named_labels(labels, class_names, table) if class_names else labels
-
-
-def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
-    """The names of numbers, by the names that the file itself gives.
-
-    Raises:
-        DataError: a number without a name, or a name that is no label, or stands there twice.
-    """
-    check_class_names(class_names, table.origin)
-    for row, label in zip(table.rows, labels, strict=True):
-        if not isinstance(label, int) or not 0 <= label < len(class_names):
-            raise DataError(
-                f"label {label!r} has no name",
-                where=f"{table.origin}, row {row}",
-                fix=f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}",
-            )
-    return [class_names[int(label)] for label in labels]
 
 
 def _whole_numbers(splits: dict[str, TextSplit], untyped: set[str]) -> dict[str, TextSplit]:
@@ -255,6 +245,7 @@ class NamedSource:
     revision: str = ""  # its pinned commit
     files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
     language: str = ""  # of the texts, as ISO 639-1 writes it
+    tagged: bool = False  # its words have tags, which data/tagged.py reads
 
 
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -267,12 +258,7 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
             break
     else:
         if not source.hub:
-            raise DataError(
-                f"the data set {source.folder!r} is not on this machine, and none can be fetched",
-                where=source.folder,
-                fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
-                "folder around it",
-            )
+            find_folder(source.folder)
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
@@ -280,6 +266,16 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
     return replace(
         dataset, description=source.description, licence=source.licence, notes=source.notes + dataset.notes
     )
+
+
+def _load_sentences(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
+    """The sentences of a data set whose words have tags, as texts without labels."""
+    splits, files = {}, split_files(find_folder(source.folder))
+    for split, paths in choose_splits(files, wanted, source.folder).items():
+        tables = list(map(columns.table, paths))
+        texts = [" ".join(words) for table in tables for words in table.read("tokens")]
+        splits[split] = TextSplit(texts, None, *joined(tables, len(texts), 0))
+    return TextDataset(source.folder, splits, (), source.description, source.licence, source.notes)
 
 
 def _download(source: NamedSource, path: str) -> Path:
@@ -358,6 +354,14 @@ NAMED_SOURCES = {
         ),
         language="en",
     ),
+    "sick": NamedSource(
+        description="SICK (Marelli et al. 2014): 4,500 + 500 + 4,927 pairs of sentences: does the second "
+        "follow from the first, contradict it, or neither?",
+        licence="CC BY-NC-SA 3.0: for measuring",
+        load=_load_downloadable,
+        notes=("most sentences stand in several pairs, and in several splits", "sorted by sentence"),
+        folder="sick",
+    ),
     "ntc-scv": NamedSource(
         description="NTC-SCV: 30,000 + 10,000 + 10,000 Vietnamese restaurant reviews, negative (0) or "
         "positive (1)",
@@ -371,5 +375,14 @@ NAMED_SOURCES = {
         ),
         folder="ntc-scv",
         language="vi",
+    ),
+    "wnut17": NamedSource(
+        description="WNUT 2017 (Derczynski et al.): 3,394 + 1,009 + 1,287 posts and comments whose words are "
+        "tagged with persons, locations, corporations, products, creative works and groups",
+        licence="CC BY 4.0",
+        load=_load_sentences,
+        notes=("training, validation and test are of other years and places: new names are the point",),
+        folder="wnut17",
+        tagged=True,
     ),
 }

@@ -312,8 +312,9 @@ def split_up(dataset: Any, d: Any, judged_name: str) -> Splits:
 
 def _held_out(train: Any, size: float, d: Any, splits: dict, name: str) -> tuple[Any, dict]:
     labels, blocks = train.labels or [], d.hold_out == "blocks"
-    if getattr(d, "copies", None) == "together":
-        kept, held = grouped_split(labels, groups_of(train), size, d.split_seed, blocks)
+    if (copies := getattr(d, "copies", None)) in ("together", "sides"):
+        groups = groups_of(train, copies == "sides")
+        kept, held = grouped_split(labels, groups, size, d.split_seed, blocks)
     else:
         kept, held = (block_split if blocks else stratified_split)(labels, size, d.split_seed)
     return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}

@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 
 from glassformer.data.splits import stratified_subset
+from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import DataError, ShapeError
+from glassformer.evaluate.pair_features import BothSides
 
 
 def tfidf_logistic(
@@ -29,7 +31,7 @@ def tfidf_logistic(
     sample_weight: ArrayLike | None = None,
     measure: Literal["accuracy", "macro_f1"] = "accuracy",
 ) -> np.ndarray:
-    """Logistic regression on TF-IDF weights of words and word pairs.
+    """Logistic regression on TF-IDF weights of words and word pairs; of pairs of texts, those of both sides.
 
     Args:
         train_texts: [n].
@@ -57,13 +59,15 @@ def tfidf_logistic(
 
     y, num_classes = _check(len(train_texts), y, num_classes)
     weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-    vectorizer = TfidfVectorizer(
+    vectorizer: Any = TfidfVectorizer(
         token_pattern=r"(?u)\b\w+\b",  # one-letter words count too
         ngram_range=(1, 2),
         sublinear_tf=True,
         dtype=cast(Any, np.float32),
         min_df=2 if len(train_texts) >= 1000 else 1,
     )
+    if are_pairs(train_texts):
+        vectorizer = BothSides(vectorizer)
     try:
         train = vectorizer.fit_transform(train_texts)
     except ValueError as error:  # "empty vocabulary"

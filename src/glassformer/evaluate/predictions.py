@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_plain, csv_safe
+from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.reading import open_regular
 
@@ -68,7 +69,7 @@ def write_predictions(
 
     Args:
         path: the file, UTF-8.
-        texts: [n].
+        texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
         probabilities: [n, K], one column a class.
         classes: [K] labels.
         labels: [n] true labels, if known.
@@ -80,7 +81,10 @@ def write_predictions(
     Raises:
         ShapeError: the lengths differ.
     """
-    with predictions_file(path, classes, list(others or {})) as write:
+    others = dict(others or {})
+    if are_pairs(texts):
+        others = {SECOND_CELL: [second_of(text) for text in texts]} | others
+    with predictions_file(path, classes, list(others)) as write:
         write(texts, probabilities, labels=labels, predicted=predicted, rows=rows, split=split, others=others)
 
 
@@ -137,7 +141,7 @@ def _write(
         shares = [""] * (1 + len(classes)) if k is None else [f"{x:.6g}" for x in (p[i, k], *p[i])]
         answer = None if k is None else classes[k]
         writer.writerow(
-            [csv_safe(split), row, csv_safe(text), csv_safe(label), csv_safe(answer), *shares]
+            [csv_safe(split), row, csv_safe(first_of(text)), csv_safe(label), csv_safe(answer), *shares]
             + [csv_safe(column[i]) for column in extra.values()]
         )
 
@@ -156,6 +160,7 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
             header = next(reader, [])
             behind = [csv_plain(column) for column in header[len(HEADER) :]]
             names = [column[2:] for column in takewhile(lambda column: column.startswith("p:"), behind)]
+            pairs = behind[len(names) : len(names) + 1] == [SECOND_CELL]
             if tuple(header[: len(HEADER)]) != HEADER:
                 raise DataError(
                     f"the header is not {','.join(HEADER)}", where=str(path), fix="Is it a predictions.csv?"
@@ -164,6 +169,8 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
                 if len(cells) != len(header):
                     raise ValueError(f"{len(cells)} cells under {len(header)} columns")
                 split, number, text, label, predicted = (csv_plain(cell) for cell in cells[:5])
+                if pairs:
+                    text = TextPair(text, csv_plain(cells[6 + len(names)]))
                 top, *each = (float(cell or "nan") for cell in cells[5 : 6 + len(names)])
                 yield Prediction(
                     split, number, text, label, predicted, top, dict(zip(names, each, strict=True))

@@ -13,6 +13,7 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.errors import InputError
 from glassformer.explain.attention import attention, attention_gradient, attention_rollout
+from glassformer.explain.cross import cross as cross_of
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.gradients import gradient_x_input, integrated_gradients
@@ -54,13 +55,21 @@ def check_attention(clf: Any, method: str) -> None:
 
 
 def explain_input(
-    clf: Any, x: Any, *, method: str = "attention", target: Any = None, trust: bool = False, **options: Any
+    clf: Any,
+    x: Any,
+    *,
+    method: str = "attention",
+    target: Any = None,
+    trust: bool = False,
+    cross: bool = False,
+    **options: Any,
 ) -> Explanation:
     """Scores for the tokens of one text, or the patches of one picture, from the fp32 model; see ``explain``.
 
     Args:
         trust: judge them against ten random orders, in about 220 variants of the input, which the
             classifier's own (often faster) number format answers.
+        cross: of a pair of texts, their words against each other (``cross.py``).
     """
     check_method(method, target, options)
     check_attention(clf, method)
@@ -71,6 +80,8 @@ def explain_input(
         judged = replace(subject, judge=clf.predictor())
         made.trust = trust_in(judged, made.scores, target=number)
         made.notes.append(made.trust["verdict"])
+    if cross:
+        made.cross = cross_of(subject, number)
     return made
 
 

@@ -14,6 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glassformer.data.text_pairs import JOINT
+from glassformer.explain.cross_map import cross_pictures
 from glassformer.explain.result import Result
 from glassformer.explain.view import certainty, inert, view_of
 
@@ -95,7 +97,7 @@ def _words(e: Result) -> str:
             continue
         strength = abs(float(score)) / highest
         hue = "214 140 30" if score >= 0 else "60 110 200"
-        parts.append(escape(e.text[end:start]))
+        parts.append(_between(e, end, start))
         parts.append(
             f'<span title="{escape(token)}: {float(score):.4f}" style="background:rgb({hue} / '
             f"{strength:.2f});"
@@ -103,6 +105,12 @@ def _words(e: Result) -> str:
         )
         end = stop
     return f"<p>{''.join(parts)}{escape(e.text[end:])}</p>"
+
+
+def _between(e: Result, start: int, stop: int) -> str:
+    """What stands between two words; the texts of a pair begin a line each."""
+    text = escape(e.text[start:stop])
+    return text if e.sides is None else text.replace(JOINT, "<br>")
 
 
 def _picture(e: Result) -> str:
@@ -144,6 +152,10 @@ def page(explanations: Sequence[Result], title: str = "") -> str:
             shown=list(zip(explanations, views, strict=True)),
             has_maps=has_maps,
             about=ABOUT,
+            crossed=[
+                [(title, Markup(svg)) for title, svg in (cross_pictures(e.cross) if e.cross else [])]
+                for e in explanations
+            ],
             curves=[Markup(trust_picture(e.trust)) if e.trust is not None else "" for e in explanations],
         )
     )

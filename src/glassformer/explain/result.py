@@ -52,6 +52,8 @@ class Result:
     )
 
     word_ids: np.ndarray | None = None  # [T], the word of each token, -1 for special ones
+    sides: np.ndarray | None = None  # [T] of a pair: 0 its first text, 1 its second, -1 special tokens
+    cross: dict[str, Any] | None = None  # the words of a pair against each other, where that was asked for
 
     @property
     def numbers(self) -> np.ndarray:
@@ -77,6 +79,14 @@ class Result:
         scores = per_word(self.scores, numbers)
         return [(self.text[a:b], float(s)) for (a, b), s in zip(spans, scores, strict=True)]
 
+    def words_of(self, side: int) -> list[tuple[str, float]]:
+        """As ``words``, of one text of a pair: 0 the first, 1 the second."""
+        if self.sides is None:
+            return self.words() if side == 0 else []
+        numbers = self.numbers
+        own = {int(w) for w, s in zip(numbers, self.sides, strict=True) if s == side and w >= 0}
+        return [word for number, word in enumerate(self.words()) if number in own]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; maps and image are left out."""
         return {
@@ -93,4 +103,9 @@ class Result:
             "notes": self.notes,
             "name": self.name,
             "trust": self.trust,
-        }
+        } | self._of_pairs()
+
+    def _of_pairs(self) -> dict[str, Any]:
+        """What a pair's explanation says beside."""
+        found = {} if self.sides is None else {"sides": self.sides.tolist()}
+        return found | ({} if self.cross is None else {"cross": self.cross})

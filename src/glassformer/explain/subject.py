@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import nearest
+from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
 from glassformer.explain.tokens import tokens_of
@@ -132,6 +133,9 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
         weights[0] = 1.0
+    elif (row := getattr(pooling, "row", None)) is not None:  # one word of a sentence
+        weights[:] = 0.0
+        weights[row] = 1.0
     elif isinstance(pooling, AttentionPooling) and out.states is not None:
         weights = torch.softmax(pooling.score(out.states.float()).squeeze(1), 0).cpu().numpy()
     return weights
@@ -151,11 +155,12 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     device = next(model.parameters()).device
     packing = Packing.uniform(1, len(tokens), device)
     ids = torch.tensor(tokens.ids, device=device)
+    segments = None if tokens.segments is None else torch.from_numpy(tokens.segments).long().to(device)
     special = torch.from_numpy(tokens.words < 0).to(device)
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            return model.embed(ids, packing)[0].float()  # [T, D]
+            return model.embed(ids, packing, segments)[0].float()  # [T, D]
 
     def filled(token: int | None) -> Callable[[], Tensor] | None:
         return None if token is None else lambda: embed(torch.where(special, ids, token))
@@ -190,13 +195,14 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
             "word_ids": tokens.words,
             "label": label,
             "notes": _unread(clf, text),
+            **({} if tokens.sides is None else {"sides": tokens.sides}),
         },
     )
 
 
 def _unread(clf: Any, text: str) -> list[str]:
     """What a reader must know where the classifier reads more than is explained."""
-    if clf.long_texts == "cut" or not clf.encode([text]).truncated[0]:
+    if clf.long_texts == "cut" or isinstance(text, TextPair) or not clf.encode([text]).truncated[0]:
         return []
     return [
         f"only the first {clf.max_length} tokens are explained; the classifier reads the whole text in "

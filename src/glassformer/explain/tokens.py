@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from glassformer.data.pair_tokens import cleaned_sides, sides_kept
 from glassformer.data.text import clean_text
+from glassformer.data.text_pairs import JOINT, TextPair
 from glassformer.data.vocabulary import trimmed, word_ids
 
 
@@ -20,13 +22,17 @@ class Tokens:
     offsets: list[tuple[int, int]]  # places in ``text``; (0, 0) for special tokens
     ids: list[int]
     words: np.ndarray  # [T] int: the word of each token, counted from 0; -1 for special tokens
+    sides: np.ndarray | None = None  # [T] of a pair: 0 its first text, 1 its second, -1 special tokens
+    segments: np.ndarray | None = None  # [T] int, as the model reads them; None: it tells none apart
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def tokens_of(clf, text: str) -> Tokens:
-    """Tokens of a text under a classifier's own cleaning, tokenizer and length limit."""
+    """Tokens of a text, or of a pair, under a classifier's own cleaning, tokenizer and length limit."""
+    if isinstance(text, TextPair):
+        return _tokens_of_pair(clf, text)
     shown = clean_text(text, clf.clean)
     encoding = clf.tokenizer_.encode(shown, add_special_tokens=clf.add_special_tokens)
     ids = clf.encode([text])[0].tolist()
@@ -41,6 +47,43 @@ def tokens_of(clf, text: str) -> Tokens:
     names = [encoding.tokens[i] for i in kept]
     offsets = trimmed(shown, (encoding.offsets[i] for i in kept))
     return Tokens(shown, names, offsets, ids, word_ids(encoding, kept))
+
+
+def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
+    """Both texts, a line each, and where each token stands in that."""
+    first, second = cleaned_sides(pair, clf.clean)
+    encoding = clf.tokenizer_.encode(first, second, add_special_tokens=clf.add_special_tokens)
+    table = clf.encode([pair])
+    ids, shown, behind = table[0].tolist(), f"{first}{JOINT}{second}", len(first) + len(JOINT)
+    sides = np.array([-1 if side is None else side for side in encoding.sequence_ids], int)
+    kept = _rows_kept(sides, clf.max_length)
+    if ids != [encoding.ids[i] for i in kept]:  # no known word on either side: one unknown token
+        names, alone = [clf.tokenizer_.id_to_token(ids[0])], np.zeros(1, int)
+        return Tokens(shown, names, [(0, len(shown))], ids, alone, alone, table.segments)
+    places = dict(zip(kept, range(len(kept)), strict=True))  # in the whole encoding -> among those kept
+    words, offsets, count = np.full(len(ids), -1), [(0, 0)] * len(ids), 0
+    for side, text in enumerate((first, second)):
+        rows = [i for i in kept if sides[i] == side]
+        own = word_ids(encoding, rows)
+        words[[places[i] for i in rows]] = np.where(own >= 0, own + count, -1)
+        count += int(own.max(initial=-1)) + 1
+        for i, (start, stop) in zip(rows, trimmed(text, (encoding.offsets[i] for i in rows)), strict=True):
+            offsets[places[i]] = (start + side * behind, stop + side * behind) if stop > start else (0, 0)
+    names = [encoding.tokens[i] for i in kept]
+    return Tokens(shown, names, offsets, ids, words, sides[kept], table.segments)
+
+
+def _rows_kept(sides: np.ndarray, max_length: int) -> list[int]:
+    """The tokens of a pair that are read, in order: all special ones, and of each side the first."""
+    counts = [int((sides == side).sum()) for side in (0, 1)]
+    room = sides_kept(counts[0], counts[1], max_length - int((sides < 0).sum()))
+    seen, kept = [0, 0], []
+    for i, side in enumerate(sides.tolist()):
+        if side < 0 or seen[side] < room[side]:
+            kept.append(i)
+        if side >= 0:
+            seen[side] += 1
+    return kept
 
 
 def word_spans(words: np.ndarray, offsets: Sequence[Sequence[int]]) -> list[tuple[int, int]]:

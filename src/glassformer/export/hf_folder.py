@@ -122,7 +122,10 @@ def export_hf(
         whole = "glassformer" not in config
         script = ("run_hf_text" if clf.NOUN == "texts" else "run_hf_pictures") + ".txt"
         if not whole:
-            (folder / "run.py").write_text((SCRIPTS / script).read_text(encoding="utf-8"), encoding="utf-8")
+            text = (SCRIPTS / script).read_text(encoding="utf-8")
+            if getattr(clf, "reads_pairs", False):
+                text = text.replace("PAIRS = False", "PAIRS = True")
+            (folder / "run.py").write_text(text, encoding="utf-8")
         before, model = judge_in_fp32(clf, samples), clf.model_
         try:
             clf.model_ = load_pretrained(folder)

@@ -16,7 +16,9 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import write_folder
+from glassformer.data.pair_tokens import cleaned_sides
 from glassformer.data.text import clean_text
+from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.evaluate.predict import softmax
@@ -103,13 +105,11 @@ def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
     mask = ids.clone()
     mask[1, 2:] = 0  # with a mask of ones the exporter may leave the mask out
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
-    draw_graph(
-        module,
-        {"input_ids": ids, "attention_mask": mask},
-        ("logits", "probabilities"),
-        {"input_ids": axes, "attention_mask": axes},
-        folder / "model.onnx",
-    )
+    pairs = clf.reads_pairs
+    given = {"input_ids": ids, "attention_mask": mask}
+    if pairs and tells_segments(clf):
+        given["token_type_ids"] = torch.tensor([[0, 1, 1], [0, 1, 0]])
+    draw_graph(module, given, ("logits", "probabilities"), dict.fromkeys(given, axes), folder / "model.onnx")
     tokenizer = Tokenizer.from_str(clf.tokenizer_.to_str())
     tokenizer.enable_truncation(longest)
     pad = Vocabulary.of(tokenizer).pad or 0
@@ -118,11 +118,17 @@ def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
     (folder / "run.py").write_text((SCRIPTS / "run_text.txt").read_text(encoding="utf-8"), encoding="utf-8")
     return {
         **_about(clf),
-        "inputs": {"input_ids": ["batch", "length"], "attention_mask": ["batch", "length"]},
+        "inputs": {name: ["batch", "length"] for name in given},
+        **({"pairs": True} if pairs else {}),
         "max_length": longest,
         "clean": clf.clean,
         "add_special_tokens": clf.add_special_tokens,
     }
+
+
+def tells_segments(clf: Any) -> bool:
+    """Whether a classifier's model tells the texts of a pair apart."""
+    return getattr(clf.model_.config.embedding, "segments", 0) > 1
 
 
 def _write_pictures(clf: Any, folder: Path) -> dict[str, Any]:
@@ -164,19 +170,29 @@ def answers(folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any
             [run({"pixels": pixels[i : i + BATCH]})[0] for i in range(0, len(pixels), BATCH)]
         )
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    texts = [clean_text(text, about["clean"]) for text in samples]
-    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))  # texts of like length share a batch
+    texts = [_cleaned(text, about["clean"]) for text in clf.check(samples)]
+    order = sorted(
+        range(len(texts)), key=lambda i: -len("".join(texts[i]))
+    )  # texts of like length share a batch
     logits = np.empty((len(texts), len(about["labels"])), np.float32)
     for start in range(0, len(order), BATCH):
         part = order[start : start + BATCH]
         rows = tokenizer.encode_batch(
             [texts[i] for i in part], add_special_tokens=about["add_special_tokens"]
         )
-        ids, mask = (
-            np.array([getattr(row, key) for row in rows], np.int64) for key in ("ids", "attention_mask")
-        )
-        logits[part] = run({"input_ids": ids, "attention_mask": mask})[0]
+        batch = {
+            name: np.array([getattr(row, KEYS[name]) for row in rows], np.int64) for name in about["inputs"]
+        }
+        logits[part] = run(batch)[0]
     return logits
+
+
+KEYS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+
+
+def _cleaned(text: str, clean: Any) -> Any:
+    """A text as the tokenizer takes it; a pair as two."""
+    return cleaned_sides(text, clean) if isinstance(text, TextPair) else clean_text(text, clean)
 
 
 def _check(clf: Any, folder: Path, about: dict[str, Any], samples: Any, logits: np.ndarray, tolerance: float):

@@ -38,10 +38,16 @@ class PaddedText(nn.Module):
         if (places := model.embeddings.fixed_places(max_length)) is not None:
             self.register_buffer("places", places, persistent=False)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits and probabilities, ``[B, C]`` each; padding may be on either side."""
-        mask = attention_mask.bool()
-        x = self.model.embeddings.padded(input_ids, attention_mask, getattr(self, "places", None))
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits and probabilities, ``[B, C]`` each; padding may be on either side.
+
+        Args:
+            token_type_ids: the segments of pairs; None: all 0.
+        """
+        mask, places = attention_mask.bool(), getattr(self, "places", None)
+        x = self.model.embeddings.padded(input_ids, attention_mask, places, token_type_ids)
         logits = self.model.answer_padded(x, mask)
         return logits, (logits / self.temperature).softmax(-1)
 

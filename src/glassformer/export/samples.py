@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.text_pairs import TextPair
 from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
 from glassformer.evaluate.predictions import read_predictions
 
@@ -28,8 +29,10 @@ def samples_of(clf: Any, run: str | Path, count: int, seed: int = 0) -> tuple[li
         chosen = sorted(rng.permutation(len(rows))[:count].tolist())
         texts, labels = [rows[i].text for i in chosen], [rows[i].label for i in chosen]
     known = len(texts) == count and all(labels)
+    pairs = clf.reads_pairs
     while len(texts) < count:
-        texts.append(random_text(clf, rng))
+        made = random_text(clf, rng)
+        texts.append(TextPair(made, random_text(clf, rng)) if pairs else made)
     return texts, labels if known else None
 
 

@@ -80,8 +80,9 @@ def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> T
     Raises:
         ConfigError: a pooling; each filter has its own.
     """
-    config = _laid_over(preset, section, num_labels, ())
-    if section.pooling not in ("auto", "max"):
+    pooling = None if section.pooling == "auto" else section.pooling
+    config = _laid_over(preset, section, num_labels, (), pooling=pooling)
+    if pooling not in (None, "max", "tokens"):
         what = "a TextCNN takes the largest answer of each filter"
         raise ConfigError(what, where="pooling", fix="Leave it out")
     return config

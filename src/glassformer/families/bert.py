@@ -212,6 +212,7 @@ BERT = Family(
         classes={
             None: "BertModel",
             "classification": "BertForSequenceClassification",
+            "tokens": "BertForTokenClassification",
             "mlm": "BertForMaskedLM",
             "pretraining": "BertForPreTraining",
         },

@@ -205,6 +205,7 @@ DISTILBERT = Family(
         classes={
             None: "DistilBertModel",
             "classification": "DistilBertForSequenceClassification",
+            "tokens": "DistilBertForTokenClassification",
             "mlm": "DistilBertForMaskedLM",
         },
         pooling="first",

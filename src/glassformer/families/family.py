@@ -22,7 +22,8 @@ class HubLayout:
         names: the two-way table of names.
         from_hub: the Hub's tensors, their place, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
-        classes: kind of head (None: none) -> the class of ``transformers`` that holds the whole model.
+        classes: kind of head (None: none; "tokens": of classes of each token) -> the class of
+            ``transformers`` that holds the whole model.
         pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
         head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
     """
@@ -42,8 +43,14 @@ class HubLayout:
         head = f", head={self.head_type!r}" if self.head_type != "linear" else ""
         return f"pooling={self.pooling!r}{head}"
 
+    def class_of(self, config: Any) -> str:
+        """The class of ``transformers`` for the whole model, where ``is_own_head`` says that there is one."""
+        return self.classes["tokens" if config.pooling == "tokens" else config.head]
+
     def is_own_head(self, config: Any) -> bool:
         """Whether what stands on the states is what one of ``classes`` has."""
+        if config.pooling == "tokens":
+            return "tokens" in self.classes and config.head_type == "linear"
         if config.head == "classification":
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
             as_theirs = config.head_activation == "relu" or config.head_type == "linear"

@@ -158,13 +158,25 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
         tensors |= read_tensors(folder, "head")
     else:
-        config = replace(config, **_head(family.hub, tensors, where))
+        config = replace(config, **_head(family.hub, tensors, settings, where))
+        if config.pooling == "tokens":  # files may hold a pooler that nothing reads
+            tensors = {name: t for name, t in tensors.items() if not name.startswith("pooling.")}
     return Checkpoint(family, config, tensors, settings, folder, source)
 
 
 def positions_of(name: str | Path, revision: str | None = None) -> int | None:
     """The longest text, in tokens, that a checkpoint has positions for; None: nothing bounds it, or its
     ``config.json`` does not say (reading the checkpoint says what is wrong with it)."""
+    return getattr(_embedding_of(name, revision), "max_positions", None)
+
+
+def segments_of(name: str | Path, revision: str | None = None) -> int:
+    """The kinds of segments that a checkpoint tells apart, as far as its ``config.json`` says; else 0."""
+    return getattr(_embedding_of(name, revision), "segments", 0)
+
+
+def _embedding_of(name: str | Path, revision: str | None) -> Any:
+    """The embeddings' config of a Transformer; None: it is none, or its ``config.json`` does not say."""
     folder, _, _ = resolve_checkpoint(name, revision)
     settings, at = read_json(folder / "config.json"), f"{folder}/config.json"
     kind = settings.get("model_type")
@@ -178,7 +190,7 @@ def positions_of(name: str | Path, revision: str | None = None) -> int | None:
             config = with_unsaid(family.hub.read(settings, at), settings, at)
     except InputError:
         return None
-    return getattr(config.embedding, "max_positions", None)
+    return config.embedding
 
 
 def _check_made_as(settings: dict[str, Any], where: str) -> None:
@@ -190,22 +202,25 @@ def _check_made_as(settings: dict[str, Any], where: str) -> None:
                 raise CheckpointError(f"{what} ({shown(name)}) is not supported", where=where)
 
 
-def _head(hub: HubLayout, tensors: Mapping[str, Tensor], where: str) -> dict[str, Any]:
-    """The pooling and head that these tensors make.
+def _head(
+    hub: HubLayout, tensors: Mapping[str, Tensor], settings: dict[str, Any], where: str
+) -> dict[str, Any]:
+    """The pooling and head that these tensors make; ``settings`` may name the class that wrote them.
 
     Raises:
-        CheckpointError: a head that reads each token.
+        CheckpointError: a head that lacks a part.
     """
     head = next((kind for name, kind in HEADS.items() if name in tensors), None)
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
         return {"head": head, "pooling": pooling}
-    below = {"pooler": "a pooler", "mlp": "a hidden layer"}
-    for kind, name in (("pooler", "pooling.dense.weight"), ("mlp", "head.hidden.weight")):
-        if kind in (hub.pooling, hub.head_type) and name not in tensors:
-            what = f"a classifier of tokens (a head without {below[kind]}) is not supported"
-            raise CheckpointError(what, where=where)
     labels = outputs(tensors["head.out.weight"], where)
+    below = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
+    lacks = [
+        kind for kind, name in below.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
+    ]
+    if lacks or hub.classes.get("tokens") in (settings.get("architectures") or ()):
+        return {"head": head, "pooling": "tokens", "num_labels": labels, "head_type": "linear"}
     return {"head": head, "pooling": hub.pooling, "num_labels": labels, "head_type": hub.head_type}
 
 
@@ -342,7 +357,7 @@ def save_pretrained(
     settings |= unsaid(config, family.hub.read(settings, "config.json"))
     label_maps(settings, label_names)
     whole = family.hub.is_own_head(config)
-    settings["architectures"] = [family.hub.classes[head if whole else None]]
+    settings["architectures"] = [family.hub.class_of(config) if whole else family.hub.classes[None]]
     if whole:
         write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)
         return

@@ -45,11 +45,10 @@ NAMES = NameTable(
         "lm_head.decoder.weight": "embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
-    refused={
-        "classifier": "a classifier of tokens",
-        "qa_outputs": "a head that marks a span of the text",
-    },
+    refused={"qa_outputs": "a head that marks a span of the text"},
 )
+# A classifier of tokens is one layer, which has the name of the whole of the other.
+OF_TOKENS = replace(NAMES, heads=NAMES.heads | {"head.out": "classifier"})
 # The classifier has a pooler of its own; where a file holds the encoder's too, nothing reads that.
 OWN_POOLER, POOLER = "classifier.dense.", "pooler.dense."
 
@@ -65,12 +64,13 @@ def from_hub(
     if any(key.startswith(OWN_POOLER) for key in tensors):
         unused = (f"{NAMES.prefix}{POOLER}", POOLER)
         tensors = {k.replace(OWN_POOLER, POOLER): v for k, v in tensors.items() if not k.startswith(unused)}
-    return NAMES.from_hub(tensors, where)
+    names = OF_TOKENS if "classifier.weight" in tensors else NAMES
+    return names.from_hub(tensors, where)
 
 
 def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
     """Our tensors under the Hub's names; ``with_prefix`` puts ``roberta.`` before the encoder's."""
-    out = NAMES.to_hub(tensors, with_prefix)
+    out = (OF_TOKENS if config.pooling == "tokens" else NAMES).to_hub(tensors, with_prefix)
     if config.head != "classification":
         return out
     return {key.replace(f"{NAMES.prefix}{POOLER}", OWN_POOLER): tensor for key, tensor in out.items()}
@@ -168,6 +168,7 @@ def _family(model_type: str, classes: str, shared: str | None, *examples: str) -
             classes={
                 None: f"{classes}Model",
                 "classification": f"{classes}ForSequenceClassification",
+                "tokens": f"{classes}ForTokenClassification",
                 "mlm": f"{classes}ForMaskedLM",
             },
         ),

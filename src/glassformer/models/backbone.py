@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.models.output import ModelOutput
-from glassformer.nn.pooling import AttentionPooling
+from glassformer.nn.pooling import AttentionPooling, TokenPooling
 from glassformer.nn.trace import Trace, TraceRecord
 from glassformer.packing import Packing
 
@@ -139,8 +139,9 @@ class Backbone(nn.Module):
 
     @property
     def has_features(self) -> bool:
-        """Whether the head needs only one vector a sequence: attention pooling weighs every row anew."""
-        return self.pooling is not None and not isinstance(self.pooling, AttentionPooling)
+        """Whether the head needs only one vector a sequence: attention pooling weighs every row anew, and a
+        head that answers each token reads all of them."""
+        return self.pooling is not None and not isinstance(self.pooling, AttentionPooling | TokenPooling)
 
     def features(self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None) -> Tensor:
         """What the head reads of each sequence, ``[B, D]``; ``classify`` goes on from it.
@@ -149,7 +150,7 @@ class Backbone(nn.Module):
             ConfigError: the model has no such vector (``has_features``).
         """
         if not self.has_features:
-            raise ConfigError("attention pooling reads every row", where="pooling", fix="Use another pooling")
+            raise ConfigError("this pooling reads every row", where="pooling", fix="Use another pooling")
         x, packing = self.embed(inputs, packing, segments)
         rows = self.head_rows(packing)
         states = self.encode_rows(x, packing, rows=rows)
@@ -266,4 +267,5 @@ class TextDoors(nn.Module):
         packing, real = Packing.from_mask(attention_mask)
         segments = None if token_type_ids is None else token_type_ids.flatten()[real]
         out = self.read(input_ids.flatten()[real], packing, segments, trace, every_row=True)
-        return out.unpacked(input_ids.shape, real, token_logits=self.mlm is not None)
+        each = self.mlm is not None or getattr(self.config, "pooling", None) == "tokens"
+        return out.unpacked(input_ids.shape, real, token_logits=each)

@@ -30,7 +30,7 @@ class RnnConfig:
     num_layers: int = 1
     bidirectional: bool = True
     dropout: float = 0.0  # between layers and before the head
-    pooling: Literal["last", "mean", "max", "attention"] = "last"
+    pooling: Literal["last", "mean", "max", "attention", "tokens"] = "last"
     num_labels: int = 2
     head_type: str = "linear"
     head_hidden: int | None = None

@@ -32,7 +32,7 @@ class TextEncoderConfig:
 
     embedding: EmbeddingConfig
     encoder: EncoderConfig
-    pooling: PoolingKind | None = "pooler"  # None: no pooled vector
+    pooling: PoolingKind | None = "pooler"  # None: no pooled vector; tokens: the head answers each of them
     head: HeadKind | None = None
     num_labels: int = 2  # of a classification head
     head_type: str = "linear"
@@ -60,7 +60,8 @@ class TextEncoderConfig:
 
     def pooling_under(self, head: str | None) -> PoolingKind | None:
         """What a new head of that kind reads, unless something else is asked for."""
-        return self.pooling or ("pooler" if head != "mlm" else None)
+        own = None if self.pooling == "tokens" and head != "classification" else self.pooling
+        return own or ("pooler" if head != "mlm" else None)
 
 
 class TextEncoder(TextDoors, Backbone):

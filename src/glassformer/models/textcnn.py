@@ -6,6 +6,7 @@ Differs in that texts shorter than a filter are read: beyond the ends is nothing
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,7 @@ class TextCnnConfig:
     head_activation: str = "relu"
     head_input_dropout: float = 0.0
     embedding_std: float = 0.1
+    pooling: Literal["max", "tokens"] = "max"  # tokens: the head answers each of them
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
@@ -91,11 +93,14 @@ class TextCnn(PackedClassifier):
         length = packing.total + gap * packing.count
         found = [convolution(x, places, length) for convolution in self.encoder.children()]
         states = torch.cat(found, 1).relu()  # [N, F * widths]
-        return states, self.dropout(max_rows(states, packing).float())
+        pooled = states if self.config.pooling == "tokens" else max_rows(states, packing)
+        return states, self.dropout(pooled.float())
 
     def pooled_padded(self, x: Tensor, mask: Tensor) -> Tensor:
         real = mask[:, :, None]
         line = torch.where(real, x, 0.0)
         found = [convolution.padded(line) for convolution in self.encoder.children()]  # type: ignore[operator]  # ours
         states = torch.cat(found, 2).relu()  # [B, T, F * widths]
+        if self.config.pooling == "tokens":
+            return states
         return torch.where(real, states, 0.0).amax(1)  # none is below 0

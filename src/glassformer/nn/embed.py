@@ -163,8 +163,10 @@ class TextEmbedding(nn.Module):
         fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
         return sinusoidal(length, self.config.d_model) if fixed else None
 
-    def padded(self, ids: Tensor, mask: Tensor, places: Tensor | None) -> Tensor:
-        """``ids`` and ``mask`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation, segments all 0."""
+    def padded(
+        self, ids: Tensor, mask: Tensor, places: Tensor | None, segments: Tensor | None = None
+    ) -> Tensor:
+        """``ids``, ``mask`` and ``segments`` ``[B, T]`` -> ``[B, T, D]``, as ``forward`` in evaluation."""
         x = self.tokens(ids)
         if self.special is not None:
             own = self.special(torch.where(ids < self.special.num_embeddings, ids, 0))
@@ -177,7 +179,7 @@ class TextEmbedding(nn.Module):
             counts = same.sum(2).clamp(min=1)  # padding has none of its own
             x = x * (counts.float() ** -self.config.damp_repeats)[:, :, None]
         if self.segments is not None:
-            x = x + self.segments.weight[0]
+            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
         if self.positions is not None:
             place = (mask.long().cumsum(1) - 1).clamp(min=0)  # counts real tokens
             table = self.positions.places() if isinstance(self.positions, LearnedPositions) else places

@@ -119,11 +119,24 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(padded_first(x, mask)))
 
 
+class TokenPooling(nn.Module):
+    """Every row stands for itself: the head answers each token. ``[N, D]`` -> ``[N, D]``."""
+
+    reads_first_row_only = False
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        return x
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:  # [B, T, D] -> [B, T, D]
+        return x
+
+
 POOLINGS = {
     "first": lambda d: FirstPooling(),
     "mean": lambda d: MeanPooling(),
     "max": lambda d: MaxPooling(),
     "attention": AttentionPooling,
+    "tokens": lambda d: TokenPooling(),
     "pooler": Pooler,
 }
 

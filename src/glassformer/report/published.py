@@ -231,6 +231,8 @@ def measured_study(name: str, results: Path) -> str | None:
 
 def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
     """The figure that a task is judged by, and how it is written; None: there is none in it."""
+    if (found := (metrics.get("test") or {}).get("entity_f1")) is not None:
+        return found, "{:.2%} entity F1"
     if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%}"
     translated = (metrics.get("scores") or {}).get(metrics.get("judged", ""), {})
@@ -242,6 +244,10 @@ def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
         return None if judged is None else (judged["accuracy"], "{:.1%} of analogies")
     if masked := metrics.get("masked"):
         return masked["accuracy"], "{:.1%} of masked words"
+    judged = (metrics.get("similarity") or {}).get(metrics.get("judged", "")) or {}
+    for key, unit in (("spearman", "{:.4f} Spearman"), ("found", "{:.1%} of partners found")):
+        if key in judged:
+            return judged[key], unit
     if (accuracy := (metrics.get("validation") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%} (validation)"
     return None

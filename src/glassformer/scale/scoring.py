@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -22,43 +21,32 @@ import numpy as np
 from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_texts
 from glassformer.data.columns import TEXT_COLUMNS, parquet_texts
 from glassformer.data.files import check_file
 from glassformer.data.image import open_picture
-from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
+from glassformer.data.pair_columns import trained_sides
+from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet
+from glassformer.data.text_pairs import check_inputs
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.outputs import check_new_file
 from glassformer.scale.engines import mapped, needs
+from glassformer.scale.shards import Shard, in_portions, read_rows
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.run_folder import trained_column
+from glassformer.tasks.run_folder import trained_column, trained_pair
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
 FORMAT = 2  # of a shard's answers: 2 has the column ``truncated``
-AT_ONCE = 64 << 20  # bytes of inputs that are answered in one call
-PIECE = 256  # rows that become Python's at a time
 NOTE = b"glassformer"  # key of the Parquet schema's metadata
 
 
-@dataclass(frozen=True)
-class Shard:
-    """Rows ``first`` to ``first + rows`` (from 0) of one column, and the file that their answers go to."""
-
-    source: str
-    column: str
-    first: int
-    rows: int
-    target: str
-
-
-def shards_of(source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS) -> list[Shard]:
+def shards_of(
+    source: str | Path, folder: str | Path, column: str, rows: int = SHARD_ROWS, pair: str = ""
+) -> list[Shard]:
     """A Parquet file in shards, whose answers are to lie in ``folder``: ``part-000000.parquet`` and so on."""
-    total = check_rows(source, open_parquet(source))
+    total, files = check_rows(source, open_parquet(source)), Path(folder)
     return [
-        Shard(
-            str(source), column, first, min(rows, total - first), str(Path(folder) / f"part-{i:06}.parquet")
-        )
+        Shard(str(source), column, first, min(rows, total - first), str(files / f"part-{i:06}.parquet"), pair)
         for i, first in enumerate(range(0, total, rows))
     ]
 
@@ -101,6 +89,7 @@ def score_file(
     rows: int = SHARD_ROWS,
     engine: str = "serial",
     progress: Callable[[int, int], None] | None = None,
+    pair: str | None = None,
 ) -> dict[str, int]:
     """Score a Parquet file into another; a call that was stopped is gone on with by the same call.
 
@@ -110,6 +99,7 @@ def score_file(
         column: of texts or pictures; None finds it by its usual names.
         engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files at the same paths.
         progress: called after each shard, those of an earlier call too, with its rows and all rows.
+        pair: column of the second texts, for a model of pairs; None: likewise.
 
     Returns:
         ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
@@ -120,8 +110,14 @@ def score_file(
     out = Path(out)
     check_new_file(out)
     parts = out.with_name(f"{out.name}.parts")
-    column = find_column(source, load_once(model).NOUN, column, trained_column(model))
-    shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows)
+    if pair is not None or getattr(load_once(model), "reads_pairs", False):
+        names = open_parquet(source).schema_arrow.names
+        wanted = column or trained_column(model), pair or trained_pair(model)
+        sides = trained_sides(names, *wanted, str(source))
+        column, pair = sides.first, sides.second
+    else:
+        column = find_column(source, load_once(model).NOUN, column, trained_column(model))
+    shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows, pair or "")
     if not shards:
         raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
     total, failed, clf = sum(shard.rows for shard in shards), 0, load_once(model)
@@ -244,6 +240,7 @@ def _note(model: str | Path, shard: Shard) -> str:
             "first": shard.first,
             "rows": shard.rows,
             "format": FORMAT,
+            **({"pair": shard.pair} if shard.pair else {}),
         }
     )
 
@@ -273,7 +270,7 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     cut: list[bool | None] = [None] * shard.rows
     errors: list[str | None] = [None] * shard.rows
     seen = 0
-    for inputs in _in_portions(_read_rows(shard)):
+    for inputs in in_portions(read_rows(shard)):
         if seen + len(inputs) > shard.rows:
             break
         found, answers = _answers(clf, inputs)
@@ -307,7 +304,7 @@ def _problem(noun: str, x: Any) -> str | None:
     """Why this input cannot be scored, None where it can."""
     try:
         if noun == "texts":
-            check_texts([x])
+            check_inputs([x])
         elif not isinstance(x, bytes):
             return "the picture is missing"
         else:
@@ -338,55 +335,9 @@ def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str
 
     def fails(text: str) -> str | None:
         try:
-            clf.encode([text])
+            clf.encode(clf.check([text]))
         except DataError as error:
             return error.what
         return None
 
     return [fails(text) if error is None else error for text, error in zip(texts, errors, strict=True)]
-
-
-def _in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
-    """The inputs in lists that take no more than ``AT_ONCE`` bytes together, or hold a single one."""
-    portion: list[Any] = []
-    taken = 0
-    for one in inputs:
-        size = len(one) if isinstance(one, str | bytes) else 0
-        if portion and taken + size > AT_ONCE:
-            yield portion
-            portion, taken = [], 0
-        portion.append(one)
-        taken += size
-    if portion:
-        yield portion
-
-
-def _read_rows(shard: Shard) -> Iterator[Any]:
-    """A shard's values: texts, or the bytes of pictures. Only the row groups that hold them are read."""
-    file = open_parquet(shard.source)
-    if shard.column not in file.schema_arrow.names:
-        raise DataError(f"no column {shard.column!r}", where=shard.source)
-    groups, before = [], 0
-    start, end, row = shard.first, shard.first + shard.rows, 0
-    for number in range(file.metadata.num_row_groups):
-        count = file.metadata.row_group(number).num_rows
-        if row < end and row + count > start:
-            groups.append(number)
-        elif row + count <= start:
-            before = row + count
-        row += count
-    row = before
-    for batch in batches(shard.source, shard.column, groups):
-        if row + len(batch) > start:
-            part = batch.slice(max(0, start - row), end - max(row, start))
-            for piece in range(0, len(part), PIECE):
-                values = to_list(part.slice(piece, PIECE), shard.source, max(row, start) + piece)
-                yield from (_bytes_of(value) for value in values)
-        row += len(batch)
-        if row >= end:
-            return
-
-
-def _bytes_of(value: Any) -> Any:
-    """A picture in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
-    return value.get("bytes") if isinstance(value, dict) else value

@@ -21,6 +21,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from glassformer import __version__
+from glassformer.data.text_pairs import TextPair
 from glassformer.explain.render import asset
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
@@ -41,6 +42,7 @@ from glassformer.serve.schema import (
     PredictResponse,
     StateResponse,
 )
+from glassformer.serve.similarity import ROUTES, add_similarity
 
 log = logging.getLogger("glassformer.serve")
 
@@ -132,16 +134,25 @@ class Server:
         """Whether no model has a place for a body of ``size`` bytes."""
         return bool(self.batchers) and all(batcher.full(size) for batcher in self.batchers.values())
 
-    def choose(self, name: str | None, kind: str) -> Served:
-        """The model of that name, or the first of that kind.
+    def choose(self, name: str | None, kind: str, gives: str = "labels", pairs: bool = False) -> Any:
+        """The model of that name, or the first of that kind that gives labels (or vectors) and reads pairs of
+        texts or single ones.
 
         Raises:
             Problem: 404 no such model, 422 one that reads something else.
         """
         if name is None:
-            found = next((served for served in self.models.values() if served.kind == kind), None)
+            able = (
+                s
+                for s in self.models.values()
+                if (s.kind, s.gives) == (kind, gives) and getattr(s, "pairs", False) == pairs
+            )
+            found = next(able, None)
+            if found is None and gives == "vectors":
+                raise Problem(422, "no model here gives vectors", fix="Serve a run of an Embedder")
             if found is None:
-                raise Problem(422, f"no model here reads {'texts' if kind == 'text' else 'pictures'}")
+                what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
+                raise Problem(422, f"no model here reads {what}")
             return found
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
@@ -151,6 +162,16 @@ class Server:
         if served.kind != kind:
             other = "texts" if served.kind == "text" else "pictures"
             raise Problem(422, f"this model reads {other}", where="model")
+        if served.gives != gives:
+            use = "/v1/embed or /v1/similar" if gives == "labels" else "/v1/predict"
+            raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
+        if getattr(served, "pairs", False) != pairs:
+            what, fix = (
+                ("pairs of texts", "Send pairs, or text with text_pair")
+                if served.pairs
+                else ("one text", "Send texts, or text alone")
+            )
+            raise Problem(422, f"this model reads {what}", where="model", fix=fix)
         return served
 
     async def explain(self, served: Served, given: str, request: ExplainRequest) -> dict[str, Any]:
@@ -165,7 +186,7 @@ class Server:
             method = served.methods[0]
         begun = self.explaining.submit(served.explain, given, method, request.target, options)
         work = asyncio.wrap_future(begun)
-        work.add_done_callback(self._explained)
+        work.add_done_callback(self.explained)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.shield(work)
@@ -178,7 +199,8 @@ class Server:
                 503, f"no explanation within {self.limits.seconds:g} s", fix="Take another method", again=2
             ) from None
 
-    def _explained(self, work: Any) -> None:
+    def explained(self, work: Any) -> None:
+        """One explanation less is waited for."""
         self.explanations -= 1
         if not work.cancelled():
             work.exception()  # looked at: a request that has gone does not ask
@@ -214,12 +236,13 @@ def create_app(
     app.state.server = server
     app.router.route_class = JsonRoute
     _add_routes(app, server)
+    add_similarity(app, server, WRONG)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    routes = [*STATIC, BASE, PREDICT, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
+    routes = [*STATIC, BASE, PREDICT, *ROUTES, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
         limits=limits,
@@ -234,18 +257,20 @@ def create_app(
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    asked = PredictRequest if request.url.path == PREDICT else ExplainRequest
+    asked = {PREDICT: PredictRequest, **ROUTES}.get(request.url.path, ExplainRequest)
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
 
 def _add_routes(app: FastAPI, server: Server) -> None:
     @app.post(PREDICT, response_model=PredictResponse, responses=WRONG, summary="Labels")
     async def predict(request: PredictRequest) -> Response:
-        if (request.texts is None) == (request.images is None):
-            raise Problem(422, "texts or images, one of them", where="body")
-        kind, what = ("text", "texts") if request.texts is not None else ("image", "images")
-        served = server.choose(request.model, kind)
-        items, shares = await server.batchers[served.name].submit(getattr(request, what), what)
+        given = [what for what in ("texts", "images", "pairs") if getattr(request, what) is not None]
+        if len(given) != 1:
+            raise Problem(422, "texts, pairs or images, one of them", where="body")
+        (what,), inputs = given, getattr(request, given[0])
+        served = server.choose(request.model, "image" if what == "images" else "text", pairs=what == "pairs")
+        inputs = [TextPair(*pair) for pair in inputs] if what == "pairs" else inputs
+        items, shares = await server.batchers[served.name].submit(inputs, what)
         return JSONResponse({"model": served.name, "predictions": served.predictions(items, shares)})
 
     @app.post(
@@ -255,8 +280,13 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         if (request.text is None) == (request.image is None):
             raise Problem(422, "text or image, one of them", where="body")
         kind = "text" if request.text is not None else "image"
-        served = server.choose(request.model, kind)
-        return JSONResponse(await server.explain(served, getattr(request, kind), request))
+        if request.text_pair is not None and request.text is None:
+            raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
+        served = server.choose(request.model, kind, pairs=request.text_pair is not None)
+        given = getattr(request, kind)
+        if request.text_pair is not None:
+            given = TextPair(given, request.text_pair)
+        return JSONResponse(await server.explain(served, given, request))
 
     @app.get("/v1/models", response_model=ModelsResponse, responses={401: WRONG[401], 400: WRONG[400]})
     async def models() -> Response:

@@ -12,6 +12,7 @@ import torch
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
+from glassformer.serve.embedders import ServedEmbedder
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import EXAMPLES, Served
 from glassformer.serve.problems import printable
@@ -77,7 +78,8 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
     calibrated = clf.temperature_ != 1.0 if hasattr(clf, "temperature_") else False
     run_folder = path.parent if path.name == "model" else path
     examples = example_sentences(run_folder)
-    served = Served(name, clf, limits, threads=threads, precision=precision, examples=examples)
+    kind = ServedEmbedder if hasattr(clf, "explain_similarity") else Served
+    served = kind(name, clf, limits, threads=threads, precision=precision, examples=examples)
     served.try_out()
     return served, calibrated
 

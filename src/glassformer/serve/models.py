@@ -17,6 +17,7 @@ from glassformer.data.image import FORMATS
 from glassformer.data.image_bounds import check_file
 from glassformer.data.long_texts import Windows
 from glassformer.data.text import TokenTable, starts_of
+from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.evaluate.predict import softmax
@@ -38,6 +39,7 @@ class Item:
     rows: tuple[np.ndarray, ...]
     tokens: int
     truncated: bool = False
+    segments: np.ndarray | None = None  # of a pair whose model tells its texts apart, one for each token
 
 
 class Served:
@@ -51,6 +53,8 @@ class Served:
     Raises:
         ConfigError: no classifier, or no such precision.
     """
+
+    gives = "labels"
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Served:
             raise ConfigError(f"holds a {type(clf).__name__}; classifiers are served", where=name)
         self.name, self.clf, self.limits, self.answer = name, clf, limits, answer
         self.kind = "text" if clf.NOUN == "texts" else "image"
+        self.pairs = bool(getattr(clf, "reads_pairs", False))
         stride = getattr(clf, "window_stride", None)
         if (
             self.kind == "text"
@@ -78,7 +83,7 @@ class Served:
             what = f"{windows}: a text is read {MOST_OVERLAP} times"
             raise ConfigError(f"{what} over", where=name, fix="Use a larger window_stride")
         self.labels = list(map(str, clf.classes_.tolist()))
-        self.examples = list(examples)[:EXAMPLES] if self.kind == "text" else []
+        self.examples = list(examples)[:EXAMPLES] if self.kind == "text" and not self.pairs else []
         clf.threads, clf.precision = threads, precision
         choose_dtype(precision, torch.device("cpu"))  # a wrong word is refused before anything is served
 
@@ -122,9 +127,12 @@ class Served:
         rows: list[list[np.ndarray]] = [[] for _ in inputs]
         for i in range(len(table)):
             rows[i if owners is None else owners[i]].append(table[i])
+        kinds: Sequence[np.ndarray | None] = [None] * len(rows)
+        if table.segments is not None:  # a pair is never read in windows
+            kinds = np.split(table.segments, table.starts[1:-1])
         return [
-            Item(tuple(each), sum(map(len, each)), bool(owners is None and table.truncated[i]))
-            for i, each in enumerate(rows)
+            Item(tuple(each), sum(map(len, each)), bool(owners is None and table.truncated[i]), kind)
+            for i, (each, kind) in enumerate(zip(rows, kinds, strict=True))
         ]
 
     def open_pictures(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
@@ -189,7 +197,9 @@ class Served:
         else:
             rows = [row for item in items for row in item.rows]
             lengths = np.array([len(row) for row in rows], np.int64)
-            tokens = TokenTable(np.concatenate(rows), starts_of(lengths), None, np.zeros(len(rows), bool))
+            kinds = [item.segments for item in items if item.segments is not None]
+            segments = np.concatenate(kinds) if kinds else None
+            tokens = TokenTable(np.concatenate(rows), starts_of(lengths), segments, np.zeros(len(rows), bool))
             counts = [len(item.rows) for item in items]
             owners = None if self.clf.long_texts == "cut" else np.repeat(np.arange(len(items)), counts)
             table = Windows(tokens, len(items), owners)
@@ -217,7 +227,10 @@ class Served:
         if self.kind == "image":
             channels, size = self.clf.transform_.channels, self.clf.transform_.size
             return Item((np.zeros((channels, *size), np.uint8),), self.estimate([""]))
-        return self.prepare(["a"])[0]
+        return self.prepare([self._example("a")])[0]
+
+    def _example(self, text: str) -> str:
+        return TextPair(text, text) if self.pairs else text
 
     def warm_up(self) -> None:
         """A full batch and one input alone, so that the first client does not wait for what is made once,
@@ -225,7 +238,7 @@ class Served:
         """
         alone = one = self._small()
         if self.kind == "text":
-            (one,) = self.prepare(["a word " * min(200, self.clf.max_length)])
+            (one,) = self.prepare([self._example("a word " * min(200, self.clf.max_length))])
         most = min(self.limits.batch_tokens, self.limits.queue_tokens)
         self.compute([one] * max(1, most // one.tokens))
         self.compute([alone])
@@ -281,6 +294,7 @@ class Served:
             "method": method,
             "target": None if e.target is None else str(e.target),
             "pieces": pieces,
+            "second": second_piece(e),
             "special": special,
             "scores": [] if e.image is None else e.scores.astype(float).tolist(),
             "image": None if e.image is None else picture_url(e.image),
@@ -302,8 +316,10 @@ class Served:
         return {
             "name": self.name,
             "kind": self.kind,
+            "gives": self.gives,
             "labels": self.labels,
             "examples": self.examples,
+            "pairs": self.pairs,
             "max_length": clf.max_length if self.kind == "text" else None,
             "size": list(clf.transform_.size) if self.kind == "image" else None,
             "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
@@ -315,6 +331,17 @@ class Served:
             "methods": self.methods,
             "channels": clf.transform_.channels if self.kind == "image" else None,
         }
+
+
+def second_piece(e: Any) -> int | None:
+    """The number of the piece that the second text of a pair begins with; None of one text."""
+    if e.sides is None:
+        return None
+    starts = [
+        start for (start, _), side, word in zip(e.offsets, e.sides, e.numbers) if side == 1 and word >= 0
+    ]
+    places = np.cumsum([0, *(len(piece["text"]) for piece in text_pieces(e)[0])])
+    return int(np.searchsorted(places, min(starts, default=len(e.text))))
 
 
 def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:

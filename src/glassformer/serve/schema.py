@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from glassformer.data.vocabulary import CLS, SEP
 
 Text = Annotated[str, Field(min_length=1)]
+Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
 Name = Annotated[str, Field(max_length=100, description="One of /v1/models; without it the first that fits")]
 Method = Literal[
@@ -21,7 +22,7 @@ class Strict(BaseModel):
 
 
 class PredictRequest(Strict):
-    """Texts or pictures, one kind of them."""
+    """Texts, pairs of texts or pictures, one kind of them."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"texts": ["A compelling story, mediocre acting.", "Dull."]}]}
@@ -29,6 +30,9 @@ class PredictRequest(Strict):
     # The first error is enough; a list of all of them is not small.
     texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
     images: list[Picture] | None = Field(None, min_length=1, fail_fast=True)
+    pairs: list[Pair] | None = Field(
+        None, min_length=1, fail_fast=True, description="Two texts each, for a model of pairs"
+    )
     model: Name | None = None
 
 
@@ -45,7 +49,7 @@ class PredictResponse(Strict):
 
 
 class ExplainRequest(Strict):
-    """One text or one picture, and how to look at it."""
+    """One text, one pair or one picture, and how to look at it."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -53,6 +57,7 @@ class ExplainRequest(Strict):
         }
     )
     text: Text | None = None
+    text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
     image: Picture | None = None
     model: Name | None = None
     method: Method = "rollout"
@@ -77,6 +82,9 @@ class ExplainResponse(Strict):
     method: str
     target: str | None
     pieces: list[Piece] = Field(description="The text in order; empty for pictures")
+    second: int | None = Field(
+        None, description="Of a pair: the number of the piece that its second text begins with"
+    )
     special: list[Piece] = Field(description=f"{CLS}, {SEP} and the like, which stand nowhere in the text")
     scores: list[list[float]] = Field(description="Rows and columns of patches; empty for texts")
     image: str | None = Field(description="data: URL of the picture as the model saw it")
@@ -85,11 +93,54 @@ class ExplainResponse(Strict):
     notes: list[str] = Field(description="What a reader must know: a text of which a part alone is explained")
 
 
+class EmbedRequest(Strict):
+    """Texts to be made vectors of."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["A dog runs.", "Rain falls."]}]})
+    texts: list[Text] = Field(min_length=1, fail_fast=True)
+    model: Name | None = None
+
+
+class EmbedResponse(Strict):
+    model: str
+    vectors: list[list[float]] = Field(description="One a text, of length 1")
+    truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
+
+
+class SimilarRequest(Strict):
+    """Pairs of texts to be compared."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"pairs": [["A dog runs.", "The dog ran."]]}]})
+    pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
+        min_length=1, fail_fast=True
+    )
+    model: Name | None = None
+    explain: bool = Field(False, description="Of one pair: what each pair of tokens adds to the cosine")
+
+
+class PairExplanation(Strict):
+    """The table sums up to the cosine."""
+
+    cosine: float
+    tokens: list[list[str]] = Field(description="Of the first text, and of the second")
+    table: list[list[float]] = Field(description="A row for each token of the first")
+    notes: list[str]
+
+
+class SimilarResponse(Strict):
+    model: str
+    cosines: list[float]
+    truncated: list[bool] = Field(description="Whether a text of the pair was longer than the model reads")
+    explanation: PairExplanation | None
+
+
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
+    gives: Literal["labels", "vectors"] = Field("labels", description="vectors: of /v1/embed, /v1/similar")
     labels: list[str]
     examples: list[str] = Field(description="Sentences that the recipe of a text model names")
+    pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")
     max_length: int | None = Field(description="Tokens that are read of a text")
     size: list[int] | None = Field(description="Height and width that pictures are brought to")
     precision: Literal["fp32", "bf16"]

@@ -18,6 +18,7 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second_of
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import Prediction
 
@@ -70,6 +71,9 @@ def _own(
         if all(row.row in place for row in rows) and _same(values, place, rows):
             cells = [[as_text(column[i]) for column in values] for i in range(len(table.rows))]
             return columns, cells, {i: place[row.row] for i, row in enumerate(rows)}
+    if are_pairs([row.text for row in rows]):
+        cells = [[first_of(row.text), second_of(row.text), row.label] for row in rows]
+        return ["text", SECOND_CELL, "label"], cells, np.arange(len(rows))
     name = "file" if "broken" in data else "text"  # a key of pictures
     return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
 
@@ -95,4 +99,4 @@ def _source(source: str) -> Table | None:
 
 def _same(values: Sequence[Sequence[Any]], place: dict[str, int], rows: Sequence[Prediction]) -> bool:
     """Whether the file still holds the texts that were judged, in whichever column."""
-    return any(all(column[place[row.row]] == row.text for row in rows) for column in values)
+    return any(all(column[place[row.row]] == first_of(row.text) for row in rows) for column in values)

@@ -155,7 +155,8 @@ def _assignment(recipe: Any, train: Any, folder: Path, folds: int) -> np.ndarray
         begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
         if len(begun) == len(train):
             return begun
-    groups = groups_of(train) if d.copies == "together" else train.names()
+    together = d.copies in ("together", "sides")
+    groups = groups_of(train, d.copies == "sides") if together else train.names()
     return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
 

@@ -17,12 +17,13 @@ from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
-from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
+from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
 from glassformer.nn.positions import Learned
 from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 
+SMALLEST = 31  # words of a vocabulary, to look at an architecture
 SHAPE_KEYS = (
     "d_model",
     "num_layers",
@@ -91,6 +92,20 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
     return load_tokenizer(kind)
 
 
+def tells_segments(model: ModelConfig) -> bool:
+    """Whether the model that these settings build for pairs of texts tells the first from the second."""
+    if not is_from_scratch(model.model):
+        return segments_of(model.model, model.revision) > 1
+    preset = TEXT_ARCHITECTURES[model.model](SMALLEST)
+    return preset.embedding.segments > 1 or _gains_segments(preset)
+
+
+def _gains_segments(preset: Any) -> bool:
+    """Whether an architecture of ours, which has no segments, gets two where its inputs are pairs."""
+    family = family_of(preset)
+    return family.hub is None and family.configure is None and not preset.embedding.segments
+
+
 def build_model(
     model: ModelConfig,
     text: TextConfig,
@@ -98,11 +113,13 @@ def build_model(
     num_labels: int,
     table: TokenTable | None = None,
     seed: int = 0,
+    pairs: bool = False,
 ) -> Any:
     """The encoder with its classification head; ``weights_source`` says where the weights come from.
 
     Args:
         table, seed: the training texts and the seed of word vectors that are trained on them.
+        pairs: the inputs are pairs of texts: an encoder of ours tells their sides apart.
 
     Raises:
         ConfigError: an unknown name, a key that such a model does not have, too long a ``max_length``.
@@ -114,6 +131,8 @@ def build_model(
         size = id_count(tokenizer)
         preset = TEXT_ARCHITECTURES[model.model](size)
         family = family_of(preset)
+        if pairs and _gains_segments(preset):
+            preset = replace(preset, embedding=replace(preset.embedding, segments=2))
         if family.configure is None:
             built: Any = family.model(_scratch_config(preset, model, num_labels, text.max_length))
         else:
@@ -305,18 +324,21 @@ def save_tokenizer(
     max_length: int,
     clean_up: dict[str, Any] | None = None,
     segments: int = 2,
+    pairs: bool = False,
 ) -> None:
     """``tokenizer.json`` and the small file that lets ``transformers.AutoTokenizer`` open it.
 
     Args:
         segments: kinds that the model tells apart; with one or none it is given no ``token_type_ids``.
+        pairs: it reads pairs of texts, and those of ``segments`` are named.
     """
+    names = ["input_ids", *(["token_type_ids"] if segments > 1 else []), "attention_mask"]
     tokenizer.save(str(folder / "tokenizer.json"))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": int(max_length),  # a number of numpy from a grid is none of JSON's
         **{f"{kind}_token": token for kind, token in Vocabulary.of(tokenizer).tokens.items()},
-        **({} if segments > 1 else {"model_input_names": ["input_ids", "attention_mask"]}),
+        **({} if segments > 1 and not pairs else {"model_input_names": names}),
         **(clean_up or {}),
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

@@ -63,11 +63,29 @@ def _masked_lm() -> Iterator[Any]:
     yield TASK
 
 
+def _similarity() -> Iterator[Any]:
+    from glassformer.tasks.similarity.recipe import SimilarityRecipe
+
+    yield SimilarityRecipe
+    from glassformer.tasks.similarity.run import TASK
+
+    yield TASK
+
+
 def _masked_patches() -> Iterator[Any]:
     from glassformer.tasks.masked_patches.recipe import PatchesRecipe
 
     yield PatchesRecipe
     from glassformer.tasks.masked_patches.run import TASK
+
+    yield TASK
+
+
+def _token_tagging() -> Iterator[Any]:
+    from glassformer.tasks.token_tagging.recipe import TaggingRecipe
+
+    yield TaggingRecipe
+    from glassformer.tasks.token_tagging.run import TASK
 
     yield TASK
 
@@ -113,7 +131,9 @@ TASKS = Tasks(
         "word2vec": _word2vec,
         "translation": _translation,
         "masked-lm": _masked_lm,
+        "similarity": _similarity,
         "masked-patches": _masked_patches,
+        "token-tagging": _token_tagging,
     }
 )
 

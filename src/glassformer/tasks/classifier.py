@@ -28,7 +28,7 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen
+from glassformer.train.defaults import chosen, kind_of
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.objectives import class_weights
@@ -134,14 +134,8 @@ class Classifier(Explains, ClassifierMixin, Estimator):
         return self._training_table(fit.examples.X), held
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
-        train = fit.train
-        if train.train_layers == 0 and not train.unfreeze_every:
-            kind = "head"
-        elif train.lora_rank:
-            kind = "adapter"
-        else:
-            kind = fit.network.kind if self._is_from_scratch() else "pretrained"
-        return chosen(train, kind, fit.network.width, len(fit.examples.targets))
+        kind = kind_of(fit.train, fit.network, self._is_from_scratch())
+        return chosen(fit.train, kind, fit.network.width, len(fit.examples.targets))
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)

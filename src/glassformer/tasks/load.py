@@ -88,7 +88,8 @@ def task_opening(checkpoint: Checkpoint) -> Task | None:
 
 
 def _of_transformers(folder: Path) -> Any:
-    """What a folder that ``transformers`` wrote answers with; texts are cut at the model's positions.
+    """What a folder that ``transformers`` wrote answers with; texts are cut at the model's positions. A head
+    that answers each token makes it a tagger.
 
     Its labels are sorted, as ``classes_`` always is, and the rows of its head with them.
     """
@@ -97,6 +98,9 @@ def _of_transformers(folder: Path) -> Any:
     if (task := task_opening(checkpoint)) is not None:
         return task.estimator.opened(checkpoint)
     model = load_pretrained(checkpoint)
+    if getattr(model.config, "pooling", None) == "tokens" and checkpoint.family.hub is not None:
+        tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "of_tokens"))
+        return tagger.of_tokens(folder, checkpoint)
     made_as, count = (
         settings.get("architectures") or list(THEIR_CLASSIFIERS),
         getattr(model.config, "num_labels", 0),

@@ -16,7 +16,9 @@ from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writ
 from glassformer.checkpoints.native import list_states
 from glassformer.config import read_toml, to_dict, to_toml
 from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.pairs import PAIR_SOURCES
+from glassformer.data.scored_pairs import SCORED_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
@@ -74,7 +76,18 @@ def one_writer() -> None:
 def read_run_recipe(folder: Path) -> Any:
     """The resolved recipe of a run folder."""
     config = folder / "config.toml"
-    return build_recipe(read_toml(config), str(config))
+    recipe = build_recipe(read_toml(config), str(config))
+    said = read_toml(config).get("data", {})
+    if hasattr(recipe.data, "pair_column") and "pair_column" not in said:  # a run before there were pairs
+        return replace(recipe, data=replace(recipe.data, pair_column=NONE))
+    return recipe
+
+
+def trained_pair(folder: str | Path) -> str:
+    """The column that a run's recipe names for second texts, or auto or none; without a run auto."""
+    if not (Path(folder) / "config.toml").is_file():
+        return AUTO
+    return getattr(read_run_recipe(Path(folder)).data, "pair_column", NONE)
 
 
 def trained_column(folder: str | Path) -> str | None:
@@ -184,7 +197,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
 
 UNCOMPARED = {
     "train": ("verbose",),
-    "data": ("broken", "on_bad_row", "copies"),  # see ``as_begun``
+    "data": ("broken", "on_bad_row", "copies", "pair_column"),  # see ``as_begun``
 }
 
 
@@ -219,6 +232,8 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
             changes["copies"] = begun
         elif data.copies is None and not is_named(data.source):
             changes["copies"] = "together"
+    if before is not None and getattr(data, "pair_column", None) == AUTO:
+        changes["pair_column"] = before.pair_column
     late = False
     if before is not None and hasattr(data, "broken"):
         late = data.broken == "skip" != getattr(before, "broken", "skip")
@@ -238,7 +253,7 @@ def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
 
 def is_named(source: str) -> bool:
     """Whether a source is one of the data sets that go by a name, which come with their splits."""
-    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES}
+    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES, *SCORED_SOURCES}
 
 
 def begin(folder: Path, recipe: Any) -> None:

@@ -17,6 +17,7 @@ from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
 from glassformer.evaluate.metrics import MEASURES
+from glassformer.evaluate.tags import MEASURE as OF_TAGS
 from glassformer.train.bars import NotebookBar, in_notebook
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
@@ -319,12 +320,16 @@ def time_left(seconds: float) -> str:
 def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
     """The line of an evaluation: what decides which weights are best comes first, and "(best)" names it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
+    if "score" in e:
+        return f"{line}validation loss {e['loss']:.4f}  score {e['score']:.4f}" + "  (best)" * best
     if "accuracy" not in e:
-        return line + f"train accuracy {e['train_accuracy']:.4f}" + "  (best)" * best
+        shown = f"train accuracy {e['train_accuracy']:.4f}" if e["train_accuracy"] else ""
+        return (line + shown).rstrip() + "  (best)" * best
     loss = f"validation loss {e['loss']:.4f}"
     if monitor == "loss":
         return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"
-    shares = {key: f"{called} {e[key]:.4f}" for key, called in MEASURES.items() if key in e}
+    names = {**MEASURES, OF_TAGS: "entity F1"}
+    shares = {key: f"{called} {e[key]:.4f}" for key, called in names.items() if key in e}
     first = shares.pop(monitor, shares["accuracy"])
     others = "" if monitor == "accuracy" else "".join(f"  {said}" for said in shares.values())
     return f"{line}{loss}  {first}" + "  (best)" * best + others

@@ -93,6 +93,15 @@ def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -
     return {key: out[key] for key in CHOSEN if key in out}
 
 
+def kind_of(train: Any, network: Any, from_scratch: bool) -> str:
+    """Which of ``KINDS`` a training is: what of the model learns, and from where."""
+    if train.train_layers == 0 and not train.unfreeze_every:
+        return "head"
+    if train.lora_rank:
+        return "adapter"
+    return network.kind if from_scratch else "pretrained"
+
+
 def settled(train: Any, values: Mapping[str, Any]) -> Any:
     """The settings with what was chosen in them; ``values`` of a saved model may hold other keys."""
     known = {key: values[key] for key in CHOSEN if key in values}

@@ -105,6 +105,17 @@ class TextStream:
         return index[rows] if len(rows) else None
 
 
+@dataclass(frozen=True)
+class WordStream(TextStream):
+    """The same where an example is a word: the loss is a mean over words, in whatever batch they are."""
+
+    words: int = 0  # that are learned from in an epoch
+
+    @property
+    def examples(self) -> int:
+        return self.words
+
+
 def run(
     training: Training,
     stream: Stream,

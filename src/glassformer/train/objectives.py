@@ -144,6 +144,36 @@ def targets_and_weights(
     return {name: send(torch.from_numpy(a[index]), device) for name, a in arrays.items() if a is not None}
 
 
+@dataclass
+class TaggedWords:
+    """Cross-entropy of the words' first pieces, a sum over words; all other tokens count for nothing.
+
+    Args:
+        targets: ``[N]`` the class number of every token of the training table, ``IGNORED`` where it is none.
+        starts: ``[n + 1]`` of the table: row i of it is ``targets[starts[i]:starts[i + 1]]``.
+        hide: ``(probability, id)``: this share of the tokens is replaced by that id at each step.
+    """
+
+    targets: np.ndarray
+    starts: np.ndarray
+    label_smoothing: float = 0.0
+    hide: tuple[float, int] | None = None
+
+    def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
+        rows = np.concatenate([self.targets[self.starts[i] : self.starts[i + 1]] for i in batch.index])
+        targets = torch.from_numpy(rows)
+        at = (targets != IGNORED).nonzero().squeeze(1)
+        targets, at = send(targets[at], batch.ids.device), send(at, batch.ids.device)
+        ids = batch.ids
+        if self.hide is not None:
+            share, replacement = self.hide
+            hidden = (torch.rand(ids.shape, device=ids.device) < share) & (batch.packing.positions > 0)
+            ids = ids.masked_fill(hidden, replacement)
+        logits = model(ids, token_type_ids=batch.segments, packing=batch.packing).logits[at].float()  # [W, C]
+        losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
+        return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))
+
+
 LEAST_WEIGHT, MOST_WEIGHT = 1e-9, 1e9  # of a class; 0 besides: beyond them fp32 holds one class only
 
 

@@ -5,6 +5,7 @@ import { Pad } from "./pad.js";
 
 const byId = (id) => document.getElementById(id);
 const WAIT = 350; // milliseconds after the last key
+const BETWEEN = "\u001f"; // the texts of a pair, in one input
 const LONGEST_LINK = 8000; // characters of one input in a link
 const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"];
 const ABOUT = {
@@ -41,14 +42,22 @@ class Panel {
   constructor(number) {
     this.number = number;
     this.root = byId("panel").content.cloneNode(true).firstElementChild;
-    this.text = this.root.querySelector("textarea");
-    this.text.addEventListener("input", () => this.changed(this.text.value, WAIT));
-    this.text.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.changed(this.text.value, 0);
-    });
+    this.text = this.root.querySelector(".first");
+    this.second = this.root.querySelector(".second");
+    for (const box of [this.text, this.second]) {
+      box.addEventListener("input", () => this.changed(this.written(), WAIT));
+      box.addEventListener("keydown", (event) => {
+        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.changed(this.written(), 0);
+      });
+    }
     this.pad = new Pad(this.root, (content) => this.changed(content, WAIT / 2));
     this.timer = 0;
     this.asked = new AbortController();
+  }
+
+  // What stands in the boxes: of a pair both texts.
+  written() {
+    return modelNow().pairs ? this.text.value + BETWEEN + this.second.value : this.text.value;
   }
 
   // A new input: answered after a pause, so that not every key is a request.
@@ -60,16 +69,18 @@ class Panel {
 
   show(content) {
     inputs[this.number] = content;
-    if (modelNow().kind === "text") this.text.value = content;
+    if (modelNow().kind === "text") [this.text.value, this.second.value = ""] = modelNow().pairs ? content.split(BETWEEN) : [content];
     else this.pad.show(content, modelNow().size);
   }
 
   dress() {
-    const { kind, labels, examples, channels } = modelNow();
+    const { kind, pairs, labels, examples, channels } = modelNow();
     const text = kind === "text";
     if (!text) this.pad.suit(channels);
     this.root.querySelector(".sources .small").textContent = channels === 1 ? "Or drop one here, paste one, or draw." : "Or drop one here, or paste one.";
     this.root.querySelector(".as-text").hidden = !text;
+    this.root.querySelector(".pair").hidden = !pairs;
+    this.root.querySelector(".which").textContent = pairs ? "First text" : "Text";
     this.root.querySelector(".as-image").hidden = text;
     this.root.querySelector(".name").textContent = state.compare ? `Input ${"AB"[this.number]}` : "";
     const letters = channels === 1 ? labels.filter((label) => [...label].length === 1).slice(0, 10) : [];
@@ -90,7 +101,8 @@ class Panel {
     this.asked = new AbortController();
     const { signal } = this.asked;
     const [model, content] = [modelNow(), inputs[this.number]];
-    if (!content.trim()) {
+    const parts = model.pairs ? content.split(BETWEEN) : [content];
+    if (!parts.every((part) => part.trim()) || (model.pairs && parts.length < 2)) {
       drawAnswer(this.root, null, model);
       drawNothing(this.root);
       return;
@@ -99,7 +111,8 @@ class Panel {
     const why = this.root.querySelector(".why");
     try {
       if (!explainOnly) {
-        const answer = await ask("/v1/predict", { model: model.name, [text ? "texts" : "images"]: [content] }, signal);
+        const what = model.pairs ? "pairs" : text ? "texts" : "images";
+        const answer = await ask("/v1/predict", { model: model.name, [what]: [model.pairs ? parts : content] }, signal);
         drawAnswer(this.root, answer.predictions[0], model);
       }
       message("");
@@ -123,6 +136,7 @@ class Panel {
 
   question(model, content) {
     const asked = { model: model.name, method: state.method, [model.kind]: content };
+    if (model.pairs) [asked.text, asked.text_pair] = content.split(BETWEEN);
     if (state.method === "attention") {
       asked.layer = Number(state.layer);
       if (state.head !== "") asked.head = Number(state.head);
@@ -166,7 +180,7 @@ function changeModel(name) {
   const before = modelNow();
   state.model = name;
   state.target = "";
-  if (before.kind !== modelNow().kind) inputs.fill("");
+  if (before.kind !== modelNow().kind || before.pairs !== modelNow().pairs) inputs.fill("");
   start();
 }
 
@@ -217,13 +231,17 @@ async function copyLink() {
 
 async function begin() {
   try {
-    models = (await ask("/v1/models")).models;
+    models = (await ask("/v1/models")).models.filter((m) => m.gives !== "vectors");
   } catch (error) {
     message(error.message, true);
     return;
   }
   byId("entry").hidden = true;
   message("");
+  if (!models.length) {
+    message("The models here give vectors: POST texts to /v1/embed, or pairs of them to /v1/similar.");
+    return;
+  }
   recall();
   if (!panels.length) panels.push(new Panel(0), new Panel(1));
   start();

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from glassformer.data.batching import pack_texts
 from glassformer.data.checks import check_texts
+from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
+from glassformer.models.sentences import token_limit
 from glassformer.runtime import choose_dtype
-from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs, spearman
+from glassformer.tasks.estimator import digest
+from glassformer.tasks.heads import Head, unit
+from glassformer.tasks.similarity.explain import SimilarityExplanation, contributions
+from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
+from glassformer.tasks.similarity.measures import spearman
+from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
 CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines are computed in fp32
 
@@ -19,11 +28,69 @@ CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines a
 class Answers:
     """The questions that an ``Embedder`` answers from its vectors."""
 
+    NOUN = "texts"
+    check = staticmethod(check_texts)
     precision: Any
+    model_: Any
+    index_: TextIndex | None
     classes_: np.ndarray | None
-    head_: tuple[np.ndarray, np.ndarray] | None
-    encode: Any
+    head_: Head | None
+    tokenizer_: Any
+    clean: Any
+    predictor: Any
+    _how: Any
+    table: Any
     _check_fitted: Any
+
+    def encode(
+        self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
+    ) -> np.ndarray:
+        """One vector a text, ``[n, E]`` fp32; what ``SentenceTransformer.encode`` gives.
+
+        Raises:
+            InputError: a text that cannot be used; no prompt of that name.
+        """
+        model, texts = self.predictor(), [clean_text(text, self.clean) for text in check_texts(texts)]
+        options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
+        return model.sentences.embed(model, texts, **options)
+
+    def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
+        """What each pair of tokens adds to the cosine of two texts; the table sums up to it.
+
+        Raises:
+            DataError: a text that cannot be used.
+            ConfigError: a pooling or layer behind it through which a vector is no sum over tokens.
+        """
+        model, texts = self.predictor(), check_texts([a, b])
+        table = self.table(texts)
+        parts = []
+        with torch.inference_mode():
+            for row in range(2):
+                batch = pack_texts(table, np.array([row]), next(model.parameters()).device)
+                states = model.encode(batch.ids, batch.packing, segments=batch.segments).float()
+                parts.append(states.cpu())
+        tokens = [[self.tokenizer_.id_to_token(int(i)) or "?" for i in table[row]] for row in range(2)]
+        cut = [
+            f"the {name} text is longer than {len(table[row])} tokens and was cut there"
+            for row, name in enumerate(("first", "second"))
+            if table.truncated[row]
+        ]
+        found, score = contributions(self._how, parts[0], parts[1])
+        return SimilarityExplanation(texts[0], texts[1], tokens[0], tokens[1], found, score, tuple(cut))
+
+    def embed(self, texts: Sequence[str], **options: Any) -> np.ndarray:
+        """As ``encode``, under the name that classifiers have for it."""
+        return self.encode(texts, **options)
+
+    def longest(self) -> int:
+        """Tokens that are read of a text, special ones included."""
+        self._check_fitted()
+        return token_limit(self.model_.config.embedding, self._how.max_length)
+
+    def truncated(self, texts: Sequence[str]) -> np.ndarray:
+        """Which texts are longer than the model reads, ``[n]`` bool."""
+        self._check_fitted()
+        return np.asarray(self.table(check_texts(texts)).truncated)
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
         """Cosine of two texts, or of each text of one list with each of another, ``[n, m]``."""
@@ -32,19 +99,50 @@ class Answers:
         cosines = first @ second.T
         return float(cosines[0, 0]) if one else cosines
 
-    def index(self, texts: Sequence[str]) -> Any:
-        """Keep texts and their vectors for ``similar``."""
+    def index(self, texts: Sequence[str], rows: Sequence[int] | None = None) -> Any:
+        """Keep texts and their vectors for ``similar``; ``rows``: of each text in its file."""
         texts = check_texts(texts)
-        self.index_ = texts, self.encode(texts)
+        self.index_ = TextIndex(texts, unit(self.encode(texts)), self.weights_digest(), rows)
         return self
+
+    def save_index(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write what ``index`` keeps into a folder of its own; ``load_index`` opens it.
+
+        Raises:
+            ConfigError: there is none.
+            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+        """
+        return save_index(self._indexed(), path, overwrite=overwrite)
+
+    def load_index(self, path: str | Path) -> Any:
+        """Keep the texts and vectors of a folder for ``similar``.
+
+        Raises:
+            CheckpointError: no such folder, a damaged one, or the vectors of another model.
+        """
+        self.index_ = load_index(path, self.weights_digest())
+        return self
+
+    def _indexed(self) -> TextIndex:
+        index = getattr(self, "index_", None)
+        if index is None:
+            raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
+        return index
+
+    def weights_digest(self) -> str:
+        """What tells the weights (and the way to one vector) from others, whatever folder they lie in."""
+        self._check_fitted()
+        tensors = self.model_.state_dict()
+        how = [str(self._how.pool), str(self._how.max_length), str(sorted(tensors))]
+        arrays = [np.frombuffer("|".join(how).encode(), np.uint8)]
+        arrays += [tensors[name].detach().cpu().float().numpy() for name in sorted(tensors)]
+        return digest(arrays)
 
     def similar(self, text: str, k: int = 5) -> list[tuple[str, float]]:
         """The nearest texts of ``index``, with their cosines, the nearest first."""
-        if getattr(self, "index_", None) is None:
-            raise ConfigError("no texts to look among", where="similar", fix="Call index(texts) first")
-        texts, vectors = self.index_
-        rows, cosines = self.search([text], vectors, k)
-        return [(texts[i], float(c)) for i, c in zip(rows[0], cosines[0], strict=True)]
+        index = self._indexed()
+        rows, cosines = self.search([text], index.vectors, k)
+        return [(index.texts[i], float(c)) for i, c in zip(rows[0], cosines[0], strict=True)]
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
@@ -62,7 +160,9 @@ class Answers:
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
         asked = unit(self.encode(queries))
-        vectors = table if isinstance(table, np.ndarray) and table.ndim == 2 else self.encode(table)
+        if not (isinstance(table, np.ndarray) and table.ndim == 2):
+            table = self.encode(table)
+        vectors = table
         if vectors.shape[1] != asked.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the model's have {asked.shape[1]}"
             raise DataError(what, where="search", fix="Give texts, or vectors of this model")
@@ -75,9 +175,7 @@ class Answers:
         self._check_fitted()
         if self.head_ is None:
             raise ConfigError("was not fitted with labels", where="predict", fix="Use fit(texts, labels)")
-        logits = self.encode(X) @ self.head_[0].T + self.head_[1]
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        return shares / shares.sum(1, keepdims=True)
+        return self.head_.probabilities(self.encode(X))
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
         """The most probable class of each text."""
@@ -96,12 +194,6 @@ class Answers:
     def cosines(self, pairs: Pairs) -> np.ndarray:
         """The cosine of each pair, ``[n]``."""
         return (unit(self.encode(pairs.first)) * unit(self.encode(pairs.second))).sum(1)
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Each row at length 1; a row of zeros stays."""
-    vectors = np.asarray(vectors, np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
 def nearest(

@@ -7,8 +7,8 @@ embedder.fit(pairs, scores); embedder.search(queries, table, k=5); embedder.expl
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +20,29 @@ from glassformer.checkpoints.files import verify_folder
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import read_about
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.data.batching import BatchSettings, pack_texts
-from glassformer.data.checks import check_labels, check_texts, read_labels
+from glassformer.config import listed
+from glassformer.data.batching import BatchSettings
+from glassformer.data.checks import check_labels, check_texts, check_two, read_labels
 from glassformer.data.copies import alike
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
-from glassformer.families.pretrained import load_pretrained, read_checkpoint
-from glassformer.models.sentences import Normalize, Pool, Sentences, lowercased, token_limit
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.models.sentences import Sentences, lowercased, token_limit
 from glassformer.models.text import TextEncoder
-from glassformer.tasks.build import (
-    build_model,
-    build_tokenizer,
-    check_table,
-    fitting,
-    is_from_scratch,
-    save_tokenizer,
-)
+from glassformer.tasks.build import check_table, is_from_scratch, save_tokenizer
 from glassformer.tasks.estimator import FORMAT, Estimator, Fit
+from glassformer.tasks.heads import Head, fit_head, head_of
 from glassformer.tasks.similarity.answers import Answers
-from glassformer.tasks.similarity.explain import SimilarityExplanation, contributions
+from glassformer.tasks.similarity.build import LONGEST, build_encoder, open_tokenizer, sentences_for
+from glassformer.tasks.similarity.labels import (
+    JUDGED,
+    Labelled,
+    LabelStream,
+    check_classes,
+    pairs_of_labels,
+)
+from glassformer.tasks.similarity.measures import judged
 from glassformer.tasks.similarity.pairs import (
     PairLoss,
     Pairs,
@@ -48,8 +50,8 @@ from glassformer.tasks.similarity.pairs import (
     check_text_pairs,
     chosen_loss,
     encode_table,
-    pairs_of_labels,
-    spearman,
+    range_of,
+    scaled,
 )
 from glassformer.tasks.similarity.recipe import (
     EmbedderFitConfig,
@@ -57,11 +59,10 @@ from glassformer.tasks.similarity.recipe import (
     EmbedderTextConfig,
     SimilarityRecipe,
 )
-from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import refuse_several
 
-LONGEST = 256  # tokens, where neither settings nor checkpoint say how many
+CLASSES = "classes"  # the file of a head of classes
 
 
 class Embedder(Answers, Estimator):
@@ -79,7 +80,12 @@ class Embedder(Answers, Estimator):
     clean: Any
     tokenizer_: Tokenizer
     classes_: np.ndarray | None
-    head_: tuple[np.ndarray, np.ndarray] | None
+    head: Any
+    neighbors: int
+    head_: Head | None
+    loss_: str
+    train_layers: int | None
+    unfreeze_every: int
 
     def __init__(
         self,
@@ -134,6 +140,8 @@ class Embedder(Answers, Estimator):
         loss: str = "auto",
         scale: float = 20.0,
         pairs_per_text: int = 20,
+        head: str = "linear",
+        neighbors: int = 5,
     ):
         self._store(locals())
 
@@ -151,8 +159,9 @@ class Embedder(Answers, Estimator):
 
         Args:
             X, y: rows of two texts and a number each (any range); such rows alone, whose partners are told
-                from the others of their batch; or texts and their labels, from which pairs are drawn, and
-                behind which a logistic regression of the vectors answers ``predict``.
+                from the others of their batch; or texts and their labels: texts of one class move together,
+                and a head of classes behind the vectors answers ``predict``. With ``train_layers=0`` texts
+                with labels train that head alone.
             validation: ``(X, y)`` of the same kind, judged after each epoch.
             checkpoints, resume: as in every estimator.
 
@@ -163,200 +172,162 @@ class Embedder(Answers, Estimator):
         """
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
-    def _examples(self, fit: Fit, *data: Any) -> tuple[Pairs, Pairs | None]:
-        X, y, validation = data
+    def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Embedder:
+        rows = _rows(data[0])
+        if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):
+            return self._probe(rows, data[1])
+        return super()._fit((rows, *data[1:]), callbacks, checkpoints, resume)
+
+    def _probe(self, texts: list[str], y: Any) -> Embedder:
+        """A head of classes behind the vectors of a checkpoint that stays as it is."""
+        started = time.perf_counter()
+        with self._rollback():
+            if is_from_scratch(self.model):
+                what = "the head alone would stand on random weights"
+                raise ConfigError(what, where="train_layers", fix="Name a checkpoint, or leave it out")
+            self.configs()
+            labelled = self._labels(texts, y)
+            vars(self).pop("model_", None)
+            self._open()
+            self._fit_head(labelled)
+            self.train_seconds_ = time.perf_counter() - started
+        return self
+
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
+        rows, y, validation = data
         train: EmbedderFitConfig = fit.train
         refuse_several("the pairs of a batch are compared in one process", "Run it without torchrun")
         if train.train_layers == 0 and not train.unfreeze_every:
-            what = "an embedder has no head, and no weight would learn"
+            what = "of pairs no weight would learn: an embedder has no head"
             raise ConfigError(what, where="train_layers", fix="Use 1 or more")
-        if train.pairs_per_text < 1:
-            raise ConfigError(f"{train.pairs_per_text} pairs a text", where="pairs_per_text", fix="Use 20")
-        rows = X.to_numpy().tolist() if hasattr(X, "columns") else list(X)
-        self.classes_ = self.head_ = self._labelled = None
+        self.classes_ = self.head_ = None
         if rows and isinstance(rows[0], str):
-            pairs, held = self._of_labels(rows, y, validation, train)
+            examples: Any = self._labels(rows, y)
+            held: Any = None if validation is None else self._others(*check_two(validation, "texts, labels"))
         else:
-            pairs = check_text_pairs(rows, y)
-            held = None if validation is None else check_text_pairs(*validation, "validation")
+            examples = check_text_pairs(rows, y)
+            held = None
+            if validation is not None:
+                held = check_text_pairs(*check_two(validation, "pairs, scores"), "validation")
         if held is None and train.validation_fraction:
-            groups = list(map(alike, pairs.first)) if fit.together else None
-            numbers = list(range(len(pairs)))
-            (rest,), (taken,) = random_split([numbers], train.validation_fraction, train.seed, groups)
-            pairs, held = pairs.take(rest), pairs.take(taken)
-        if held is not None and (held.scores is None) != (pairs.scores is None):
+            texts = examples.texts if isinstance(examples, Labelled) else examples.first
+            groups = list(map(alike, texts)) if fit.together else None
+            (rest,), (taken,) = random_split(
+                [list(range(len(texts)))], train.validation_fraction, train.seed, groups
+            )
+            examples, held = examples.take(rest), examples.take(taken)
+        if isinstance(examples, Labelled):
+            check_classes(examples.targets)
+            if held is not None:
+                held = pairs_of_labels(held.texts, held.targets, JUDGED, train.seed)
+        elif held is not None and (held.scores is None) != (examples.scores is None):
             raise DataError("scores stand on one side only", where="validation", fix="Give both or none")
-        self._loss = chosen_loss(train.loss, pairs)
-        return pairs, held
+        self.loss_ = chosen_loss(train.loss, None if isinstance(examples, Labelled) else examples)
+        return examples, held
 
-    def _of_labels(self, texts: list, y: Any, validation: Any, train: Any) -> tuple[Pairs, Pairs | None]:
-        """Pairs drawn from labels; the texts are kept until the head is fitted."""
+    def _labels(self, texts: list[str], y: Any) -> Labelled:
+        """Texts with their classes' numbers; ``classes_`` is settled."""
         if y is None:
             raise DataError("texts without labels", where="fit", fix="Give labels, or pairs of texts")
-        texts = check_texts(texts)
-        labels = check_labels(y)
+        texts, labels = check_texts(texts), check_labels(y)
         if len(labels) != len(texts):
             raise DataError(f"{len(texts)} texts, {len(labels)} labels", where="fit", fix="Give one a text")
-        classes, targets = np.unique(labels, return_inverse=True)
-        self.classes_, self._labelled = classes, (texts, targets)
-        pairs, held = pairs_of_labels(texts, targets, train.pairs_per_text, train.seed), None
-        if validation is not None:
-            others, labels = check_texts(validation[0], "validation"), list(validation[1])
-            numbers = {label: i for i, label in enumerate(np.asarray(classes).tolist())}
-            if unknown := [label for label in labels if label not in numbers]:
-                raise DataError(f"the label {unknown[0]!r} is not among those learned", where="validation")
-            at = np.array([numbers[label] for label in labels])
-            held = pairs_of_labels(others, at, train.pairs_per_text, train.seed)
-        return pairs, held
+        self.classes_, targets = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            what = "all texts have one label"
+            raise DataError(what, where="labels", fix="Give texts of two classes or more")
+        return Labelled(texts, targets)
+
+    def _others(self, texts: Any, labels: Any) -> Labelled:
+        """Texts that are held out, with the numbers of classes that were learned."""
+        texts, labels = check_texts(texts, "validation"), check_labels(labels, "validation labels")
+        if len(labels) != len(texts):
+            what = f"{len(texts)} texts, {len(labels)} labels"
+            raise DataError(what, where="validation", fix="Give one a text")
+        assert self.classes_ is not None
+        numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
+        if unknown := [label for label in labels if label not in numbers]:
+            known = listed([str(label) for label in numbers])
+            what = f"the label {unknown[0]!r} is not among those learned"
+            raise DataError(what, where="validation", fix=f"Known: {known}")
+        return Labelled(texts, np.array([numbers[label] for label in labels]))
 
     def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:
-        pairs: Pairs = fit.examples
-        self._open_tokenizer(fit.configs, [*pairs.first, *pairs.second])
-        self._how = self._sentences(fit.configs["model"])
-        held = None if fit.held is None else self._table([*fit.held.first, *fit.held.second])
-        return self._table([*pairs.first, *pairs.second]), held
-
-    def _open_tokenizer(self, configs: dict[str, Any], texts: Sequence[str]) -> None:
-        text, model = configs["text"], configs["model"]
-        settings = {
-            key: getattr(text, key) for key in ("tokenizer", "clean", "lowercase", "vocab_size", "min_count")
-        }
-        wide = ModelConfig(model=model.model, revision=model.revision)
-        self.tokenizer_ = build_tokenizer(TextConfig(**settings), wide, texts)
-
-    def _sentences(self, model: EmbedderModelConfig) -> Sentences:
-        """How rows become one vector: as the checkpoint says, or as the settings do."""
-        known = None
-        if not is_from_scratch(model.model):
-            found = getattr(load_pretrained(model.model, revision=model.revision), "sentences", None)
-            known = found if isinstance(found, Sentences) else None
-            if isinstance(found, InputError):
-                raise found
-        if known is None or model.pooling != "auto":
-            pool = Pool(("mean" if model.pooling == "auto" else model.pooling,))
-            known = Sentences(pool, (Normalize(),), known.max_length if known else LONGEST)
-        return replace(known, max_length=self.max_length or known.max_length)
+        texts = _texts(fit.examples)
+        self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
+        self._how = sentences_for(fit.configs["model"], self.max_length)
+        held = None if fit.held is None else self.table(_texts(fit.held))
+        return self.table(texts), held
 
     def _build(self, fit: Fit) -> TextEncoder:
-        return self._model(fit.configs["model"])
+        return build_encoder(fit.configs["model"], self._how, self.tokenizer_, self.max_length)
 
-    def _model(self, model: EmbedderModelConfig) -> TextEncoder:
-        shape = {key: getattr(model, key) for key in ("d_model", "num_layers", "num_heads", "d_ff")}
-        if is_from_scratch(model.model):
-            wide = ModelConfig(model=model.model, dropout=model.dropout or None, **shape)
-            text = TextConfig(max_length=self._how.max_length or LONGEST)
-            built = build_model(wide, text, self.tokenizer_, 2)
+    def _loop(self, fit: Fit) -> tuple[Any, Any, Callable[[], dict[str, float]] | None]:
+        train, examples = fit.train, fit.examples
+        objective = PairLoss(self.loss_, train.scale)
+        if isinstance(examples, Labelled):
+            plan = train.batch_size or len(examples), train.pairs_per_text, train.accumulate, train.seed
+            stream: Any = LabelStream(fit.table, examples.targets, *plan, fit.device)
+            objective.targets, span = examples.targets, (0.0, 1.0)
         else:
-            if given := [key for key, value in shape.items() if value is not None]:
-                what = f"{given[0]} belongs to from-scratch models; {model.model!r} has its own"
-                raise ConfigError(what, where="model")
-            checkpoint = fitting(read_checkpoint(model.model, model.revision), self.tokenizer_, model.model)
-            built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0)
-        if not isinstance(built, TextEncoder):
-            raise ConfigError(
-                f"{model.model!r} is no encoder of texts", where="model", fix="Use a Transformer"
-            )
-        limit = token_limit(built.config.embedding, None)
-        if self.max_length and self.max_length > limit:
-            what = f"max_length {self.max_length} is more than the model's {limit} positions"
-            raise ConfigError(what, where="max_length", fix=f"Use {limit} or less")
-        built = built.with_head(head=None, pooling="mean")
-        built.sentences = self._how
-        return built
+            settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
+            stream = PairStream(fit.table, settings, train.accumulate, train.seed, fit.device)
+            span = range_of(examples.scores)
+            objective.scores = scaled(examples.scores, span)
+        if fit.held is None:
+            return stream, objective, None
+        held, table, network = scaled(fit.held.scores, span), fit.held_table, fit.network
 
-    def _loop(self, fit: Fit) -> tuple[PairStream, PairLoss, Callable[[], dict[str, float]] | None]:
-        train: EmbedderFitConfig = fit.train
-        settings = BatchSettings(train.batch_size, train.batch_tokens, train.length_window)
-        stream = PairStream(fit.table, settings, train.accumulate, train.seed, fit.device)
-        scores, judge = fit.examples.scores, None
-        low, span = (0.0, 1.0) if scores is None else (float(scores.min()), float(np.ptp(scores)))
+        def judge() -> dict[str, float]:
+            first, second = np.split(encode_table(network, table, fit.device), 2)
+            return judged(first, second, held)
 
-        def scaled(values: np.ndarray | None) -> np.ndarray | None:
-            return None if values is None else ((values - low) / span).astype(np.float32)
-
-        if fit.held is not None:
-            held, table, network = scaled(fit.held.scores), fit.held_table, fit.network
-
-            def judge() -> dict[str, float]:
-                first, second = np.split(encode_table(network, table, fit.device), 2)
-                cosines = (first * second).sum(1)
-                if held is None:
-                    found = (first @ second.T).argmax(1) == np.arange(len(first))
-                    return {"loss": float(1 - cosines.mean()), "score": float(found.mean())}
-                return {"loss": float(np.square(cosines - held).mean()), "score": spearman(cosines, held)}
-
-        return stream, PairLoss(self._loss, scaled(scores), train.scale), judge
+        return stream, objective, judge
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         tables = [fit.table] if fit.held is None else [fit.table, fit.held_table]
-        scores = [pairs.scores for pairs in (fit.examples, fit.held) if pairs is not None]
-        return [array for table in tables for array in (table.ids, table.starts)] + scores
+        targets = [
+            part.targets if isinstance(part, Labelled) else part.scores
+            for part in (fit.examples, fit.held)
+            if part is not None
+        ]
+        return [array for table in tables for array in (table.ids, table.starts)] + targets
 
     def _keep(self, fit: Fit, training: Any) -> None:
         super()._keep(fit, training)
         self.model_.sentences = self._how
         self.index_ = None
-        if self._labelled is not None:
-            self._fit_head(*self._labelled)
-        self._labelled = None
+        if isinstance(fit.examples, Labelled):
+            self._fit_head(fit.examples)
 
-    def _fit_head(self, texts: list[str], targets: np.ndarray) -> None:
-        """A logistic regression of the vectors."""
-        from sklearn.linear_model import LogisticRegression
-
-        fitted = LogisticRegression(max_iter=1000).fit(self.encode(texts), targets)
-        weight, bias = fitted.coef_.astype(np.float32), fitted.intercept_.astype(np.float32)
-        if len(weight) == 1:  # of two classes: one row, of the second
-            weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
-        self.head_ = weight, bias
+    def _fit_head(self, labelled: Labelled) -> None:
+        """A head of classes behind the vectors."""
+        vectors = self.encode(labelled.texts)
+        self.head_ = fit_head(vectors, labelled.targets, self.head, self.neighbors)
 
     def _check_fitted(self) -> None:
         """A checkpoint is opened as it is where there was no fit."""
         if not hasattr(self, "model_") and not is_from_scratch(self.model):
-            configs = self.configs()
-            self._open_tokenizer(configs, [])
-            self._how = self._sentences(configs["model"])
-            model = self._model(configs["model"]).eval()
-            self.classes_ = self.head_ = self.index_ = None
-            self.weights_source_, self.best_step_, self.train_seconds_ = model.weights_source, 0, 0.0
-            self.history_, self.chosen_, self.model_ = [], {}, model
+            self.classes_ = self.head_ = None
+            self._open()
         super()._check_fitted()
 
-    def _table(self, texts: Sequence[str]) -> TokenTable:
+    def _open(self) -> None:
+        """The checkpoint as it is, without a training."""
+        configs = self.configs()
+        self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
+        self._how = sentences_for(configs["model"], self.max_length)
+        model = build_encoder(configs["model"], self._how, self.tokenizer_, self.max_length).eval()
+        self.weights_source_, self.best_step_, self.train_seconds_ = model.weights_source, 0, 0.0
+        self.history_, self.chosen_, self.adapter_ = [], {}, None
+        self.index_, self.model_, self._compute_model = None, model, None
+
+    def table(self, texts: Sequence[str]) -> TokenTable:
+        """Checked texts as the model reads them, each cut where it ends to read."""
         how = self._how
         tokenizer = lowercased(self.tokenizer_) if how.lowercase else self.tokenizer_
         texts = [how.prompt(None, None) + clean_text(text, self.clean) for text in texts]
         return encode(tokenizer, texts, max_length=how.max_length or LONGEST)
-
-    def encode(
-        self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
-    ) -> np.ndarray:
-        """One vector a text, ``[n, E]`` fp32; what ``SentenceTransformer.encode`` gives.
-
-        Raises:
-            InputError: a text that cannot be used; no prompt of that name.
-        """
-        model, texts = self.predictor(), [clean_text(text, self.clean) for text in check_texts(texts)]
-        options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
-        return model.sentences.embed(model, texts, **options)
-
-    def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
-        """What each pair of tokens adds to the cosine of two texts; the table sums up to it.
-
-        Raises:
-            DataError: a text that cannot be used.
-            ConfigError: a pooling or layer behind it through which a vector is no sum over tokens.
-        """
-        model, texts = self.predictor(), check_texts([a, b])
-        table = self._table(texts)
-        parts = []
-        with torch.inference_mode():
-            for row in range(2):
-                batch = pack_texts(table, np.array([row]), next(model.parameters()).device)
-                states = model.encode(batch.ids, batch.packing, segments=batch.segments).float()
-                parts.append(states.cpu())
-        tokens = [[self.tokenizer_.id_to_token(int(i)) or "?" for i in table[row]] for row in range(2)]
-        return SimilarityExplanation(*texts, *tokens, *contributions(self._how, *parts))
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         """The tokenizer and the files of sentence-transformers, which opens the folder."""
@@ -365,8 +336,8 @@ class Embedder(Answers, Estimator):
         write_sentences(self._how, folder, self.model_.config)
         if self.head_ is None or self.classes_ is None:
             return {"classes": None}
-        weight, bias = map(torch.from_numpy, self.head_)
-        write_tensors(folder, {"weight": weight, "bias": bias}, name="classes")
+        tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}
+        write_tensors(folder, tensors, name=CLASSES)
         return {"classes": self.classes_.tolist()}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
@@ -375,9 +346,10 @@ class Embedder(Answers, Estimator):
             raise self._how or DataError("has no modules.json", where=str(folder))
         self.classes_ = self.head_ = self.index_ = None
         if names := about.get("classes"):
-            tensors = read_tensors(folder, "classes")
             self.classes_ = np.asarray(read_labels(names, "classes", str(folder)))
-            self.head_ = tensors["weight"].numpy(), tensors["bias"].numpy()
+            arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, CLASSES).items()}
+            width = self._how.width(self.model_.config.encoder.d_model)
+            self.head_ = head_of(arrays, width, len(self.classes_), str(folder))
 
     @classmethod
     def load(cls, path: str | Path) -> Embedder:
@@ -395,3 +367,16 @@ class Embedder(Answers, Estimator):
 
     def check_parts(self, folder: Path) -> None:
         check_table(self.tokenizer_, self.model_.config, str(folder))
+
+
+def _rows(X: Any) -> list:
+    """The rows of a list, an array or a data frame."""
+    if isinstance(X, str | bytes) or not hasattr(X, "__iter__"):
+        what = f"{type(X).__name__} where rows of pairs or texts are wanted"
+        raise DataError(what, where="fit", fix="Give a list")
+    return X.to_numpy().tolist() if hasattr(X, "to_numpy") else list(X)
+
+
+def _texts(examples: Labelled | Pairs) -> list[str]:
+    """All texts: of pairs the first of all, then the second."""
+    return examples.texts if isinstance(examples, Labelled) else [*examples.first, *examples.second]

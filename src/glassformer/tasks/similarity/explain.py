@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import html
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.checkpoints.files import replace_text
 from glassformer.errors import ConfigError
+from glassformer.explain.pair_map import page, picture
 from glassformer.models.sentences import Dense, Sentences
+from glassformer.outputs import write_text_whole
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,19 @@ class SimilarityExplanation:
     b: str
     tokens_a: list[str]
     tokens_b: list[str]
-    table: np.ndarray  # [T_a, T_b]
+    table: np.ndarray  # [T_a, T_b] fp64
     score: float  # the cosine
+    notes: tuple[str, ...] = ()  # what a reader must know: a text of which a part alone was read
+
+    @property
+    def rows(self) -> list[str]:
+        """What to call the rows of the table."""
+        return self.tokens_a
+
+    @property
+    def columns(self) -> list[str]:
+        """What to call its columns."""
+        return self.tokens_b
 
     def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
         """The pairs that add most."""
@@ -41,54 +54,38 @@ class SimilarityExplanation:
             "tokens": [self.tokens_a, self.tokens_b],
             "score": self.score,
             "table": self.table.tolist(),
+            "notes": list(self.notes),
         }
 
     def html(self) -> str:
-        """The table as a page: green adds, red takes away."""
-        peak = max(float(np.abs(self.table).max()), 1e-12)
+        """A page that opens anywhere: the table as a map, and the strongest pairs."""
+        return page([self])
 
-        def cell(value: float, pair: str) -> str:
-            color = "0, 128, 64" if value >= 0 else "192, 32, 32"
-            style = f"background: rgba({color}, {0.65 * abs(value) / peak:.3f})"
-            return f'<td style="{style}" title="{html.escape(pair)}">{100 * value:.1f}</td>'
-
-        head = "".join(f'<th scope="col"><span>{html.escape(t)}</span></th>' for t in self.tokens_b)
-        rows = "".join(
-            f'<tr><th scope="row">{html.escape(t)}</th>'
-            + "".join(cell(float(v), f"{t} / {o}") for v, o in zip(line, self.tokens_b, strict=True))
-            + "</tr>"
-            for t, line in zip(self.tokens_a, self.table, strict=True)
-        )
-        a, b = html.escape(self.a), html.escape(self.b)
-        return PAGE.format(a=a, b=b, score=f"{self.score:.4f}", head=head, rows=rows)
+    def _repr_html_(self) -> str:
+        return f"<div>{picture(self.tokens_a, self.tokens_b, self.table.tolist())}</div>"
 
     def save(self, path: str | Path) -> Path:
-        """Write the page."""
-        replace_text(Path(path), self.html())
-        return Path(path)
+        """Write the page (``.html``) or the figures (``.json``).
+
+        Raises:
+            ConfigError: another ending.
+        """
+        return save_similarities([self], path)
 
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Why these texts are alike</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>
-body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
-  padding: 0 1rem; color: #1b1b1b; background: #fff }}
-main div {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-size: 14px }}
-td {{ text-align: right; padding: .2rem .4rem; min-width: 2.6rem; font-variant-numeric: tabular-nums }}
-th {{ font-weight: 600; text-align: right; padding: .2rem .5rem; white-space: nowrap }}
-</style></head><body><main>
-<h1>Cosine {score}</h1>
-<p>Across: {b}<br>Down: {a}</p>
-<div role="region" aria-label="Contributions of token pairs" tabindex="0"><table>
-<tr><td></td>{head}</tr>
-{rows}
-</table></div>
-<p>Each cell is what a pair of tokens adds to the cosine, times 100. All cells add up to {score} (times 100).
-A token stands for its place in its text: what the model knows of it there includes the words around it.</p>
-</main></body></html>
-"""
+def save_similarities(found: Sequence[SimilarityExplanation], path: str | Path) -> Path:
+    """As ``SimilarityExplanation.save``, for several: one page, or a JSON array."""
+    path = Path(path)
+    if path.suffix.lower() == ".html":
+        text = page(
+            found, "" if len(found) == 1 else f"{len(found)} pairs, and what their cosines are made of"
+        )
+    elif path.suffix.lower() == ".json":
+        text = json.dumps([one.as_dict() for one in found], indent=2, ensure_ascii=False) + "\n"
+    else:
+        raise ConfigError("not .html or .json", where=str(path), fix="End the name with one of them")
+    write_text_whole(path, text)
+    return path
 
 
 def contributions(how: Sentences, first: Tensor, second: Tensor) -> tuple[np.ndarray, float]:
@@ -109,8 +106,7 @@ def contributions(how: Sentences, first: Tensor, second: Tensor) -> tuple[np.nda
 
 def _parts(how: Sentences, states: Tensor) -> Tensor:
     """``[T, E]``: rows that sum up to the vector before it is normalized."""
-    skip = 0 if how.pool.include_prompt or not how.prompt(None, None) else -1
-    if skip:
+    if how.prompt(None, None) and not how.pool.include_prompt:
         what = "a prompt that does not count leaves tokens without a part"
         raise ConfigError(what, where="explain_similarity", fix="Explain without a default prompt")
     pools = []
@@ -128,7 +124,7 @@ def _parts(how: Sentences, states: Tensor) -> Tensor:
         elif mode == "weightedmean":
             weights[:, 0] = torch.arange(1, count + 1, dtype=states.dtype)
             weights = weights / weights.sum()
-        else:  # mean, mean_sqrt_len_tokens: the length is divided out by the cosine of one mode alone
+        else:  # mean, or the sum over the root of the length
             weights[:] = 1 / count if mode == "mean" else count**-0.5
         pools.append(states * weights)
     parts = torch.cat(pools, 1)

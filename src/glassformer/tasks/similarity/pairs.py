@@ -76,26 +76,6 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     return Pairs(first, second, scores.astype(np.float32))
 
 
-def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, seed: int) -> Pairs:
-    """For each text ``per_text`` partners of its class (score 1) and as many of others (score 0).
-
-    Raises:
-        DataError: one class only.
-    """
-    if len(np.unique(targets)) < 2:
-        raise DataError("all texts have one label", where="labels", fix="Give texts of two classes or more")
-    rng, first, second, scores = np.random.default_rng(seed), [], [], []
-    for i, target in enumerate(targets.tolist()):
-        same = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))
-        for rows, score in ((same, 1.0), (np.flatnonzero(targets != target), 0.0)):
-            if len(rows):  # of a class of one text there is no partner
-                chosen = rng.choice(rows, per_text).tolist()
-                first += [texts[i]] * per_text
-                second += [texts[j] for j in chosen]
-                scores += [score] * per_text
-    return Pairs(first, second, np.array(scores, np.float32))
-
-
 @dataclass(frozen=True)
 class PairStream:
     """The batches of every epoch: first texts of some pairs, then their second ones."""
@@ -130,19 +110,28 @@ def vectors_of(model: Any, batch: TextBatch) -> Tensor:
 
 @dataclass
 class PairLoss:
-    """How far the cosines of a batch are from what they should be; a sum over its pairs.
+    """How far the cosines of a batch are from what they should be; a sum over its pairs (texts with classes).
 
     cosine: squared error to the scores. cosent: ``log(1 + sum exp(scale (cos_j - cos_i)))`` over pairs i that
     score above pairs j (Su, 2022). negatives: cross-entropy of each partner among all of the batch
-    (Henderson et al., 2017).
+    (Henderson et al., 2017). Texts with classes are compared each with each: 1 in one class, else 0.
     """
 
     kind: str
-    scores: np.ndarray | None  # [n], from 0 to 1
     scale: float
+    scores: np.ndarray | None = None  # [n], from 0 to 1
+    targets: np.ndarray | None = None  # [n] class numbers, of texts that are no pairs
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
-        first, second = vectors_of(model, batch).chunk(2)  # [P, E] each
+        vectors = vectors_of(model, batch)
+        if self.targets is not None:
+            targets = send(torch.from_numpy(self.targets[batch.index]), vectors.device)
+            cosines, wanted, weights = all_pairs(vectors, targets)
+            count, loss = len(vectors), 0 * vectors.sum()  # of one text alone there is nothing to compare
+            if len(cosines):
+                loss = len(vectors) * self.of_cosines(cosines, wanted, weights)
+            return StepLoss(loss, torch.zeros((), device=loss.device), count)
+        first, second = vectors.chunk(2)  # [P, E] each
         if self.kind == "negatives":
             logits = self.scale * first @ second.T  # [P, P]
             targets = torch.arange(len(first), device=logits.device)
@@ -151,58 +140,58 @@ class PairLoss:
         cosines = (first * second).sum(1)  # [P]
         assert self.scores is not None  # ``Embedder`` has looked
         wanted = send(torch.from_numpy(self.scores[batch.index]), cosines.device)
-        if self.kind == "cosine":
-            loss = (cosines - wanted).square().sum()
-        else:
-            above = wanted[:, None] > wanted[None, :]  # [i, j]: i scores above j
-            wrong = self.scale * (cosines[None, :] - cosines[:, None])
-            wrong = torch.cat([wrong[above], wrong.new_zeros(1)])
-            loss = wrong.logsumexp(0) * len(cosines)
+        weights = torch.full_like(cosines, 1 / len(cosines))
+        loss = len(cosines) * self.of_cosines(cosines, wanted, weights)
         return StepLoss(loss, torch.zeros((), device=loss.device), len(cosines))
 
-
-def spearman(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation of ranks, ties at their mean; 0 where one side is constant."""
-    from scipy.stats import rankdata
-
-    return pearson(rankdata(a), rankdata(b))
-
-
-def pearson(a: np.ndarray, b: np.ndarray) -> float:
-    """Correlation; 0 where one side is constant."""
-    a, b = (np.asarray(x, np.float64) - np.mean(x, dtype=np.float64) for x in (a, b))
-    norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
-    return float((a * b).sum()) / norm if norm > 0 else 0.0
+    def of_cosines(self, cosines: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
+        """The mean loss of cosines ``[P]`` that are to be as ``wanted``; weights sum up to 1."""
+        if self.kind == "cosine":
+            return ((cosines - wanted).square() * weights).sum()
+        above = wanted[:, None] > wanted[None, :]  # [i, j]: i scores above j
+        wrong = self.scale * (cosines[None, :] - cosines[:, None])
+        return torch.cat([wrong[above], wrong.new_zeros(1)]).logsumexp(0)
 
 
-def correlations(
-    cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000, seed: int = 0
-) -> dict[str, Any]:
-    """Spearman and Pearson, each with the 95 % interval of the bootstrap over pairs."""
-    rng, out = np.random.default_rng(seed), {"pairs": len(scores)}
-    rows = [rng.integers(0, len(scores), len(scores)) for _ in range(resamples)]
-    for name, measure in (("spearman", spearman), ("pearson", pearson)):
-        out[name] = measure(cosines, scores)
-        if rows:
-            drawn = [measure(cosines[r], scores[r]) for r in rows]
-            out[f"{name}_interval"] = [float(v) for v in np.quantile(drawn, (0.025, 0.975))]
-    return out
+def all_pairs(vectors: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of vectors ``[B, E]`` of length 1 every two: cosines, 1 where both are of one class, weights ``[P]``.
+
+    Weights sum up to 1; pairs of one class have half of it together, where there are both kinds.
+    """
+    i, j = torch.triu_indices(len(vectors), len(vectors), 1, device=vectors.device)
+    same = targets[i] == targets[j]
+    counts = torch.stack([(~same).sum(), same.sum()]).clamp(min=1)
+    kinds = 2 if same.any() and not same.all() else 1
+    return (vectors @ vectors.T)[i, j], same.to(vectors), 1 / (kinds * counts[same.long()])
 
 
-def tfidf_cosines(train: Pairs, pairs: Pairs) -> np.ndarray:
-    """The cosine of each pair's TF-IDF vectors, weighed on the training texts: a baseline, ``[n]``."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    counted = TfidfVectorizer(sublinear_tf=True).fit([*train.first, *train.second])
-    first, second = counted.transform(pairs.first), counted.transform(pairs.second)
-    return np.asarray(first.multiply(second).sum(1)).ravel()  # type: ignore[union-attr]  # a sparse matrix
+def range_of(scores: np.ndarray | None) -> tuple[float, float]:
+    """The lowest score, and how far the highest lies above it."""
+    return (0.0, 1.0) if scores is None else (float(scores.min()), float(np.ptp(scores)))
 
 
-def chosen_loss(loss: str, pairs: Pairs) -> str:
-    """The loss that suits the pairs, or the one that was asked for."""
+def scaled(scores: np.ndarray | None, span: tuple[float, float]) -> np.ndarray | None:
+    """Scores from 0 to 1 over ``span``, fp32."""
+    return None if scores is None else ((scores - span[0]) / span[1]).astype(np.float32)
+
+
+def chosen_loss(loss: str, pairs: Pairs | None) -> str:
+    """The loss that suits the pairs (None: texts with labels), or the one that was asked for.
+
+    Raises:
+        ConfigError: one that does not suit them.
+        DataError: scores that are all equal.
+    """
+    if pairs is None:
+        if loss == "negatives":
+            fix = "Use cosine or cosent, or give pairs that belong together"
+            raise ConfigError("negatives takes pairs, not texts with labels", where="loss", fix=fix)
+        return "cosine" if loss == "auto" else loss
     if pairs.scores is None:
         if loss not in ("auto", "negatives"):
             raise ConfigError(f"{loss} needs scores", where="loss", fix="Give scores, or use negatives")
+        if len(pairs) < 2:
+            raise DataError("one pair has no others to be told from", where="pairs", fix="Give more pairs")
         return "negatives"
     if np.ptp(pairs.scores) == 0:
         raise DataError("all scores are equal", where="scores", fix="Give none: fit(pairs)")

@@ -13,13 +13,23 @@ from glassformer.train.config import FitConfig, TokenBatches
 class PairsConfig(Section):
     """Where the pairs of texts come from."""
 
-    source: str = setting("", "a folder with train, validation and test as tables, here or in a data folder")
-    first: str = setting("sentence1", "column of the first texts")
-    second: str = setting("sentence2", "column of the second texts")
+    source: str = setting("", "a named source (stsb), or a table or a folder of tables")
+    first: str | None = setting(None, "column of the first texts; None: found by itself")
+    second: str | None = setting(None, "column of the second texts; None: found by itself")
     score: str | None = setting(
-        "score", "column of what says how alike they are; None: all pairs belong together"
+        "auto", "column of what says how alike they are; auto: found; None: all pairs belong together"
     )
+    validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
+    test_size: float | None = setting(None, "likewise for a test split, where the source has none")
+    train_size: int | None = setting(None, "at most this many training pairs")
     limit: int | None = setting(None, "at most this many pairs of every split: a quick look")
+    split_seed: int = setting(0, "of every choice of pairs")
+    copies: Literal["together", "apart"] | None = setting(
+        None, "of one first text: on one side of a random split; None: together in new runs on one's own data"
+    )
+    on_bad_row: Literal["refuse", "skip"] = setting(
+        "refuse", "skip: rows that cannot be used go to rejected.jsonl"
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,13 @@ class EmbedderFitConfig(TokenBatches, FitConfig):
         "auto", "cosine: squared error; cosent: order of the pairs of a batch; negatives: its other pairs"
     )
     scale: float = setting(20.0, "what cosines are multiplied by in cosent and negatives")
-    pairs_per_text: int = setting(20, "with labels: of equal, and as many of different ones")
+    pairs_per_text: int = setting(
+        20, "with labels: how often an epoch compares a text with the others of a batch"
+    )
+    head: Literal["linear", "knn"] = setting(
+        "linear", "with labels: a logistic regression of the vectors, or the classes of the nearest texts"
+    )
+    neighbors: int = setting(5, "texts that knn looks at")
     batch_size: int = setting(32, "pairs")
     batch_tokens: int = setting(0, "real tokens at most; 0: batch_size decides")
     length_window: int = setting(0, "batches among which lengths are sorted; 0: lengths are not looked at")
@@ -81,6 +97,7 @@ class SimilarityEvaluateConfig(Section):
     split: Literal["test", "validation"] = setting("test", "looked at once, at the end")
     baselines: bool = setting(True, "cosines of TF-IDF and of the model before its training")
     bootstrap: int = setting(1000, "resamples for the 95 % interval")
+    maps: int = setting(6, "judged pairs whose similarity is explained in the report")
 
 
 @dataclass(frozen=True)

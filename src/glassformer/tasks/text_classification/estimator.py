@@ -20,18 +20,26 @@ from glassformer.checkpoints.hub import CATALOG
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_texts
 from glassformer.data.copies import alike
 from glassformer.data.long_texts import Windows, encode_windows
-from glassformer.data.text import TokenTable, clean_text, encode
+from glassformer.data.pair_tokens import encode_inputs, without_segments
+from glassformer.data.text import TokenTable, clean_text
+from glassformer.data.text_pairs import are_pairs, check_inputs
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
-from glassformer.errors import CheckpointError, ConfigError, ShortModelWarning
+from glassformer.errors import CheckpointError, ConfigError, DataError, ShortModelWarning
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.families.pretrained import positions_of
 from glassformer.models.sentences import Sentences
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.build import build_model, build_tokenizer, check_table, is_from_scratch, save_tokenizer
+from glassformer.tasks.build import (
+    build_model,
+    build_tokenizer,
+    check_table,
+    is_from_scratch,
+    save_tokenizer,
+    tells_segments,
+)
 from glassformer.tasks.classifier import Classifier
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
@@ -39,13 +47,19 @@ from glassformer.train.features import can_be_cached, on_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
 
+ENTAILS = "entail"  # what the label begins with that says that one text follows from another
+
 
 class TextClassifier(Classifier):
-    """A Transformer that classifies texts.
+    """A Transformer that classifies texts, or pairs of texts.
+
+    A pair is a tuple of two texts, and the model reads both at once: ``fit([(premise, claim), ...], y)``.
+    What was fitted on pairs answers pairs.
 
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
     says what each means. Fitted state beside that of ``Classifier``: ``tokenizer_``, ``truncated_``
-    (training texts that were cut).
+    (training texts that were cut), ``pairs_`` (whether it reads pairs; None: others trained it, and it reads
+    both).
     """
 
     RECIPE, NOUN, CHUNK = Recipe, "texts", 16_384
@@ -61,6 +75,8 @@ class TextClassifier(Classifier):
     clean: str
     tokenizer_: Tokenizer
     truncated_: int
+    pairs_: bool | None = False
+    segments_: bool | None = None  # whether the model tells a pair's sides apart; None: as model_ says
 
     def __init__(
         self,
@@ -151,17 +167,29 @@ class TextClassifier(Classifier):
         tags.input_tags.string = True
         return tags
 
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether inputs are pairs; of a model that others trained, whether a label is entailment."""
+        if self.pairs_ is not None:
+            return self.pairs_
+        return any(str(label).lower().startswith(ENTAILS) for label in self.classes_.tolist())
+
     # --- texts -----------------------------------------------------------------------------------
 
     @staticmethod
     def check(X: Any, origin: str = "texts") -> list[str]:
-        return check_texts(X, origin)
+        return check_inputs(X, origin)
 
     @staticmethod
     def copies_of(examples: Sequence[str]) -> list[str]:
         return list(map(alike, examples))
 
     def _settle(self, fit: Fit) -> None:
+        self.pairs_ = are_pairs(fit.examples.X)
+        self.segments_ = self.pairs_ and tells_segments(fit.configs["model"])
+        if self.pairs_ and self.long_texts != "cut":
+            what = f"long_texts = {self.long_texts} reads one text in windows, and these are pairs"
+            raise ConfigError(what, where="long_texts", fix="Use cut: the longer side of a pair is cut first")
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
         self._follow_positions(fit)
 
@@ -178,17 +206,32 @@ class TextClassifier(Classifier):
             fit.configs["text"] = replace(text, max_length=limit)
 
     def encode(self, examples: Sequence[str]) -> TokenTable:
-        return encode(
+        """
+        Raises:
+            DataError: pairs for a model of one text, or texts for one of pairs.
+        """
+        if self.pairs_ is not None and examples and are_pairs(examples) != self.pairs_:
+            what, fix = (
+                ("this model reads pairs of texts", "Give two texts for each: (first, second)")
+                if self.pairs_
+                else ("this model reads one text, not pairs", "Give one text each")
+            )
+            raise DataError(what, where=self.NOUN, fix=fix)
+        table = encode_inputs(
             self.tokenizer_,
             examples,
             max_length=self.max_length,
-            clean=self.clean,  # type: ignore[arg-type]  # checked by fit
+            clean=self.clean,
             add_special_tokens=self.add_special_tokens,
         )
+        tells = self.segments_
+        if tells is None:
+            tells = getattr(self.model_.config.embedding, "segments", 0) > 1
+        return table if tells else without_segments(table)
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
         """The texts cut, or in windows."""
-        if self.long_texts == "cut":
+        if self.long_texts == "cut" or are_pairs(examples):
             return Windows(self.encode(examples), len(examples))
         return encode_windows(
             self.tokenizer_,
@@ -220,7 +263,9 @@ class TextClassifier(Classifier):
 
     def _build(self, fit: Fit) -> Any:
         model, text = fit.configs["model"], fit.configs["text"]
-        return build_model(model, text, self.tokenizer_, len(self.classes_), fit.table, fit.train.seed)
+        return build_model(
+            model, text, self.tokenizer_, len(self.classes_), fit.table, fit.train.seed, bool(self.pairs_)
+        )
 
     def _stream(self, fit: Fit) -> TextStream:
         train: TextFitConfig = fit.train
@@ -286,7 +331,7 @@ class TextClassifier(Classifier):
             CheckpointError: that file has a step of an unknown kind.
         """
         model = self.predictor()
-        if head or getattr(model, "sentences", None) is None:
+        if head or self.pairs_ or getattr(model, "sentences", None) is None:
             if prompt_name is not None or prompt is not None:
                 what = "prompts belong to models from folders with a modules.json"
                 raise ConfigError(what, where="embed", fix="Put the words before the texts yourself")
@@ -298,19 +343,22 @@ class TextClassifier(Classifier):
 
     def _table_arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:
         table = table.table if isinstance(table, Windows) else table
-        return [table.ids, table.starts]
+        return [table.ids, table.starts, *([] if table.segments is None else [table.segments])]
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
+        kinds = self.model_.config.embedding.segments
         save_tokenizer(
-            self.tokenizer_, folder, self.max_length, segments=self.model_.config.embedding.segments
+            self.tokenizer_, folder, self.max_length, segments=kinds, pairs=self.pairs_ is not False
         )
         if isinstance(sentences := getattr(self.model_, "sentences", None), Sentences):
             write_sentences(sentences, folder, self.model_.config)
-        return {"truncated": self.truncated_}
+        pairs = {"pairs": self.pairs_} if self.pairs_ is not False else {}
+        return {"truncated": self.truncated_} | pairs
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)
         self.truncated_ = about.get("truncated", 0)
+        self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)

@@ -20,6 +20,9 @@ class DataConfig(Section):
     source: str = setting("", "a named source (imdb, europe) or a path to a file or folder")
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     label_column: str | None = setting(None, "likewise")
+    pair_column: str = setting(
+        "auto", "of the second text of pairs; auto: found by its name or content; none: one text a row"
+    )
     validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
     test_size: float | None = setting(None, "likewise for a test split, where the source has none")
     train_size: int | None = setting(None, "at most this many training examples, stratified")
@@ -33,8 +36,10 @@ class DataConfig(Section):
     drop_duplicates: bool = setting(
         False, "leave out repeats, and what of train also stands in validation or test"
     )
-    copies: Literal["together", "apart"] | None = setting(
-        None, "of one example: on one side of a random split; None: together in new runs on one's own data"
+    copies: Literal["together", "apart", "sides"] | None = setting(
+        None,
+        "of one example: on one side of a random split; sides: pairs that share a text too; None: together "
+        "in new runs on one's own data",
     )
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse", "skip: rows that cannot be used go to rejected.jsonl"

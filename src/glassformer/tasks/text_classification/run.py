@@ -18,6 +18,7 @@ from glassformer.data.mending import mended
 from glassformer.data.sources import TextDataset, find_in_data, load_text_dataset
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.tables import read_lines
+from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.explain.attention import rollout
@@ -54,6 +55,7 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
         d.source if source is None else source,
         text_column=d.text_column,
         label_column=d.label_column,
+        pair_column=d.pair_column,
         need_labels=True,
         on_bad_row=d.on_bad_row,
         **part,
@@ -165,7 +167,8 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[s
         sample_weight=baseline_weights(clf, targets),
         measure=measure_of(recipe),
     )
-    return "TF-IDF + logistic regression", found
+    of = " of both sides" if are_pairs(train) else ""
+    return f"TF-IDF{of} + logistic regression", found
 
 
 def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:

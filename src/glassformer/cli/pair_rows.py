@@ -1,0 +1,128 @@
+"""Pairs of texts on their way to answers: two arguments, a line with a tab, or two columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from glassformer.cli.given import STDIN, read_stdin
+from glassformer.cli.rows import WAY_OUT, Row, read_columns
+from glassformer.errors import ConfigError, DataError
+
+
+def gather_pairs(
+    given: Sequence[str],
+    text_column: str | None = None,
+    pair_column: str | None = None,
+    folder: str | Path = "",
+    skip: bool = False,
+) -> list[Row]:
+    """The pairs of the arguments, in their order; those of a file keep their places and their other columns.
+
+    Args:
+        given: texts, two for each pair, and names of files: tables of two columns, ``.txt`` files and ``-``
+            for standard input with two texts a line and a tab between them.
+        text_column, pair_column: of tables; None takes those of the training, or finds them.
+        folder: of the run or model.
+        skip: a row that cannot be used is marked; else it ends the reading.
+
+    Raises:
+        DataError: a text without its second one, a file that cannot be read, a row that cannot be used.
+    """
+    from glassformer.cli.predict import is_picture, names_a_file
+
+    found: list[Row] = []
+    first: str | None = None
+    for argument in given:
+        is_file = argument == STDIN or (names_a_file(argument) and not is_picture(argument))
+        if first is not None and is_file:
+            raise _alone(first)
+        if argument == STDIN:
+            found += _of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", skip)
+        elif is_file:
+            found += _of_file(Path(argument), text_column, pair_column, folder, skip)
+        elif first is None:
+            first = argument
+        else:
+            found.append(_row(first, argument, None, "", skip))
+            first = None
+    if first is not None:
+        raise _alone(first)
+    return found
+
+
+def zero_shot(clf: Any, labels: Sequence[str], template: str | None) -> Any:
+    """A model of entailment that chooses among labels; errors: those of ``ZeroShotClassifier``."""
+    from glassformer.tasks.text_classification.zero_shot import TEMPLATE, ZeroShotClassifier
+
+    named = [label.strip() for words in labels for label in words.split(",") if label.strip()]
+    return ZeroShotClassifier(clf, named, template=template or TEMPLATE)
+
+
+def reads_pairs(clf: Any, pair_column: str | None) -> bool:
+    """Whether what is given are pairs of texts: the model reads nothing else, or their column is named.
+
+    Raises:
+        ConfigError: it is named, and the model reads one text.
+    """
+    if pair_column is not None and getattr(clf, "pairs_", False) is False:
+        raise ConfigError("this model reads one text, not pairs", where="--pair-column", fix="Leave it out")
+    return pair_column is not None or getattr(clf, "reads_pairs", False)
+
+
+def _alone(text: str) -> DataError:
+    shown = text if len(text) <= 40 else f"{text[:40]}..."
+    fix = "Give two texts for each pair, or a table of two columns"
+    return DataError(f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix)
+
+
+def _row(first: Any, second: Any, row: int | None, file: str, skip: bool) -> Row:
+    """One pair, with what is wrong with it; without ``skip`` that ends the reading."""
+    from glassformer.data.text_pairs import TextPair, join_sides
+
+    where = f"{file}, row {row}" if file else "TEXT"
+    try:
+        (pair,) = join_sides([first], [second])
+    except DataError as error:
+        if not skip:
+            fix = f"{error.fix or 'Correct it'}, {WAY_OUT}" if file else error.fix
+            raise DataError(error.what, where=where, fix=fix) from None
+        sides = (side if isinstance(side, str) else "" for side in (first, second))
+        return Row(TextPair(*sides), row, file, error=error.what)
+    return Row(pair, row, file)
+
+
+def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[Row]:
+    found = []
+    for number, line in lines:
+        first, tab, second = line.rstrip("\r\n").partition("\t")
+        if not tab and not skip:
+            fix = "Write both texts of a pair in one line, a tab between them"
+            raise DataError("no tab", where=f"{file}, row {number}", fix=fix)
+        found.append(_row(first, second, number, file, skip))
+    return found
+
+
+def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path, skip: bool) -> list[Row]:
+    from glassformer.data.files import text_lines
+    from glassformer.data.pair_columns import trained_sides
+    from glassformer.data.tables import PLAIN
+    from glassformer.tasks.run_folder import trained_column, trained_pair
+
+    if path.suffix.lower() == PLAIN:
+        lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
+        return _of_lines(lines, str(path), skip)
+
+    def columns(table: Any) -> tuple[str, str]:
+        wanted = text or trained_column(folder), pair or trained_pair(folder)
+        sides = trained_sides(table.names, *wanted, str(path))
+        return sides.first, sides.second
+
+    return [
+        replace(_row(values[0], values[1], row.row, row.file, skip), given=row.given)
+        if row.error is None
+        else row
+        for values, row in read_columns(path, columns, skip)
+    ]

@@ -1,0 +1,175 @@
+"""Which two columns of a table are the sides of pairs: those that are named, that have usual names, or the
+only two that hold texts of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.config import listed, nearest
+from glassformer.data.checks import check_labels, check_texts
+from glassformer.data.columns import TEXT_COLUMNS, UNEVEN, Columns, find_column, label_beside, text_size
+from glassformer.data.spreadsheet import REVIEWED
+from glassformer.data.tables import Table
+from glassformer.data.text_pairs import SECOND_CELL, SIDES, join_sides
+from glassformer.errors import DataError
+
+AUTO, NONE = "auto", "none"  # what a recipe's pair_column says where it names no column
+PAIR_COLUMNS = (
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text_a", "text_b"),
+    ("text1", "text2"),
+    ("text", SECOND_CELL),
+    ("question1", "question2"),
+    ("question", "answer"),
+    ("query", "passage"),
+    ("query", "document"),
+)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Two columns; ``said`` is a sentence where they were found by themselves."""
+
+    first: str
+    second: str
+    said: str = ""
+
+
+def usual_sides(names: Sequence[str]) -> tuple[str, str] | None:
+    """The two columns with usual names; None: there are none."""
+    known = {name.lower(): name for name in names}
+    return next(((known[a], known[b]) for a, b in PAIR_COLUMNS if a in known and b in known), None)
+
+
+def find_sides(
+    table: Table, text: str | None, pair: str, label: str | None = None, *, guess: bool = True
+) -> Sides | None:
+    """The columns of the first and of the second texts; None: the table has one text a row.
+
+    Args:
+        text, label: columns as the user names them; ``text`` alone means one text a row.
+        pair: the second column's name, or ``auto`` or ``none``.
+        guess: where no names tell it, two columns that hold texts of like length are taken for the sides.
+
+    Raises:
+        DataError: no such column, or one that is both sides, or no first column beside a named second one.
+    """
+    if pair == NONE or (pair == AUTO and text is not None):
+        return None
+    if pair != AUTO:
+        return _named(table, text, pair, label)
+    free = [n for n in table.names if n != label and not n.startswith(REVIEWED)]
+    found, how = usual_sides(free), "by their names"
+    if found is None and guess and not any(name.lower() in TEXT_COLUMNS for name in free):
+        found, how = _only_two(table, free), "by what the columns hold"
+    if found is None:
+        return None
+    said = f"pairs of texts, found {how}: {found[0]!r} and {found[1]!r}; text_column names one text alone"
+    return Sides(*found, said)
+
+
+def _named(table: Table, text: str | None, pair: str, label: str | None) -> Sides:
+    if pair not in table.names:
+        raise DataError(f"no column {pair!r}", where=table.origin, fix=nearest(pair, table.names))
+    first = None if text is None else find_column(table, text, TEXT_COLUMNS, "text")
+    free = [n for n in table.names if n not in (pair, label) and not n.startswith(REVIEWED)]
+    if first is None:
+        names = {name.lower(): name for name in free}
+        first = next((names[a] for a, b in PAIR_COLUMNS if b == pair.lower() and a in names), None)
+    if first is None:
+        texts = [name for name in free if text_size(table.read(name)) is not None]
+        usual = [name for name in texts if name.lower() in TEXT_COLUMNS]
+        first = texts[0] if len(texts) == 1 else usual[0] if len(usual) == 1 else None
+    if first is None:
+        fix = f"Name it with text_column: {listed(table.names)}"
+        raise DataError(f"no first text to go with {pair!r}", where=table.origin, fix=fix)
+    if first == pair:
+        what = f"column {pair!r} is taken for the first text and for the second"
+        raise DataError(what, where=table.origin, fix="Name two with text_column and pair_column")
+    return Sides(first, pair)
+
+
+def columns_of_pairs(
+    table: Table, text: str | None, label: str | None, pair: str, *, labels: bool, need_labels: bool
+) -> Columns | None:
+    """As ``find_columns`` of a table of pairs; None: a row has one text. Arguments and errors: there, and
+    ``find_sides``."""
+    sides = find_sides(table, text, pair, label, guess=labels)
+    if sides is None:
+        return None
+    two = sides.first, sides.second
+    label, said = label_beside(table, two, label, labels=labels, need_labels=need_labels)
+    return Columns(
+        sides.first, label, "; ".join([*([sides.said] if sides.said else []), *said]), sides.second
+    )
+
+
+def read_inputs(table: Table, found: Columns) -> list[str]:
+    """The texts of a table, or its pairs; errors as those of ``check_texts``."""
+    texts = table.read(found.text)
+    if found.pair is None:
+        return check_texts(texts, table.origin, table.rows)
+    return join_sides(texts, table.read(found.pair), table.origin, table.rows)
+
+
+def row_checks(found: Columns) -> dict[str, Any] | None:
+    """Column -> what raises for a value of it, in a table of pairs; None: the usual checks."""
+    if found.pair is None:
+        return None
+    return side_checks(found.text, found.pair) | ({found.label: check_labels} if found.label else {})
+
+
+def _only_two(table: Table, names: Sequence[str]) -> tuple[str, str] | None:
+    """The only two columns of texts, if neither is as much longer as a text is than its title."""
+    sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
+    if len(sizes) != 2 or max(sizes.values()) >= UNEVEN * min(sizes.values()):
+        return None
+    first, second = sizes
+    return first, second
+
+
+def trained_sides(names: Sequence[str], text: str | None, pair: str, where: str | Path) -> Sides:
+    """The sides in a table to be answered by a model of pairs: columns that are named, or called as in the
+    training, or with usual names, or the only two.
+
+    Args:
+        text, pair: columns as named or as the training had them; None and ``auto``: to be found.
+
+    Raises:
+        DataError: they are not there.
+    """
+    if pair not in (AUTO, NONE) and pair in names and (text is None or text in names):
+        first = text or next((n for n in names if n != pair), None)
+        if first is not None and first != pair:
+            return Sides(first, pair)
+    found = usual_sides(names)
+    if found is None and len(names) == 2:
+        found = names[0], names[1]
+    if found is None:
+        fix = f"Name them with text_column and pair_column: {listed(list(names))}"
+        raise DataError(
+            "this model reads pairs of texts, and no two columns of them", where=str(where), fix=fix
+        )
+    return Sides(*found)
+
+
+def side_checks(first: str, second: str) -> dict[str, Any]:
+    """Column -> what raises for a value of it, in words that say which side it is."""
+
+    def check(which: str) -> Any:
+        def checked(values: list[Any]) -> None:
+            try:
+                check_texts(values)
+            except DataError as error:
+                what = error.what.replace("the text", f"the {which} text", 1)
+                raise DataError(what, where=error.where, fix=error.fix) from None
+
+        return checked
+
+    return {name: check(which) for name, which in zip((first, second), SIDES, strict=True)}

@@ -1,0 +1,343 @@
+"""Sentences whose words have tags: by name (``wnut17``), CoNLL files, JSON Lines or Parquet with lists.
+
+A path is one file (it becomes ``train``), or a folder with a file a split: ``train.conll``, ``dev.jsonl`` ...
+CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the
+first column is the word, the last the tag, and other numbers can be named (from 1). ``-DOCSTART-`` and lines
+such as ``# text = ...`` are passed over. Tables have a list of words and a list of tags in each row; class
+names in a Parquet schema replace numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import listed, nearest
+from glassformer.data.checks import check_class_names
+from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.files import check_utf8, text_lines
+from glassformer.data.folders import find_folder
+from glassformer.data.rejected import RejectedRow, lenient_table, way_out
+from glassformer.data.sources import NAMED_SOURCES
+from glassformer.data.tables import READERS, Table
+from glassformer.data.tags import check_tags, check_words
+from glassformer.errors import DataError
+
+WORD_COLUMNS = ("tokens", "words", "sentence", "text")
+TAG_COLUMNS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags", "ner", "label")
+CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt")
+ENDINGS = (*CONLL, *READERS)
+COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
+DOCUMENT = "-DOCSTART-"
+
+
+@dataclass(frozen=True)
+class TaggedSplit:
+    """Sentences in file order: lists of words, and a tag for each word."""
+
+    words: list[list[str]]
+    tags: list[list[str]] | None  # None: untagged
+    origin: str  # file, for messages
+    rows: Sequence[int] | None = None  # row of each in the file; of CoNLL the line of its first word
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def examples(self) -> list[list[str]]:
+        """What a tagger takes."""
+        return self.words
+
+    @property
+    def labels(self) -> list[list[str]] | None:
+        """What it learns of each."""
+        return self.tags
+
+    @property
+    def texts(self) -> list[str]:
+        """The words of each sentence with blanks between them."""
+        return list(map(" ".join, self.words))
+
+    def names(self) -> list[str]:
+        """What to call each sentence in a table."""
+        return self.texts
+
+    def select(self, indices: Sequence[int]) -> TaggedSplit:
+        """The sentences at ``indices``, in that order."""
+        return TaggedSplit(
+            [self.words[i] for i in indices],
+            None if self.tags is None else [self.tags[i] for i in indices],
+            self.origin,
+            None if self.rows is None else [self.rows[i] for i in indices],
+        )
+
+
+@dataclass(frozen=True)
+class TaggedDataset:
+    """The splits of one data set, among ``train``, ``validation`` and ``test``."""
+
+    name: str
+    splits: dict[str, TaggedSplit]
+    description: str = ""
+    licence: str = ""
+    notes: tuple[str, ...] = ()
+    rejected: tuple[RejectedRow, ...] = ()  # rows left out
+    columns: tuple[str | None, str | None] = (None, None)  # of words, of tags
+    said: tuple[str, ...] = ()
+
+
+def load_tagged(
+    source: str | Path,
+    *,
+    words_column: str | None = None,
+    tags_column: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    on_bad_row: str = "refuse",
+    need_tags: bool = True,
+) -> TaggedDataset:
+    """Sentences with tags by name or path (see the top of this file).
+
+    Args:
+        words_column, tags_column: of a table; of CoNLL their numbers from 1 (tags from the end where
+            negative). None finds them by their usual names, else takes the only lists that there are.
+        limit: at most this many sentences of every split, drawn with ``seed``, file order kept.
+        on_bad_row: ``skip`` leaves out and lists sentences that cannot be used; ``refuse`` ends at the first.
+        need_tags: False: tags are not read.
+
+    Raises:
+        DataError: no such file, column or name; a sentence that cannot be used (its row is named).
+    """
+    if limit is not None and limit < 1:
+        raise DataError(f"{limit} sentences a split", where="limit", fix="Give 1 or more")
+    if not str(source):
+        raise DataError(
+            "no data set is named", where="source", fix="Give the path of a file or folder, or wnut17"
+        )
+    known = NAMED_SOURCES.get(str(source))
+    path = find_folder(known.folder) if known is not None and known.tagged else Path(source).expanduser()
+    reader = _Reader(words_column, tags_column, need_tags, [] if on_bad_row == "skip" else None)
+    splits = {
+        split: reader.split(files) for split, files in choose_splits(_files(path), None, str(source)).items()
+    }
+    if limit is not None:
+        splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
+    out = TaggedDataset(path.stem, splits, rejected=tuple(reader.rejected or ()), columns=reader.columns)
+    if known is None or not known.tagged:
+        return out
+    about = {"description": known.description, "licence": known.licence, "notes": known.notes}
+    return replace(out, name=str(source), **about)
+
+
+def _files(path: Path) -> dict[str, list[Path]]:
+    """Split -> its files.
+
+    Raises:
+        DataError: no such path, a file of another kind, or a folder without a split.
+    """
+    if path.is_dir():
+        found: dict[str, list[Path]] = {}
+        for file in sorted(path.iterdir()):
+            split = SPLIT_OF.get(re.sub(r"-\d+-of-\d+$", "", file.stem).lower())
+            if split in ("train", "validation", "test") and file.suffix.lower() in ENDINGS:
+                found.setdefault(split, []).append(file)
+        if not found:
+            fix = "Name them train.conll, validation.conll, test.conll, or end them with .jsonl or .parquet"
+            raise DataError("no file named train, validation or test", where=str(path), fix=fix)
+        return found
+    if not path.exists():
+        tagged = [name for name, known in NAMED_SOURCES.items() if known.tagged]
+        hint = nearest(str(path), tagged)
+        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
+    if path.suffix.lower() not in ENDINGS:
+        what = f"files of kind {path.suffix!r} are not read"
+        raise DataError(what, where=str(path), fix=f"Known: {', '.join(ENDINGS)}")
+    return {"train": [path]}
+
+
+def _limited(split: TaggedSplit, limit: int, seed: int) -> TaggedSplit:
+    if len(split) <= limit:
+        return split
+    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
+    return split.select(np.sort(chosen).tolist())
+
+
+@dataclass
+class _Reader:
+    """How files are read; ``rejected`` lists what is left out, None: the first such row ends the reading."""
+
+    words_column: str | None
+    tags_column: str | None
+    need_tags: bool
+    rejected: list[RejectedRow] | None
+    columns: tuple[str | None, str | None] = (None, None)
+
+    def split(self, files: Sequence[Path]) -> TaggedSplit:
+        words: list[list[str]] = []
+        tags: list[list[str]] = []
+        rows: list[int] = []
+        for file in files:
+            read = self._conll if file.suffix.lower() in CONLL else self._table
+            with way_out(self.rejected):
+                for sentence, own, row in read(file):
+                    words.append(sentence)
+                    tags.append(own)
+                    rows.append(row)
+        origin = " + ".join(map(str, files))
+        if not words:
+            raise DataError("no sentence can be used", where=origin, fix="Correct the file")
+        return TaggedSplit(
+            words,
+            tags if self.need_tags else None,
+            origin,
+            rows if len(files) == 1 else range(1, len(words) + 1),
+        )
+
+    def refuse(self, error: DataError, file: str, row: int) -> None:
+        if self.rejected is None:
+            raise error
+        self.rejected.append(RejectedRow(file, row, error.what))
+
+    # --- tables ----------------------------------------------------------------------------------
+
+    def _table(self, file: Path) -> Iterator[tuple[list[str], list[str], int]]:
+        table = lenient_table(file, self.rejected)
+        word_column = _column(table, self.words_column, WORD_COLUMNS, "words", "words_column", ())
+        tag_column = None
+        if self.need_tags:
+            tag_column = _column(table, self.tags_column, TAG_COLUMNS, "tags", "tags_column", (word_column,))
+        self.columns = word_column, tag_column
+        every = table.read(word_column)
+        own = table.read(tag_column) if tag_column else [None] * len(every)
+        names = table.class_names.get(tag_column or "", ())
+        if names:
+            check_class_names(names, table.origin)
+        for i, row in enumerate(table.rows):
+            try:
+                (words,) = check_words([every[i]], table.origin, [row])
+                tags = self._tags(own[i], words, names, table.origin, row) if tag_column else []
+            except DataError as error:
+                self.refuse(error, table.origin, row)
+            else:
+                yield words, tags, row
+
+    def _tags(self, tags: Any, words: list[str], names: Sequence[str], origin: str, row: int) -> list[str]:
+        if names and isinstance(tags, list):
+            for tag in tags:
+                if not isinstance(tag, int) or not 0 <= tag < len(names):
+                    fix = f"The file names 0 to {len(names) - 1}: {listed(names)}"
+                    raise DataError(f"tag {tag!r} has no name", where=f"{origin}, row {row}", fix=fix)
+            tags = [names[tag] for tag in tags]
+        return check_tags([tags], [words], origin, [row])[0]
+
+    # --- CoNLL -----------------------------------------------------------------------------------
+
+    def _conll(self, file: Path) -> Iterator[tuple[list[str], list[str], int]]:
+        check_utf8(file)
+        word_at, tag_at = self._numbers()
+        self.columns = str(word_at + 1), str(tag_at + 1 if tag_at >= 0 else tag_at)
+        for lines, rows in _sentences(file):
+            tab = "\t" if "\t" in lines[0] else None
+            cells = [line.split(tab) for line in lines]
+            try:
+                width = len(cells[0])
+                for line, row in zip(cells, rows, strict=True):
+                    _check_line(
+                        line, width, word_at, tag_at if self.need_tags else None, f"{file}, row {row}"
+                    )
+                words = check_words([[line[word_at].strip() for line in cells]], str(file), [rows[0]])[0]
+                own = [line[tag_at] for line in cells] if self.need_tags else []
+                tags = check_tags([own], [words], str(file), [rows[0]])[0] if self.need_tags else []
+            except DataError as error:
+                self.refuse(error, str(file), rows[0])
+            else:
+                yield words, tags, rows[0]
+
+    def _numbers(self) -> tuple[int, int]:
+        """Where in a line of CoNLL words and tags stand, from 0; tags from the end where negative."""
+        out = []
+        for given, usual, key in (
+            (self.words_column, 1, "words_column"),
+            (self.tags_column, -1, "tags_column"),
+        ):
+            try:
+                number = usual if given is None else int(given)
+            except ValueError:
+                what = f"{given!r} is no number, and columns of CoNLL have no names"
+                raise DataError(what, where=key, fix="Count them from 1, or from the end as -1") from None
+            if number == 0:
+                raise DataError("columns are counted from 1", where=key, fix="Use 1, or -1 for the last")
+            out.append(number - 1 if number > 0 else number)
+        return out[0], out[1]
+
+
+def _check_line(line: list[str], width: int, word_at: int, tag_at: int | None, where: str) -> None:
+    """Raises DataError for a line of CoNLL with another number of columns, or too few."""
+    if len(line) != width:
+        what = f"{len(line)} columns where the sentence's first word has {width}"
+        raise DataError(
+            what, where=where, fix="Give every word all columns, and end a sentence with an empty line"
+        )
+    wanted = [at if at >= 0 else -at - 1 for at in (word_at, tag_at) if at is not None]
+    if max(wanted) >= width or (tag_at is not None and width < 2):
+        what = "a word without a tag" if width < 2 else f"{width} columns, and one is named that is not there"
+        raise DataError(what, where=where, fix="Write the word, a tab and its tag")
+
+
+def _sentences(file: Path) -> Iterator[tuple[list[str], array]]:
+    """The lines of each sentence and their numbers from 1."""
+    lines: list[str] = []
+    rows = array("q")
+    for row, line in enumerate(text_lines(file), 1):
+        line = line.rstrip("\r\n")
+        if not line.strip() or line.startswith(DOCUMENT):
+            if lines:
+                yield lines, rows
+            lines, rows = [], array("q")
+        elif lines or not COMMENT.match(line):
+            lines.append(line)
+            rows.append(row)
+    if lines:
+        yield lines, rows
+
+
+def _column(
+    table: Table, given: str | None, usual: Sequence[str], what: str, key: str, taken: Sequence[str]
+) -> str:
+    """The column of words or of tags: the one that is named, has a usual name, or is the only list left.
+
+    Raises:
+        DataError: no such column, or none or several that could be it.
+    """
+    if given is not None:
+        if given not in table.names:
+            raise DataError(f"no column {given!r}", where=table.origin, fix=nearest(given, table.names))
+        return given
+    free = [name for name in table.names if name not in taken]
+    for name in usual:
+        if match := next((n for n in free if n.lower() == name), None):
+            return match
+    lists = [name for name in free if isinstance(next(iter(table.read(name)), None), list)]
+    if len(lists) == 1:
+        return lists[0]
+    fix = f"Name it with {key}: {listed(table.names)}"
+    raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def conll(words: Sequence[Sequence[str]], *columns: Sequence[Sequence[str]]) -> str:
+    """Sentences in CoNLL's form, a tab between the columns; white space inside a word becomes a blank."""
+    clean: Callable[[str], str] = lambda word: " ".join(word.split())  # noqa: E731
+    parts = []
+    for i, sentence in enumerate(words):
+        lines = zip(map(clean, sentence), *(column[i] for column in columns), strict=True)
+        parts.append("".join("\t".join(line) + "\n" for line in lines))
+    return "\n".join(parts)

@@ -1,0 +1,199 @@
+"""Tags of words and the spans that they mark: BIO, BIOES (and BILOU), or plain tags.
+
+    The   O                  spans_of -> [Span("location", 1, 3)]
+    Hague B-location
+    today O
+
+A sequence is read as seqeval reads it, malformed or not: a span begins at a B or an S, and at an I or an E
+that goes on with nothing of its kind; it ends where another begins, behind an E or an S, and before what is
+outside. In plain tags equal neighbors are one span.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from glassformer.data.checks import is_missing, place
+from glassformer.errors import DataError
+
+OUTSIDE = "O"
+Scheme = Literal["BIO", "BIOES", "plain"]
+ONE_KIND = "entity"  # of tags that name none: a bare B, I
+LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}  # BILOU says L and U for E and S
+_MARKED = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
+
+
+class Span(NamedTuple):
+    """Words ``start`` to ``end`` (exclusive) of a kind."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
+    """How these tags mark spans: plain, unless every tag is ``O``, a bare letter, or a letter with a kind.
+
+    Raises:
+        DataError: most tags say where a span begins, and some do not; the first of these is named.
+    """
+    marked: set[str] = set()
+    others: list[str] = []
+    for tag in dict.fromkeys(tag for tags in sequences for tag in tags):
+        letter = _split(tag)[0]
+        if letter:
+            marked.add(letter)
+        elif tag != OUTSIDE:
+            others.append(tag)
+    if not others:
+        bare_only = not marked
+        return "plain" if bare_only else "BIOES" if marked & {"E", "S"} else "BIO"
+    if {"B", "I"} <= marked and len(others) <= 2:
+        what = f"tag {others[0]!r} is neither {OUTSIDE} nor one with B- or I- before its kind"
+        raise DataError(what, where="tags", fix=f"Write {OUTSIDE}, or B-{others[0]} and I-{others[0]}")
+    return "plain"
+
+
+def _split(tag: str) -> tuple[str, str]:
+    """The letter of a tag, in BIOES, and its kind; an empty letter where it has none."""
+    if match := _MARKED.fullmatch(tag):
+        return LETTERS[match[1]], match[2]
+    return (LETTERS[tag], ONE_KIND) if tag in LETTERS else ("", tag)
+
+
+def spans_of(tags: Sequence[str], scheme: Scheme) -> list[Span]:
+    """The spans of a sentence's tags ``[W]``, in order."""
+    spans: list[Span] = []
+    kind, start, ended = "", 0, True  # of the span that is open; ended: none is
+    for i, tag in enumerate([*tags, OUTSIDE]):
+        letter, own = ("I", tag) if scheme == "plain" else _split(tag)
+        outside = tag == OUTSIDE
+        if not ended and (outside or letter in ("B", "S") or own != kind):
+            spans.append(Span(kind, start, i))
+            ended = True
+        if outside:
+            continue
+        if ended:
+            kind, start, ended = own, i, False
+        if letter in ("E", "S"):
+            spans.append(Span(kind, start, i + 1))
+            ended = True
+    return spans
+
+
+def tags_of(spans: Iterable[Span], count: int, scheme: Scheme) -> list[str]:
+    """The tags ``[count]`` that mark these spans."""
+    tags = [OUTSIDE] * count
+    for kind, start, end in spans:
+        for i in range(start, end):
+            tags[i] = kind if scheme == "plain" else f"{_letter(i, start, end, scheme)}-{kind}"
+    return tags
+
+
+def _letter(i: int, start: int, end: int, scheme: Scheme) -> str:
+    if scheme == "BIOES" and i == end - 1:
+        return "S" if i == start else "E"
+    return "B" if i == start else "I"
+
+
+def repaired(tags: Sequence[str], scheme: Scheme) -> list[str]:
+    """The same spans, well-formed: an I that goes on with nothing becomes a B, and so on."""
+    return list(tags) if scheme == "plain" else tags_of(spans_of(tags, scheme), len(tags), scheme)
+
+
+def malformed(tags: Sequence[str], scheme: Scheme) -> list[int]:
+    """The places of the tags that ``repaired`` changes in more than the letters L and U."""
+    if scheme == "plain":
+        return []
+    given = [tag if tag == OUTSIDE else "-".join(_split(tag)) for tag in tags]
+    return [i for i, (a, b) in enumerate(zip(given, repaired(tags, scheme), strict=True)) if a != b]
+
+
+def classes_of(sequences: Iterable[Sequence[str]], scheme: Scheme) -> list[str]:
+    """The tags that a model tells apart: O first, then of every kind all that the scheme has."""
+    seen = {tag for tags in sequences for tag in tags}
+    if scheme == "plain":
+        return [*([OUTSIDE] if OUTSIDE in seen else []), *sorted(seen - {OUTSIDE})]
+    kinds = sorted({_split(tag)[1] for tag in seen - {OUTSIDE}})
+    return [OUTSIDE, *(f"{letter}-{kind}" for kind in kinds for letter in scheme if letter != OUTSIDE)]
+
+
+def kind_of_tag(tag: str, scheme: Scheme) -> str:
+    """The kind that a tag says; empty outside."""
+    if tag == OUTSIDE:
+        return ""
+    return tag if scheme == "plain" else _split(tag)[1]
+
+
+# --- what users give ------------------------------------------------------------------------------
+
+
+def check_words(X: Any, origin: str = "sentences", rows: Sequence[int] | None = None) -> list[list[str]]:
+    """Sentences as lists of words; one that is a text is split at white space.
+
+    Raises:
+        DataError: nothing, no list of sentences, or a word that is none; sentence and word are named.
+    """
+    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
+        fix = "Give a list of sentences: lists of words, or texts"
+        raise DataError(f"a {type(X).__name__} is no list of sentences", where=origin, fix=fix)
+    if not len(X):
+        raise DataError("there are no sentences", where=origin, fix="Give at least one")
+    return [_words(sentence, origin, i, rows) for i, sentence in enumerate(X)]
+
+
+def _words(sentence: Any, origin: str, i: int, rows: Sequence[int] | None) -> list[str]:
+    where = place(origin, i, rows)
+    if isinstance(sentence, str):
+        sentence = sentence.split()
+    elif not isinstance(sentence, list | tuple | np.ndarray):
+        what = "is missing" if is_missing(sentence) else f"is a {type(sentence).__name__}, no list of words"
+        raise DataError(f"the sentence {what}", where=where, fix='Write ["The", "Hague"]')
+    if not len(sentence):
+        raise DataError("the sentence has no words", where=where, fix="Remove it")
+    for j, word in enumerate(sentence):
+        if not isinstance(word, str) or not word.strip():
+            shown = "empty" if isinstance(word, str) else f"{word!r}, no text"
+            raise DataError(f"word {j + 1} is {shown}", where=where, fix="Write a text for each word")
+        if any("\ud800" <= c <= "\udfff" for c in word):
+            what = f"word {j + 1} holds half a character (a lone surrogate)"
+            raise DataError(what, where=where, fix="Read the file as UTF-8")
+    return list(map(str, sentence))
+
+
+def check_tags(
+    y: Any, words: Sequence[Sequence[str]], origin: str = "tags", rows: Sequence[int] | None = None
+) -> list[list[str]]:
+    """A tag for each word, as text.
+
+    Raises:
+        DataError: missing, another number than there are words, or something that is no tag; its place is
+            named.
+    """
+    if y is None or isinstance(y, str | bytes) or not hasattr(y, "__len__"):
+        raise DataError("the tags are missing", where=origin, fix="Give a list of tags for each sentence")
+    if len(y) != len(words):
+        what = f"{len(words)} sentences, and tags of {len(y)}"
+        raise DataError(what, where=origin, fix="Give a list of tags for each sentence")
+    return [_tags(tags, len(words[i]), place(origin, i, rows)) for i, tags in enumerate(y)]
+
+
+def _tags(tags: Any, count: int, where: str) -> list[str]:
+    if isinstance(tags, str):
+        tags = tags.split()
+    if not isinstance(tags, list | tuple | np.ndarray):
+        raise DataError("the tags are missing", where=where, fix="Give a tag for each word")
+    if len(tags) != count:
+        raise DataError(f"{count} words and {len(tags)} tags", where=where, fix="Give a tag for each word")
+    for j, tag in enumerate(tags):
+        fits = isinstance(tag, str | int | np.integer) and not isinstance(tag, bool)
+        if not fits or not str(tag).strip():
+            shown = "empty" if isinstance(tag, str) else repr(tag)
+            raise DataError(
+                f"tag {j + 1} is {shown}", where=where, fix=f"Write {OUTSIDE} for a word of no kind"
+            )
+    return [str(tag).strip() for tag in tags]

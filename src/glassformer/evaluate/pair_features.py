@@ -1,0 +1,31 @@
+"""Counted words of pairs: of each side, of what both share and of what one alone has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from glassformer.data.text_pairs import TextPair
+
+
+class BothSides:
+    """A vectorizer of texts as one of pairs: ``[a, b, a * b, |a - b|]``, the words counted over both sides.
+
+    Args:
+        vectorizer: of texts, scikit-learn's.
+    """
+
+    def __init__(self, vectorizer: Any):
+        self.vectorizer = vectorizer
+
+    def fit_transform(self, pairs: Sequence[TextPair]) -> Any:
+        """``[n, 4 W]`` sparse, of the training pairs."""
+        self.vectorizer.fit([text for pair in pairs for text in pair.sides])
+        return self.transform(pairs)
+
+    def transform(self, pairs: Sequence[TextPair]) -> Any:
+        """``[n, 4 W]`` sparse."""
+        from scipy.sparse import hstack
+
+        a, b = (self.vectorizer.transform([pair.sides[side] for pair in pairs]) for side in (0, 1))
+        return hstack([a, b, a.multiply(b), abs(a - b)], format="csr")

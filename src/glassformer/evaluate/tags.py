@@ -1,0 +1,117 @@
+"""How good tags of words are: entity precision, recall and F1 as seqeval counts them, and the errors by kind.
+
+A span counts as found where kind, first and last word are all right. ``tests/evaluate/test_tags.py`` holds
+every figure to seqeval's own; ``docs/decisions`` says why it is not a dependency.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.tags import Scheme, Span, spans_of
+
+ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
+CONFUSIONS = 12  # pairs of kinds that are listed
+MEASURE = "entity_f1"
+
+
+def tag_figures(
+    truth: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    scheme: Scheme,
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Figures of predicted tags against the true ones, sentence by sentence.
+
+    Args:
+        bootstrap: resamples of sentences for the 95 % interval of the F1; 0: none.
+
+    Returns:
+        ``n`` sentences, ``words``, ``accuracy`` (share of words with the right tag), ``precision``,
+        ``recall``, ``entity_f1`` (micro averages), ``macro_f1`` (mean over kinds), ``entities`` true spans,
+        ``by_kind`` (precision, recall, f1, support, found), ``errors`` and ``errors_by_kind`` (see
+        ``errors_of``), ``confusions`` (true kind, predicted kind, how often).
+    """
+    wanted = [spans_of(tags, scheme) for tags in truth]
+    found = [spans_of(tags, scheme) for tags in predicted]
+    words = sum(map(len, truth))
+    same = sum(a == b for t, p in zip(truth, predicted, strict=True) for a, b in zip(t, p, strict=True))
+    right, named, given = Counter(), Counter(), Counter()  # kind -> spans: exact, predicted, true
+    errors: dict[str, Counter[str]] = {error: Counter() for error in ERRORS}
+    confusions: Counter[tuple[str, str]] = Counter()
+    counts = np.zeros((len(truth), 3))  # exact, predicted, true spans of each sentence
+    for i, (t, p) in enumerate(zip(wanted, found, strict=True)):
+        exact = set(t) & set(p)
+        counts[i] = len(exact), len(p), len(t)
+        right.update(span.kind for span in exact)
+        named.update(span.kind for span in p)
+        given.update(span.kind for span in t)
+        for error, kind, other in errors_of(t, p):
+            errors[error][kind] += 1
+            if other:
+                confusions[kind, other] += 1
+    kinds = sorted(named.keys() | given.keys())
+    by_kind = {k: _scores(right[k], named[k], given[k]) for k in kinds}
+    whole = _scores(*map(int, counts.sum(0)))
+    return {
+        "n": len(truth),
+        "words": words,
+        "accuracy": same / max(words, 1),
+        "precision": whole["precision"],
+        "recall": whole["recall"],
+        MEASURE: whole["f1"],
+        **({f"{MEASURE}_interval": _interval(counts, bootstrap, seed)} if bootstrap else {}),
+        "macro_f1": sum(s["f1"] for s in by_kind.values()) / max(len(by_kind), 1),
+        "entities": whole["support"],
+        "by_kind": by_kind,
+        "errors": {error: errors[error].total() for error in ERRORS},
+        "errors_by_kind": {k: {error: errors[error][k] for error in ERRORS} for k in kinds},
+        "confusions": [[a, b, n] for (a, b), n in confusions.most_common(CONFUSIONS)],
+    }
+
+
+def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[str, str, str]]:
+    """What is wrong with the predicted spans of a sentence: ``(error, kind, the other kind)``.
+
+    A true span without an exact match is ``wrong_border`` where one of its kind overlaps it, ``wrong_kind``
+    where only others do (the first one's kind is the other), else ``missed``. A predicted span that overlaps
+    no true one is ``invented``; its kind is the predicted one.
+    """
+    exact = set(truth) & set(predicted)
+    out = []
+    for span in truth:
+        if span in exact:
+            continue
+        near = [p for p in predicted if p not in exact and p.start < span.end and span.start < p.end]
+        if any(p.kind == span.kind for p in near):
+            out.append(("wrong_border", span.kind, ""))
+        elif near:
+            out.append(("wrong_kind", span.kind, near[0].kind))
+        else:
+            out.append(("missed", span.kind, ""))
+    for span in predicted:
+        if not any(t.start < span.end and span.start < t.end for t in truth):
+            out.append(("invented", span.kind, ""))
+    return out
+
+
+def _scores(right: int, found: int, wanted: int) -> dict[str, Any]:
+    """Where there is nothing to divide by, a share is 0."""
+    precision, recall = right / found if found else 0.0, right / wanted if wanted else 0.0
+    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+    return {"precision": precision, "recall": recall, "f1": f1, "support": wanted, "found": found}
+
+
+def _interval(counts: np.ndarray, draws: int, seed: int) -> list[float]:
+    """95 % interval of the F1 from resampled sentences; ``counts`` ``[n, 3]`` exact, predicted, true."""
+    n = len(counts)
+    rng = np.random.default_rng(seed)
+    sums = np.array([counts[rng.integers(0, n, n)].sum(0) for _ in range(draws)])  # [draws, 3]
+    f1 = 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1)
+    return np.quantile(f1, [0.025, 0.975]).tolist()

@@ -1,0 +1,119 @@
+"""Classes from vectors of a backbone that stays as it is: a linear head, or the nearest examples' classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from glassformer.errors import CheckpointError, ConfigError
+
+Kind = Literal["linear", "knn"]
+KINDS = ("linear", "knn")
+CLOSE = 0.07  # of the softmax over cosines that weighs neighbors (Wu et al., 2018; Caron et al., 2021)
+
+
+@dataclass(frozen=True)
+class LinearHead:
+    """A logistic regression: ``softmax(vectors @ weight.T + bias)``."""
+
+    weight: np.ndarray  # [C, E] fp32
+    bias: np.ndarray  # [C]
+
+    def probabilities(self, vectors: np.ndarray) -> np.ndarray:
+        """``[n, C]`` of vectors ``[n, E]``."""
+        return _softmax(vectors @ self.weight.T + self.bias)
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """For a file."""
+        return {"weight": self.weight, "bias": self.bias}
+
+
+@dataclass(frozen=True)
+class NearestHead:
+    """The classes of the ``neighbors`` nearest examples by cosine, the nearer ones with more weight."""
+
+    vectors: np.ndarray  # [m, E] fp32, each of length 1
+    targets: np.ndarray  # [m] class numbers
+    neighbors: int
+    classes: int
+
+    def probabilities(self, vectors: np.ndarray) -> np.ndarray:
+        """``[n, C]`` of vectors ``[n, E]``; a class without a near example has none."""
+        cosines = unit(vectors) @ self.vectors.T  # [n, m]
+        k = min(self.neighbors, len(self.vectors))
+        near = np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+        weights = _softmax(np.take_along_axis(cosines, near, 1) / CLOSE)
+        out = np.zeros((len(vectors), self.classes))
+        for column in range(k):
+            np.add.at(out, (np.arange(len(vectors)), self.targets[near[:, column]]), weights[:, column])
+        return out
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """For a file."""
+        numbers = np.array([self.neighbors, self.classes])
+        return {"vectors": self.vectors, "targets": self.targets.astype(np.int64), "numbers": numbers}
+
+
+Head = LinearHead | NearestHead
+
+
+def fit_head(
+    vectors: np.ndarray, targets: np.ndarray, kind: Kind = "linear", neighbors: int = 5, C: float = 1.0
+) -> Head:
+    """A head behind vectors ``[n, E]`` of examples whose classes are ``targets`` ``[n]``, from 0 on.
+
+    Args:
+        kind: ``linear``: a logistic regression; ``knn``: the nearest examples.
+        neighbors: of ``knn``.
+        C: of ``linear``: how weakly its weights are kept small, as in scikit-learn.
+
+    Raises:
+        ConfigError: no such kind, or a number out of its range.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"no head {kind!r}", where="head", fix=f"Known: {', '.join(KINDS)}")
+    if neighbors < 1 or not C > 0:
+        name, value = ("neighbors", neighbors) if neighbors < 1 else ("C", C)
+        raise ConfigError(f"{name} = {value}", where=name, fix="Give a number above 0")
+    vectors = np.asarray(vectors, np.float32)
+    if kind == "knn":
+        return NearestHead(unit(vectors), np.asarray(targets), neighbors, int(np.max(targets)) + 1)
+    from sklearn.linear_model import LogisticRegression
+
+    fitted = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
+    weight, bias = fitted.coef_.astype(np.float32), fitted.intercept_.astype(np.float32)
+    if len(weight) == 1:  # of two classes: one row, of the second
+        weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
+    return LinearHead(weight, bias)
+
+
+def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str) -> Head:
+    """The head that ``tensors()`` has given.
+
+    Raises:
+        CheckpointError: arrays that do not fit vectors of ``width`` numbers and so many classes.
+    """
+    shapes = {name: array.shape for name, array in tensors.items()}
+    if shapes == {"weight": (classes, width), "bias": (classes,)}:
+        return LinearHead(tensors["weight"], tensors["bias"])
+    known = shapes.keys() == {"vectors", "targets", "numbers"}
+    if known and shapes["vectors"][1:] == (width,) and shapes["numbers"] == (2,):
+        targets, (k, count) = tensors["targets"], tensors["numbers"].tolist()
+        fits = targets.shape == shapes["vectors"][:1] and len(targets) and k > 0 and count == classes
+        if fits and targets.min() >= 0 and targets.max() < classes:
+            return NearestHead(tensors["vectors"], targets, k, classes)
+    what = f"its head's arrays do not fit {classes} classes of vectors of {width} numbers"
+    raise CheckpointError(what, where=where, fix="Save the model again")
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Each row at length 1; a row of zeros stays."""
+    vectors = np.asarray(vectors, np.float32)
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    return shares / shares.sum(1, keepdims=True)

@@ -1,0 +1,263 @@
+"""``Probe``: classes, neighbors and reasons from a backbone that stays as it is.
+
+probe = gf.Probe("google/vit-base-patch16-224", head="knn").fit(pictures, labels)
+probe.predict(others); probe.neighbors(others, pictures, k=5)
+gf.Probe(clf, pooling="patches").explain_similarity(picture, other).save("page.html")
+
+``train_layers=0`` of a classifier trains its head by gradient steps on the same features; here a logistic
+regression is solved, or the nearest examples are asked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.checks import check_labels
+from glassformer.data.image_batching import evaluation_pixels
+from glassformer.data.transform import read_pictures
+from glassformer.errors import ConfigError, DataError
+from glassformer.explain.pair_map import page
+from glassformer.outputs import write_text_whole
+from glassformer.runtime import choose_device
+from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
+from glassformer.tasks.heads import Head, fit_head, unit
+
+POOLINGS = ("auto", "patches")
+BATCH = 64  # pictures computed at once
+
+
+@dataclass(frozen=True)
+class PictureSimilarity:
+    """``table[i, j]`` is what patch i of one picture and patch j of the other add to ``score``."""
+
+    a: str
+    b: str
+    table: np.ndarray  # [P, P] fp64, patches row by row
+    score: float  # the cosine of the means over all patches
+    grids: tuple[tuple[int, int], tuple[int, int]]  # rows and columns of patches
+    urls: tuple[str, str] = field(repr=False)  # ``data:`` addresses of the pictures as the model saw them
+
+    @property
+    def rows(self) -> list[str]:
+        """What to call the patches of the first picture."""
+        return _places(self.grids[0])
+
+    @property
+    def columns(self) -> list[str]:
+        """What to call the patches of the second one."""
+        return _places(self.grids[1])
+
+    def strongest(self, k: int = 5) -> list[tuple[str, str, float]]:
+        """The pairs of patches that add most."""
+        best = np.argsort(-self.table, axis=None, kind="stable")[:k]
+        places = zip(*np.unravel_index(best, self.table.shape), strict=True)
+        rows, columns = self.rows, self.columns
+        return [(rows[i], columns[j], float(self.table[i, j])) for i, j in places]
+
+    def save(self, path: str | Path) -> Path:
+        """Write a page (``.html``) or the figures (``.json``).
+
+        Raises:
+            ConfigError: another ending.
+        """
+        path = Path(path)
+        if path.suffix.lower() == ".html":
+            write_text_whole(path, page([self]))
+        elif path.suffix.lower() == ".json":
+            about = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
+            write_text_whole(path, json.dumps(about) + "\n")
+        else:
+            raise ConfigError("not .html or .json", where=str(path), fix="End the name with one of them")
+        return path
+
+
+def _places(grid: tuple[int, int]) -> list[str]:
+    return [f"row {i + 1}, column {j + 1}" for i in range(grid[0]) for j in range(grid[1])]
+
+
+class Probe(ClassifierMixin, BaseEstimator):
+    """A head of classes on vectors of a frozen backbone.
+
+    Args:
+        backbone: a fitted ``ImageClassifier``, ``TextClassifier`` or ``Embedder``, or the name or folder of a
+            checkpoint.
+        head: ``linear``: a logistic regression; ``knn``: the nearest examples by cosine.
+        k: examples that ``knn`` looks at.
+        C: of ``linear``: how weakly its weights are kept small, as in scikit-learn.
+        pooling: ``auto``: the vectors that the backbone gives to a head; ``patches``: of pictures the mean
+            over all patches, whose similarity is a sum over pairs of patches.
+    """
+
+    classes_: np.ndarray
+    head_: Head
+
+    def __init__(
+        self, backbone: Any, *, head: str = "linear", k: int = 5, C: float = 1.0, pooling: str = "auto"
+    ):
+        self.backbone, self.head, self.k, self.C, self.pooling = backbone, head, k, C, pooling
+
+    def fit(self, X: Sequence[Any], y: Sequence[Any]) -> Probe:
+        """Put a head behind the vectors of examples and their labels.
+
+        Raises:
+            DataError: examples or labels that cannot be used, or one class only.
+            ConfigError: a setting that cannot be.
+        """
+        labels = check_labels(y)
+        vectors = self.embed(X)
+        if len(labels) != len(vectors):
+            raise DataError(
+                f"{len(vectors)} examples, {len(labels)} labels", where="fit", fix="Give one each"
+            )
+        classes, targets = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            what = "all examples have one label"
+            raise DataError(what, where="labels", fix="Give examples of two classes or more")
+        self.head_ = fit_head(vectors, targets, self.head, self.k, self.C)  # type: ignore[arg-type]  # it looks
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Sequence[Any]) -> np.ndarray:
+        """Probabilities ``[n, C]``, columns in the order of ``classes_``."""
+        check_is_fitted(self, "head_")
+        return self.head_.probabilities(self.embed(X))
+
+    def predict(self, X: Sequence[Any]) -> np.ndarray:
+        """The most probable label of each example."""
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def embed(self, X: Sequence[Any]) -> np.ndarray:
+        """The vector of each example, ``[n, E]`` fp32.
+
+        Raises:
+            DataError: an example that cannot be used.
+            ConfigError: no such backbone or pooling.
+        """
+        if self.pooling not in POOLINGS:
+            fix = f"Known: {', '.join(POOLINGS)}"
+            raise ConfigError(f"no pooling {self.pooling!r}", where="pooling", fix=fix)
+        opened = self._opened()
+        if self.pooling == "auto":
+            return opened.embed(X)
+        states = self._patches(X)
+        return np.stack([rows.mean(0) for rows in states])
+
+    def neighbors(self, X: Sequence[Any], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
+        """The ``k`` nearest of ``table`` for each example, and their cosines, ``[n, k]`` each.
+
+        Args:
+            table: examples, or their vectors ``[m, E]``.
+
+        Raises:
+            ConfigError: ``k`` below 1.
+            DataError: vectors of another width.
+        """
+        from glassformer.tasks.similarity.answers import nearest
+
+        if k < 1:
+            raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")
+        queries = unit(self.embed(X))
+        if not (isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"):
+            table = self.embed(table)
+        vectors = unit(table)
+        if vectors.shape[1] != queries.shape[1]:
+            what = f"vectors of {vectors.shape[1]} numbers, the backbone's have {queries.shape[1]}"
+            raise DataError(what, where="neighbors", fix="Give examples, or vectors of this backbone")
+        return nearest(queries, vectors, k)
+
+    def explain_similarity(self, a: Any, b: Any) -> PictureSimilarity:
+        """What each pair of patches of two pictures adds to the cosine of their means over patches.
+
+        Raises:
+            ConfigError: a backbone of texts, or vectors that are no means over patches.
+        """
+        from glassformer.explain.view import picture_url
+
+        opened = self._opened()
+        if opened.NOUN != "pictures":
+            fix = "Use gf.Embedder, whose explain_similarity is of texts"
+            raise ConfigError("a probe explains pictures", where="explain_similarity", fix=fix)
+        if self.pooling != "patches":
+            what = "these vectors are no means over patches"
+            raise ConfigError(what, where="pooling", fix='Use Probe(..., pooling="patches")')
+        parts = [rows.astype(np.float64) / len(rows) for rows in self._patches([a, b])]
+        norms = [max(float(np.linalg.norm(part.sum(0))), 1e-12) for part in parts]
+        table = parts[0] @ parts[1].T / (norms[0] * norms[1])
+        score = float(parts[0].sum(0) @ parts[1].sum(0)) / (norms[0] * norms[1])
+        grid = tuple(opened.model_.config.embedding.grid)
+        seen = read_pictures([a, b], opened.transform_)
+        urls = tuple(picture_url(_shown(pixels)) for pixels in seen.pixels)
+        names = [str(x) if isinstance(x, str | Path) else name for x, name in ((a, "first"), (b, "second"))]
+        return PictureSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each
+
+    def _patches(self, X: Sequence[Any]) -> list[np.ndarray]:
+        """The states of each picture's patches, ``[P, D]`` fp32; a class token is none."""
+        opened = self._opened()
+        if opened.NOUN != "pictures":
+            raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
+        table, model = opened.encode(opened.check(X)), opened.predictor()
+        device = next(model.parameters()).device
+        first = int(model.config.embedding.class_token)
+        out: list[np.ndarray] = []
+        with torch.inference_mode():
+            for start in range(0, len(table), BATCH):
+                pixels = evaluation_pixels(table, start, BATCH, opened.transform_, device)
+                rows, packing = model.embed(pixels)
+                states = model.encode_rows(rows, packing).float().cpu()
+                out += [part[first:].numpy() for part in states.split(list(packing.lengths))]
+        return out
+
+    def _opened(self) -> Any:
+        """The backbone as an estimator that is fitted, or as good as that."""
+        if not isinstance(self.backbone, str | Path):
+            if not hasattr(self.backbone, "embed"):
+                kind = type(self.backbone).__name__
+                fix = "Give a fitted classifier, an Embedder, or a checkpoint"
+                raise ConfigError(f"a {kind} gives no vectors", where="backbone", fix=fix)
+            return self.backbone
+        made = getattr(self, "_made", None)
+        if made is None or made[0] != self.backbone:
+            made = self._made = self.backbone, open_backbone(str(self.backbone))
+        return made[1]
+
+
+def open_backbone(name: str) -> Any:
+    """A checkpoint of texts or pictures as an estimator that gives vectors, its weights as they are.
+
+    Raises:
+        ConfigError: an architecture with random weights.
+        CheckpointError: no such checkpoint.
+    """
+    from glassformer.families import IMAGE_ARCHITECTURES
+    from glassformer.families.pretrained import read_checkpoint
+    from glassformer.tasks.build import is_from_scratch
+
+    if name in IMAGE_ARCHITECTURES or is_from_scratch(name):
+        what = f"{name!r} has random weights, which tell nothing apart"
+        raise ConfigError(what, where="backbone", fix="Name a checkpoint, or give a fitted estimator")
+    if read_checkpoint(name).family.model.reads == "texts":
+        from glassformer.tasks.similarity.estimator import Embedder
+
+        return Embedder(name)
+    from glassformer.tasks.image_classification.build import build_model, build_transform
+    from glassformer.tasks.image_classification.estimator import ImageClassifier
+
+    clf = ImageClassifier(name)
+    configs = clf.configs()
+    choose_device(clf.device)
+    clf.transform_ = build_transform(configs["image"], configs["model"])
+    clf.model_ = build_model(configs["model"], clf.transform_, 2).eval()  # its head is not asked
+    return clf
+
+
+def _shown(pixels: np.ndarray) -> np.ndarray:
+    """Pixels ``[C, H, W]`` uint8 as ``[H, W, 3]``."""
+    picture = np.moveaxis(pixels, 0, -1)
+    return np.ascontiguousarray(np.repeat(picture, 3, -1) if picture.shape[-1] == 1 else picture[..., :3])

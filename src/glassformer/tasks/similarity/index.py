@@ -1,0 +1,117 @@
+"""Texts and their vectors in one folder, to search in later: exact cosines, no pickle.
+
+index.json           how many, how wide, and which model's vectors these are
+texts.jsonl          a text a line, with its row in the file that it came from
+vectors.safetensors  [m, E] fp32, each of length 1
+manifest.json        sizes and sums of these, written last
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.checkpoints.files import read_json, verify_folder, write_folder
+from glassformer.checkpoints.settings import number, text
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.checks import check_texts
+from glassformer.errors import CheckpointError
+
+ABOUT, TEXTS, VECTORS = "index.json", "texts.jsonl", "vectors"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TextIndex:
+    """What is searched in."""
+
+    texts: list[str]
+    vectors: np.ndarray  # [m, E] fp32, each of length 1
+    model: str  # the digest of the weights that made the vectors
+    rows: Sequence[int] | None = None  # of each text in its file; None: from no file
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def row(self, place: int) -> int:
+        """The row of a text in its file, else its place from 1 on."""
+        return place + 1 if self.rows is None else self.rows[place]
+
+
+def is_index(path: str | Path) -> bool:
+    """Whether a folder is a saved index."""
+    return (Path(path) / ABOUT).is_file()
+
+
+def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the folder.
+
+    Raises:
+        CheckpointError: it exists and ``overwrite`` is False, or is not one of ours.
+    """
+
+    def write(folder: Path) -> None:
+        about = {
+            "format": FORMAT,
+            "kind": TextIndex.__name__,
+            "texts": len(index),
+            "width": index.vectors.shape[1],
+            "model": index.model,
+        }
+        (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        lines = (
+            json.dumps({"row": index.row(i), "text": text}, ensure_ascii=False) + "\n"
+            for i, text in enumerate(index.texts)
+        )
+        (folder / TEXTS).write_text("".join(lines), encoding="utf-8")
+        write_tensors(folder, {"vectors": torch.from_numpy(index.vectors)}, name=VECTORS)
+
+    return write_folder(path, write, overwrite=overwrite)
+
+
+def load_index(path: str | Path, model: str) -> TextIndex:
+    """What ``save_index`` wrote, every byte checked against its manifest.
+
+    Args:
+        model: the digest of the weights that will be asked.
+
+    Raises:
+        CheckpointError: no such folder, a damaged one, or the vectors of other weights.
+    """
+    folder = Path(path)
+    if not is_index(folder):
+        raise CheckpointError(f"is no index: it has no {ABOUT}", where=str(folder), fix="Save one first")
+    verify_folder(folder)
+    about, where = read_json(folder / ABOUT), str(folder / ABOUT)
+    if about.get("format") != FORMAT or about.get("kind") != TextIndex.__name__:
+        raise CheckpointError("is no index of this version", where=where, fix="Make it again")
+    if text(about, "model", where, "") != model:
+        what = "its vectors were made by another model"
+        raise CheckpointError(what, where=str(folder), fix="Make the index again with this model")
+    texts, rows = _read_texts(folder / TEXTS)
+    vectors = read_tensors(folder, VECTORS).get("vectors")
+    shape = (number(about, "texts", where), number(about, "width", where))
+    if vectors is None or tuple(vectors.shape) != shape or len(texts) != shape[0]:
+        what = f"texts and vectors are not {shape[0]:,} of {shape[1]:,} numbers, as {ABOUT} says"
+        raise CheckpointError(what, where=str(folder), fix="Make it again")
+    return TextIndex(texts, vectors.float().numpy(), model, rows)
+
+
+def _read_texts(file: Path) -> tuple[list[str], list[int]]:
+    texts: list[Any] = []
+    rows: list[int] = []
+    with file.open(encoding="utf-8") as lines:
+        for i, line in enumerate(lines, 1):
+            try:
+                found = json.loads(line)
+                texts.append(found["text"])
+                rows.append(int(found["row"]))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise CheckpointError("is no text with its row", where=f"{file}, line {i}") from None
+    return check_texts(texts, str(file)), rows

@@ -1,0 +1,110 @@
+"""Few-shot training: texts with labels are compared with each other, before a head of classes is fitted.
+
+SetFit (Tunstall et al., 2022) draws pairs of texts and encodes both sides of each: 20 pairs of one class and
+20 of two for every text, 80 encodings of it. Here each text of a batch is encoded once and compared with all
+others of the batch, so that an encoding serves many pairs; pairs of one class weigh as much as pairs of two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from glassformer.data.batching import TextBatch, grouped, pack_texts
+from glassformer.data.text import TokenTable
+from glassformer.errors import ConfigError, DataError
+from glassformer.tasks.similarity.pairs import Pairs
+
+JUDGED = 5  # partners of either kind for each text that is held out
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Texts and the numbers of their classes."""
+
+    texts: list[str]
+    targets: np.ndarray  # [n] from 0 on
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> Labelled:
+        """Some of the texts."""
+        rows = np.asarray(rows, np.int64)
+        return Labelled([self.texts[i] for i in rows], self.targets[rows])
+
+
+def check_classes(targets: np.ndarray) -> None:
+    """Raises DataError where nothing can be compared: one class only, or each text alone in its class."""
+    counts = np.unique(targets, return_counts=True)[1]
+    if len(counts) < 2:
+        raise DataError("all texts have one label", where="labels", fix="Give texts of two classes or more")
+    if counts.max() < 2:
+        what = "each text has a label of its own"
+        raise DataError(what, where="labels", fix="Give two texts or more of a class")
+
+
+def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, seed: int) -> Pairs:
+    """For each text ``per_text`` partners of its class (score 1) and as many of others (score 0).
+
+    Raises:
+        DataError: one class only.
+    """
+    if len(np.unique(targets)) < 2:
+        raise DataError("all texts have one label", where="labels", fix="Give texts of two classes or more")
+    rng, first, second, scores = np.random.default_rng(seed), [], [], []
+    for i, target in enumerate(targets.tolist()):
+        same = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))
+        for rows, score in ((same, 1.0), (np.flatnonzero(targets != target), 0.0)):
+            if len(rows):  # of a class of one text there is no partner
+                chosen = rng.choice(rows, per_text).tolist()
+                first += [texts[i]] * per_text
+                second += [texts[j] for j in chosen]
+                scores += [score] * per_text
+    return Pairs(first, second, np.array(scores, np.float32))
+
+
+@dataclass(frozen=True)
+class LabelStream:
+    """The batches of every epoch: ``passes`` times over the texts, several of a class in each batch."""
+
+    table: TokenTable
+    targets: np.ndarray  # [n]
+    batch_size: int
+    passes: int
+    accumulate: int
+    seed: int
+    device: torch.device
+
+    @property
+    def examples(self) -> int:
+        return len(self.table) * self.passes
+
+    def steps(self, epoch: int) -> list:
+        batches = [batch for turn in range(self.passes) for batch in self._pass(epoch, turn)]
+        return list(grouped(batches, self.accumulate))
+
+    def _pass(self, epoch: int, turn: int) -> list[np.ndarray]:
+        """Groups of one class, those of all classes in turn, cut into batches of nearly one size."""
+        rng = np.random.default_rng([self.seed, epoch, turn])
+        classes = np.unique(self.targets)
+        size = max(2, self.batch_size // len(classes))
+        groups = []
+        for target in classes:
+            rows = rng.permutation(np.flatnonzero(self.targets == target))
+            parts = np.array_split(rows, math.ceil(len(rows) / size))
+            groups += [(place, rng.random(), part) for place, part in enumerate(parts)]
+        groups.sort(key=lambda group: group[:2])
+        order = np.concatenate([part for *_, part in groups])
+        return np.array_split(order, math.ceil(len(order) / self.batch_size))
+
+    def pack(self, index: np.ndarray) -> TextBatch:
+        batch = pack_texts(self.table, index, self.device)
+        return TextBatch(batch.ids, batch.segments, batch.packing, index)
+
+    def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
+        raise ConfigError("the texts of a batch are compared in one process", where="torchrun")

@@ -1,0 +1,81 @@
+"""How well cosines agree with scores: correlations with their intervals, and a baseline that counts words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from glassformer.tasks.similarity.pairs import Pairs
+
+
+def spearman(a: np.ndarray, b: np.ndarray) -> float:
+    """Correlation of ranks, ties at their mean; 0 where one side is constant."""
+    from scipy.stats import rankdata
+
+    return pearson(rankdata(a), rankdata(b))
+
+
+def pearson(a: np.ndarray, b: np.ndarray) -> float:
+    """Correlation; 0 where one side is constant."""
+    a, b = (np.asarray(x, np.float64) - np.mean(x, dtype=np.float64) for x in (a, b))
+    norm = float(np.sqrt((a * a).sum() * (b * b).sum()))
+    return float((a * b).sum()) / norm if norm > 0 else 0.0
+
+
+def partners_found(first: np.ndarray, second: np.ndarray) -> float:
+    """Of vectors ``[n, E]`` of length 1 the share whose own partner is the nearest of all second ones."""
+    return float(((first @ second.T).argmax(1) == np.arange(len(first))).mean())
+
+
+def judged(first: np.ndarray, second: np.ndarray, wanted: np.ndarray | None) -> dict[str, float]:
+    """What a training is judged by, of vectors of length 1: Spearman, or the share of partners found.
+
+    Args:
+        wanted: scores from 0 to 1; None: the texts of a row belong together.
+    """
+    cosines = (first * second).sum(1)
+    if wanted is None:
+        return {"loss": float(1 - cosines.mean()), "score": partners_found(first, second)}
+    return {"loss": float(np.square(cosines - wanted).mean()), "score": spearman(cosines, wanted)}
+
+
+def correlations(
+    cosines: np.ndarray, scores: np.ndarray, resamples: int = 1000, seed: int = 0
+) -> dict[str, Any]:
+    """Spearman and Pearson, each with the 95 % interval of the bootstrap over pairs."""
+    rng = np.random.default_rng(seed)
+    out: dict[str, Any] = {"pairs": len(scores)}
+    rows = [rng.integers(0, len(scores), len(scores)) for _ in range(resamples)]
+    for name, measure in (("spearman", spearman), ("pearson", pearson)):
+        out[name] = measure(cosines, scores)
+        if rows:
+            drawn = [measure(cosines[r], scores[r]) for r in rows]
+            out[f"{name}_interval"] = [float(v) for v in np.quantile(drawn, (0.025, 0.975))]
+    return out
+
+
+def retrieval(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
+    """Of pairs that belong together: the share whose partner is the nearest, and the mean of 1 / its rank.
+
+    Args:
+        first, second: vectors of length 1, ``[n, E]``.
+    """
+    cosines = first @ second.T
+    ranks = 1 + (cosines > np.diag(cosines)[:, None]).sum(1)
+    share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
+    return {"pairs": len(first), "found": share, "reciprocal_rank": mean}
+
+
+def tfidf_vectors(train: Pairs, pairs: Pairs) -> tuple[Any, Any]:
+    """Vectors of both sides by TF-IDF, weighed on the training texts, each of length 1: sparse ``[n, W]``."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    counted = TfidfVectorizer(sublinear_tf=True).fit([*train.first, *train.second])
+    return counted.transform(pairs.first), counted.transform(pairs.second)
+
+
+def tfidf_cosines(train: Pairs, pairs: Pairs) -> np.ndarray:
+    """The cosine of each pair's TF-IDF vectors: a baseline, ``[n]``."""
+    first, second = tfidf_vectors(train, pairs)
+    return np.asarray(first.multiply(second).sum(1)).ravel()

@@ -1,0 +1,289 @@
+"""What a run of an embedder is made of.
+
+It leaves ``pairs.csv`` (each judged pair with its cosine) and ``similarities.json`` (what some of the cosines
+are made of) beside what every run leaves.
+"""
+
+from __future__ import annotations
+
+import csv
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import replacing
+from glassformer.config import KnownRecipe
+from glassformer.data.copies import groups_of
+from glassformer.data.pair_doctor import examine_scored
+from glassformer.data.rejected import summary
+from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
+from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
+from glassformer.errors import DataError
+from glassformer.evaluate.predictions import csv_safe
+from glassformer.tasks.build import is_from_scratch
+from glassformer.tasks.heads import unit
+from glassformer.tasks.similarity.estimator import Embedder
+from glassformer.tasks.similarity.measures import correlations, retrieval, tfidf_vectors
+from glassformer.tasks.similarity.pairs import Pairs
+from glassformer.tasks.similarity.recipe import SimilarityRecipe
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+
+READABLE = 14  # tokens of a side, about: pairs that a map can show
+SHOWN_DIGITS = 5
+
+
+def load(recipe: SimilarityRecipe) -> Splits:
+    """The pairs of a recipe, split as it says.
+
+    Raises:
+        DataError: no such source, a column that cannot be told, no training split, or nothing left of it.
+    """
+    d = recipe.data
+    dataset = load_scored_pairs(
+        d.source,
+        first=d.first,
+        second=d.second,
+        score=d.score,
+        limit=d.limit,
+        seed=d.split_seed,
+        on_bad_row=d.on_bad_row,
+    )
+    splits = dict(dataset.splits)
+    if "train" not in splits:
+        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
+    for name, size in (("test", d.test_size), ("validation", d.validation_size)):
+        if size is not None and (name == "validation" or name not in splits):
+            splits["train"], splits[name] = hold_out(splits["train"], size, d.split_seed, d.copies)
+    if d.train_size is not None and d.train_size < len(splits["train"]):
+        chosen = np.random.default_rng(d.split_seed).permutation(len(splits["train"]))[: d.train_size]
+        splits["train"] = splits["train"].select(np.sort(chosen).tolist())
+    name = choose_judged(recipe.evaluate.split, [*splits])
+    return Splits(dataset, splits["train"], splits.get("validation"), splits.get(name), name)
+
+
+def hold_out(
+    train: ScoredSplit, size: float, seed: int, copies: str | None = None
+) -> tuple[ScoredSplit, ScoredSplit]:
+    """What is kept and what is held out: a share below 1, or a count; with ``copies = "together"`` all pairs
+    of one first text on one side.
+
+    Raises:
+        DataError: nothing would be left on one side.
+    """
+    count = round(size * len(train)) if size < 1 else round(size)
+    if not 0 < count < len(train):
+        raise DataError(f"{size:g} of {len(train)} pairs cannot be held out", where=train.origin)
+    if copies == "together":
+        held = grouped_choice(groups_of(train), count, seed)
+    else:
+        held = np.sort(np.random.default_rng(seed).permutation(len(train))[:count])
+    kept = np.setdiff1d(np.arange(len(train)), held)
+    return train.select(kept.tolist()), train.select(held.tolist())
+
+
+def pairs_of(split: ScoredSplit) -> Pairs:
+    """A split as the estimator's measures take it."""
+    scores = None if split.scores is None else np.asarray(split.scores, np.float32)
+    return Pairs(split.first, split.second, scores)
+
+
+def given(split: ScoredSplit) -> tuple[list[tuple[str, str]], list[float] | None]:
+    """A split as ``fit`` takes it."""
+    return list(zip(split.first, split.second, strict=True)), split.scores
+
+
+def look(work: Work) -> Look:
+    """What is said of the pairs, and the data doctor's part."""
+    splits, dataset = work.data, work.data.dataset
+    first, second, score = dataset.columns
+    what = f"how alike {first!r} and {second!r} are: {score!r}" if score else "all pairs belong together"
+    lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
+    if splits.judged is None:
+        lines.append("no held-out pairs: nothing will judge the model; --set test_size=0.1 holds out a tenth")
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    kept = {name: split for name, split in parts.items() if split is not None}
+    doctor = None if not kept else lambda: examine_scored(dataset.name, kept, dataset.rejected)
+    return Look(lines, dataset.rejected, doctor)
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Train on the training pairs; the validation pairs choose."""
+    held = work.data.validation
+    validation = None if held is None else given(held)
+    work.estimator.fit(*given(work.data.train), validation=validation, **options)
+
+
+def figures(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:
+    """The figures of a split, and its cosines ``[n]``."""
+    first, second = (unit(embedder.encode(side)) for side in (split.first, split.second))
+    return measured(first, second, split, resamples)
+
+
+def measured(
+    first: np.ndarray, second: np.ndarray, split: ScoredSplit, resamples: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    """The figures of vectors of length 1: correlations with the scores, or how well partners are found."""
+    cosines = (first * second).sum(1)
+    if split.scores is None:
+        return retrieval(first, second), cosines
+    return correlations(cosines, np.asarray(split.scores, np.float64), resamples), cosines
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures on validation and on the judged split (seen once), beside baselines; and ``pairs.csv``."""
+    work.say("judging")
+    embedder, recipe, splits = work.estimator, work.recipe, work.data
+    resamples = recipe.evaluate.bootstrap
+    found: dict[str, Any] = {}
+    out: dict[str, Any] = {
+        "task": recipe.task,
+        "judged": splits.judged_name,
+        "columns": list(splits.dataset.columns),
+        "similarity": found,
+        "others": {},
+        "truncated": {"train": cut(embedder, splits.train)},
+        "loss": embedder.loss_,
+        "seconds": {},
+    }
+    for name, split in {"validation": splits.validation, splits.judged_name: splits.judged}.items():
+        if split is None:
+            continue
+        started = time.perf_counter()
+        found[name], cosines = figures(embedder, split, resamples)
+        out["truncated"][name] = cut(embedder, split)
+        if name == splits.judged_name:
+            out["seconds"]["inference"] = time.perf_counter() - started
+            work.answers = cosines
+            write_pairs(work.folder / "pairs.csv", split, cosines)
+    if splits.judged is not None and recipe.evaluate.baselines:
+        out["others"] = baselines(work)
+    return out
+
+
+def baselines(work: Work) -> dict[str, Any]:
+    """The model before its training, and TF-IDF, on the judged split."""
+    embedder, split, resamples = work.estimator, work.data.judged, work.recipe.evaluate.bootstrap
+    out: dict[str, Any] = {}
+    if not is_from_scratch(embedder.model):
+        started = time.perf_counter()
+        out["untouched model"] = figures(type(embedder)(**embedder.get_params()), split, resamples)[0]
+        out["untouched model"]["seconds"] = time.perf_counter() - started
+    started = time.perf_counter()
+    first, second = tfidf_vectors(pairs_of(work.data.train), pairs_of(split))
+    if split.scores is None:
+        ranks = np.asarray(first @ second.T.toarray())
+        out["TF-IDF cosine"] = retrieval_of(ranks)
+    else:
+        cosines = np.asarray(first.multiply(second).sum(1)).ravel()
+        out["TF-IDF cosine"] = correlations(cosines, np.asarray(split.scores), resamples)
+    out["TF-IDF cosine"]["seconds"] = time.perf_counter() - started
+    return out
+
+
+def retrieval_of(cosines: np.ndarray) -> dict[str, Any]:
+    """As ``retrieval``, of the cosines ``[n, n]`` of all first and second texts; of ties the last counts."""
+    ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)
+    share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
+    return {"pairs": len(cosines), "found": share, "reciprocal_rank": mean}
+
+
+def cut(embedder: Embedder, split: ScoredSplit) -> list[int]:
+    """How many texts of a split are cut, of how many."""
+    return [int(embedder.truncated([*split.first, *split.second]).sum()), 2 * len(split)]
+
+
+def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
+    """One row a pair, safe to open in a spreadsheet."""
+    scores = split.scores if split.scores is not None else [""] * len(split)
+    with replacing(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["first", "second", "score", "cosine"])
+        for a, b, score, cosine in zip(split.first, split.second, scores, cosines.tolist(), strict=True):
+            writer.writerow([csv_safe(a), csv_safe(b), score, f"{cosine:.6f}"])
+
+
+def show(work: Work) -> dict[str, Any]:
+    """What the cosines of some judged pairs are made of; half disagree most with their scores."""
+    split = work.data.judged
+    most = work.recipe.evaluate.maps
+    if split is None or not most or work.answers is None:
+        return {}
+    rows = chosen_pairs(split, work.answers, most)
+    examples = []
+    for row in rows:
+        found = work.estimator.explain_similarity(split.first[row], split.second[row])
+        score = None if split.scores is None else split.scores[row]
+        table = np.round(found.table, SHOWN_DIGITS).tolist()
+        examples.append(found.as_dict() | {"table": table, "given": score})
+    return {"similarities.json": {"examples": examples}}
+
+
+def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, most: int) -> list[int]:
+    """Pairs of readable length: those whose rank is furthest from their score's, then those in the middle."""
+    from scipy.stats import rankdata
+
+    words = np.array(
+        [max(len(a.split()), len(b.split())) for a, b in zip(split.first, split.second, strict=True)]
+    )
+    able = np.flatnonzero(words <= max(READABLE, int(words.min())))
+    if split.scores is None:
+        return able[np.argsort(cosines[able], kind="stable")][:most].tolist()
+    apart = np.abs(rankdata(cosines) - rankdata(split.scores))[able]
+    worst = able[np.argsort(-apart, kind="stable")][: (most + 1) // 2]
+    rest = able[np.argsort(-cosines[able], kind="stable")]
+    rest = rest[~np.isin(rest, worst)]
+    places = np.linspace(0, max(len(rest) - 1, 0), most - len(worst)).astype(int) if len(rest) else []
+    return [*worst.tolist(), *dict.fromkeys(rest[places].tolist())]
+
+
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of a saved model on its own judged split, or on other pairs."""
+    recipe, embedder = work.recipe, work.estimator
+    if source is None:
+        pairs = load(recipe)
+    else:
+        d = recipe.data
+        dataset = load_scored_pairs(
+            source, first=d.first, second=d.second, score=d.score, on_bad_row=d.on_bad_row
+        )
+        pairs = as_they_are(dataset)
+    if pairs.dataset.rejected:
+        work.say(summary(pairs.dataset.rejected, listed=False))
+    split = pairs.judged
+    if split is None:
+        raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)
+    work.say(f"{len(split):,} pairs of {split.origin}")
+    return figures(embedder, split, recipe.evaluate.bootstrap)[0]
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.similarity import write_similarity_report
+
+    return write_similarity_report(folder, known)
+
+
+def tiny() -> tuple[Embedder, tuple]:
+    """Texts that are more or less alike."""
+    settings: dict[str, Any] = {**TINY, "min_count": 1, "model": "encoder-mini", "max_length": 16}
+    pairs = list(zip(TINY_TEXTS, TINY_TEXTS[1:] + TINY_TEXTS[:1], strict=True))
+    return Embedder(**settings), (pairs, [float(i % 3) for i in range(len(pairs))])
+
+
+TASK = Task(
+    name="similarity",
+    recipe=SimilarityRecipe,
+    estimator=Embedder,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    verb="similar",
+    packages=("tokenizers", "safetensors"),
+)

@@ -1,0 +1,170 @@
+"""Labels for texts that no training had: does "This text is about sports." follow from a text?
+
+Each text is paired with one sentence a label (Yin, Hay and Roth, 2019). Any classifier of pairs with a class
+of entailment can be asked: one trained here, or one of the Hub's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.checks import check_class_names, check_texts
+from glassformer.data.long_texts import Windows
+from glassformer.data.pair_tokens import encode_pairs, without_segments
+from glassformer.data.text_pairs import TextPair
+from glassformer.errors import ConfigError
+from glassformer.evaluate.predict import softmax
+from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
+
+TEMPLATE = "This example is {}."
+AGAINST = ("contra", "not_entail", "not entail")  # what labels begin with that say the opposite
+TEXTS = 1024  # that are paired with all labels at a time
+
+
+class ZeroShotClassifier:
+    """Labels of one's own choice for texts, by a model of entailment; nothing is trained.
+
+    ``predict``, ``predict_proba`` and ``explain`` are as those of a fitted ``TextClassifier``; ``classes_``
+    are the labels in the order given.
+    """
+
+    NOUN, RECIPE = "texts", TextClassifier.RECIPE
+
+    def __init__(
+        self,
+        model: Any,
+        labels: Sequence[str],
+        *,
+        template: str = TEMPLATE,
+        multi_label: bool = False,
+    ):
+        """Pair a model with labels.
+
+        Args:
+            model: a fitted ``TextClassifier`` of pairs, or its folder; one of its classes is entailment.
+            labels: what to choose from, in the words of the texts' language.
+            template: the sentence that should follow from a text; ``{}`` stands for the label.
+            multi_label: each label is judged by itself, against the class of contradiction, so that several
+                may hold; else the probabilities of a text's labels add up to 1.
+
+        Raises:
+            ConfigError: a model of single texts, or without such classes; a template without ``{}``.
+            DataError: labels that are none, or one twice.
+        """
+        clf = model
+        if isinstance(model, str | Path):
+            from glassformer.tasks.load import load
+
+            clf = load(model)
+        if not isinstance(clf, TextClassifier) or clf.pairs_ is False:
+            what = f"{model if isinstance(model, str | Path) else type(clf).__name__} reads no pairs of texts"
+            raise ConfigError(what, where="model", fix="Name a model of entailment: fit one on pairs")
+        names = [str(label).lower() for label in clf.classes_.tolist()]
+        self.entailment = _class_of(names, (ENTAILS,), clf)
+        self.against = _against(names, self.entailment, clf) if multi_label or len(labels) == 1 else None
+        if isinstance(labels, str) or not labels:
+            raise ConfigError("no list of labels", where="labels", fix='Give ["sports", "politics"]')
+        if template.count("{}") != 1:
+            what = f"{template!r} has no one place for the label"
+            raise ConfigError(what, where="template", fix=f"Write it as {TEMPLATE!r}")
+        self.classifier, self.template, self.multi_label = clf, template, multi_label
+        self.classes_ = np.asarray(check_class_names(list(labels), "labels"))
+
+    @property
+    def max_length(self) -> int:
+        """Tokens that are read of a text and a label's sentence together."""
+        return self.classifier.max_length
+
+    def hypothesis(self, label: str) -> str:
+        """The sentence of a label."""
+        return self.template.replace("{}", label)
+
+    def _pairs(self, texts: Sequence[str]) -> list[TextPair]:
+        return [TextPair(text, self.hypothesis(label)) for text in texts for label in self.classes_.tolist()]
+
+    def _table(self, texts: Sequence[str]) -> Any:
+        clf = self.classifier
+        table = encode_pairs(
+            clf.tokenizer_,
+            self._pairs(texts),
+            max_length=clf.max_length,
+            clean=clf.clean,  # type: ignore[arg-type]  # checked by its fit
+            add_special_tokens=clf.add_special_tokens,
+            keep_second=True,
+        )
+        kinds = getattr(clf.model_.config.embedding, "segments", 0)
+        return table if kinds > 1 else without_segments(table)
+
+    def logits(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
+        """Logits of the model's own classes for each text and label, ``[n, K, C]``, fp32."""
+        texts, clf = check_texts(X), self.classifier
+        model = clf.predictor()
+        rows = partial(clf.table_rows, model, what="logits", device=next(model.parameters()).device)
+        out = []
+        for start in range(0, len(texts), TEXTS):
+            part = texts[start : start + TEXTS]
+            table = self._table(part)
+            out.append(rows(Windows(table, len(table))).reshape(len(part), len(self.classes_), -1))
+            if progress is not None:
+                progress(len(part))
+        return np.concatenate(out)
+
+    def predict_proba(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
+        """Probabilities ``[n, K]``, fp64: of one label among all; with ``multi_label`` of each by itself."""
+        found = self.logits(X, progress=progress)
+        if self.against is None:
+            return softmax(found[:, :, self.entailment], self.classifier.temperature_)
+        both = found[:, :, [self.against, self.entailment]].reshape(-1, 2)
+        return softmax(both, self.classifier.temperature_)[:, 1].reshape(found.shape[:2])
+
+    def decide(self, probabilities: np.ndarray) -> np.ndarray:
+        """The most probable label of each row ``[n]``."""
+        return self.classes_[probabilities.argmax(1)]
+
+    def predict(self, X: Sequence[str]) -> np.ndarray:
+        """The most probable label of each text ``[n]``."""
+        return self.decide(self.predict_proba(X))
+
+    def truncated(self, X: Sequence[str]) -> np.ndarray:
+        """Which texts are cut beside the longest label's sentence, ``[n]`` bool; sentences never are."""
+        return self._table(check_texts(X)).truncated.reshape(-1, len(self.classes_)).any(1)
+
+    def explain(self, text: str, label: str | None = None, **options: Any) -> Any:
+        """Why a label's sentence follows from a text, or does not: the ``Explanation`` of that pair.
+
+        Args:
+            label: None: the predicted one.
+            options: of ``TextClassifier.explain``; the target is entailment unless another is given.
+        """
+        from glassformer.explain.methods import METHODS, takes_target
+
+        chosen = str(self.predict([text])[0]) if label is None else label
+        method = options.setdefault("method", "occlusion")
+        if method in METHODS and takes_target(method):
+            options.setdefault("target", self.classifier.classes_.tolist()[self.entailment])
+        return self.classifier.explain((text, self.hypothesis(chosen)), **options)
+
+
+def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifier) -> int:
+    found = [i for i, name in enumerate(names) if name.startswith(tuple(beginnings))]
+    if len(found) != 1:
+        what = f"no one class of entailment among {', '.join(map(str, clf.classes_.tolist()))}"
+        fix = "Take a model of entailment, whose classes are called entailment, neutral and contradiction"
+        raise ConfigError(what, where="model", fix=fix)
+    return found[0]
+
+
+def _against(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
+    """The class that says that the sentence does not hold."""
+    found = [i for i, name in enumerate(names) if name.startswith(AGAINST)]
+    if len(found) == 1:
+        return found[0]
+    if len(names) == 2:
+        return 1 - entailment
+    what = f"no one class of contradiction among {', '.join(map(str, clf.classes_.tolist()))}"
+    raise ConfigError(what, where="model", fix="Take a model with one, or leave multi_label out")

@@ -1,0 +1,178 @@
+"""What a tagger says of sentences: tags, spans with their places and how sure they are, figures, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.batching import evaluation_batches, pack_texts
+from glassformer.data.tags import OUTSIDE, Scheme, check_tags, check_words, kind_of_tag, repaired, spans_of
+from glassformer.data.word_rows import WordRows
+from glassformer.evaluate.predict import softmax
+from glassformer.evaluate.tags import MEASURE, tag_figures
+from glassformer.sklearn_base import check_is_fitted
+from glassformer.tasks.token_tagging.explain import explain_word
+
+CHUNK = 4096  # sentences encoded at a time: memory stays flat however many there are
+
+
+@dataclass(frozen=True)
+class TaggedSpan:
+    """Words ``first`` to ``last`` (exclusive) of a sentence, characters ``start`` to ``end`` of its text.
+
+    ``probability`` is that of the least sure word: what the model gives to all tags of this kind together.
+    """
+
+    text: str
+    kind: str
+    start: int
+    end: int
+    first: int
+    last: int
+    probability: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def word_places(sentence: Any) -> list[tuple[int, int]]:
+    """Where each word stands in a text, or in the words with blanks between them."""
+    if isinstance(sentence, str):
+        return [match.span() for match in re.finditer(r"\S+", sentence)]
+    ends = np.cumsum([len(word) + 1 for word in sentence]) - 1
+    return [(int(end) - len(word), int(end)) for word, end in zip(sentence, ends, strict=True)]
+
+
+def tagged_spans(
+    sentence: Any, tags: Sequence[str], probabilities: np.ndarray, classes: Sequence[str], scheme: Scheme
+) -> list[TaggedSpan]:
+    """The spans of one sentence.
+
+    Args:
+        sentence: a text, or a list of words.
+        tags: ``[W]`` as they were decided.
+        probabilities: ``[W, C]`` of the tags in the order of ``classes``.
+    """
+    text = sentence if isinstance(sentence, str) else " ".join(sentence)
+    places = word_places(sentence)
+    kinds = np.array([kind_of_tag(tag, scheme) for tag in classes])
+    out = []
+    for kind, first, last in spans_of(tags, scheme):
+        start, end = places[first][0], places[last - 1][1]
+        sure = float(probabilities[first:last, kinds == kind].sum(1).min())
+        out.append(TaggedSpan(text[start:end], kind, start, end, first, last, min(sure, 1.0)))
+    return out
+
+
+class TagAnswers:
+    """What can be asked of a fitted tagger."""
+
+    encode: Callable[..., WordRows]
+    predictor: Callable[[], Any]
+    batch_tokens: int
+    classes_: np.ndarray
+    scheme_: Scheme
+    length_: int
+
+    @property
+    def budget(self) -> int:
+        """Tokens computed at once in prediction."""
+        return max(self.batch_tokens or 8192, self.length_)
+
+    def word_logits(
+        self, model: Any, rows: WordRows, device: torch.device, progress: Callable[[int], None] | None = None
+    ) -> np.ndarray:
+        """What the head gives for each word, ``[W, C]`` fp32."""
+        out = np.empty((len(rows.table.ids), len(self.classes_)), np.float32)
+        starts = rows.table.starts
+        model.eval()
+        with torch.inference_mode():
+            for index in evaluation_batches(rows.table.lengths, self.budget):
+                batch = pack_texts(rows.table, index, device)
+                found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
+                places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
+                out[places] = found.float().cpu().numpy()
+                if progress is not None:
+                    progress(len(index))
+        return out[rows.first]
+
+    def logits(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[np.ndarray]:
+        """What the head gives for the words of each sentence, ``[W_i, C]`` fp32 each."""
+        check_is_fitted(self, "model_")
+        words, model = check_words(X), self.predictor()
+        device = next(model.parameters()).device
+        out: list[np.ndarray] = []
+        for at in range(0, len(words), CHUNK):
+            rows = self.encode(words[at : at + CHUNK])
+            out += rows.split(self.word_logits(model, rows, device, progress))
+        return out
+
+    def predict_proba(
+        self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None
+    ) -> list[np.ndarray]:
+        """Probabilities of the tags of each sentence's words, ``[W_i, C]`` fp64, as ``classes_``."""
+        return [softmax(rows) for rows in self.logits(X, progress=progress)]
+
+    def predict(self, X: Sequence[Any]) -> list[list[str]]:
+        """The most probable tag of each word; well-formed, whatever the model says of neighbors."""
+        return self.decide(self.predict_proba(X))
+
+    def decide(self, rows: Sequence[np.ndarray]) -> list[list[str]]:
+        """Tags from the logits or probabilities ``[W_i, C]`` of each sentence."""
+        return self._mended([self.classes_[own.argmax(1)].tolist() for own in rows])
+
+    def spans(
+        self, X: Sequence[Any], probabilities: Sequence[np.ndarray] | None = None
+    ) -> list[list[TaggedSpan]]:
+        """The spans of each sentence: text, kind, place in characters and in words, and how sure each is.
+
+        Args:
+            X: lists of words, or texts; characters count in the text, or in the words with blanks between.
+            probabilities: of these sentences, where they are known.
+        """
+        found = self.predict_proba(X) if probabilities is None else probabilities
+        classes, tags = self.classes_.tolist(), self.decide(found)
+        return [
+            tagged_spans(x if isinstance(x, str) else list(x), own, rows, classes, self.scheme_)
+            for x, own, rows in zip(X, tags, found, strict=True)
+        ]
+
+    def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
+        """Entity F1 as seqeval counts it; of plain tags that leave no word outside, accuracy."""
+        figures = self.judge(X, y, bootstrap=0)
+        plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
+        return figures["accuracy" if plain else MEASURE]
+
+    def judge(
+        self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
+    ) -> dict[str, Any]:
+        """All figures of ``evaluate.tags.tag_figures``; ``answers``: tags that were predicted before."""
+        words = check_words(X)
+        truth = self._mended(check_tags(y, words))
+        return tag_figures(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
+
+    def explain(
+        self, x: Any, *, word: str | int | None = None, method: str = "occlusion", **options: Any
+    ) -> Any:
+        """Why a word has its tag: scores for the tokens of its sentence, as explanations of classifiers are.
+
+        Args:
+            x: a list of words, or a text.
+            word: the word or its number from 0; None: the first one that is not outside, else the first.
+            method: one of ``glassformer.explain.methods``.
+            options: ``target`` (a tag; None: the predicted one), ``trust``, and those of the method.
+
+        Raises:
+            InputError: a sentence that cannot be used, or no such word, method, option or tag.
+        """
+        check_is_fitted(self, "model_")
+        return explain_word(self, check_words([x], "sentence")[0], word=word, method=method, **options)
+
+    def _mended(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
+        return [repaired(own, self.scheme_) for own in tags]

@@ -1,0 +1,320 @@
+"""``TokenTagger``: a tag for each word of a sentence, and the spans that the tags mark.
+
+tagger = gf.TokenTagger().fit([["Ann", "sees", "Rome"]], [["B-person", "O", "B-place"]])
+tagger.predict([["Bob", "left"]]); tagger.spans(["Ann left Rome"]); tagger.explain("Ann left", word="Ann")
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from glassformer.checkpoints.settings import ABOUT, section
+from glassformer.data.batching import BatchSettings
+from glassformer.data.checks import check_two, read_labels
+from glassformer.data.copies import alike
+from glassformer.data.splits import random_split
+from glassformer.data.tags import (
+    Scheme,
+    check_tags,
+    check_words,
+    classes_of,
+    malformed,
+    repaired,
+    scheme_of,
+)
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.data.vocabulary import Vocabulary
+from glassformer.data.word_rows import WordRows, encode_words
+from glassformer.errors import CheckpointError, DataError, MalformedTagsWarning
+from glassformer.evaluate.predict import softmax
+from glassformer.evaluate.tags import MEASURE, tag_figures
+from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of, save_pretrained
+from glassformer.tasks.build import (
+    build_model,
+    build_tokenizer,
+    check_table,
+    fitting,
+    is_from_scratch,
+    save_tokenizer,
+)
+from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
+from glassformer.tasks.token_tagging.answers import TagAnswers
+from glassformer.tasks.token_tagging.recipe import (
+    TaggerFitConfig,
+    TaggerModelConfig,
+    TaggerTextConfig,
+    TaggingRecipe,
+)
+from glassformer.train.callbacks import Callback
+from glassformer.train.defaults import chosen, kind_of
+from glassformer.train.loop import WordStream
+from glassformer.train.objectives import IGNORED, TaggedWords
+
+LONGEST = 256  # tokens of a window, where neither settings nor model ask for fewer
+
+
+class Tagged(NamedTuple):
+    """Sentences and the tags of their words."""
+
+    words: list[list[str]]
+    tags: list[list[str]]
+
+
+class TokenTagger(TagAnswers, Estimator):
+    """A Transformer that tags words.
+
+    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state beside that of ``Estimator``: ``classes_`` (tags, in the order of the
+    logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (words of training whose tag was
+    malformed), ``tokenizer_``, ``length_`` (tokens of a window).
+    """
+
+    RECIPE, NOUN = TaggingRecipe, "sentences"
+    SECTIONS = {"text": TaggerTextConfig, "model": TaggerModelConfig, "train": TaggerFitConfig}  # noqa: RUF012
+    FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length")
+
+    model: str
+    max_length: int | None
+    batch_tokens: int
+    tokenizer_: Tokenizer
+    classes_: np.ndarray
+    scheme_: Scheme
+    repaired_: int
+    length_: int
+
+    def __init__(
+        self,
+        model: str = "all-minilm-l6-v2",
+        *,
+        max_length: int | None = None,
+        tokenizer: str = "auto",
+        lowercase: bool = False,
+        strip_accents: bool = False,
+        vocab_size: int = 30_000,
+        min_count: int = 2,
+        revision: str | None = None,
+        head_dropout: float = 0.0,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        d_model: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        d_ff: int | None = None,
+        bidirectional: bool | None = None,
+        embedding_dim: int | None = None,
+        vectors: str | None = None,
+        freeze_vectors: bool = False,
+        epochs: int | None = None,
+        lr: float | None = None,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.01,
+        betas: tuple[float, ...] = (0.9, 0.999),
+        adam_eps: float = 1e-8,
+        schedule: str = "linear",
+        warmup: float | None = None,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int | None = None,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        lora_targets: str | tuple[str, ...] = ("q", "v"),
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "entity_f1",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+        batch_tokens: int = 8192,
+        length_window: int = 50,
+        label_smoothing: float = 0.0,
+        word_dropout: float = 0.0,
+    ):
+        self._store(locals())
+
+    # --- training --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Sequence[Any],
+        y: Sequence[Any],
+        *,
+        validation: tuple[Sequence[Any], Sequence[Any]] | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
+    ) -> TokenTagger:
+        """Learn from sentences and the tags of their words.
+
+        Args:
+            X: lists of words, or texts, which are split at white space.
+            y: a list of tags for each: BIO, BIOES (or BILOU), or plain ones. Malformed ones are read as the
+                spans that they mean, with a warning that counts them.
+            validation: ``(X, y)`` judged after each epoch; the best weights are kept by it.
+            checkpoints: folder for them, every ``checkpoint_every`` steps; must have none without ``resume``.
+            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+
+        Raises:
+            DataError: a sentence, word or tag that cannot be used (its place is named), or one tag alone.
+            ConfigError: a setting that cannot be.
+            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+        """
+        return self._fit((X, y, validation), callbacks, checkpoints, resume)
+
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Tagged, Tagged | None]:
+        X, y, validation = data
+        words = check_words(X)
+        tags, held = check_tags(y, words), None
+        self.scheme_ = scheme_of(tags)
+        mended = [repaired(own, self.scheme_) for own in tags]
+        self.repaired_ = sum(len(malformed(own, self.scheme_)) for own in tags)
+        if self.repaired_:
+            of = f"{self.repaired_:,} of {sum(map(len, tags)):,} tags are malformed {self.scheme_}"
+            warnings.warn(
+                f"{of} and were read as the spans that they mean", MalformedTagsWarning, stacklevel=4
+            )
+        classes = classes_of(mended, self.scheme_)
+        if len(classes) < 2:
+            what = f"every word has the tag {classes[0]!r}"
+            raise DataError(what, where="tags", fix="Give sentences with at least two tags")
+        self.classes_ = np.asarray(classes)
+        if validation is not None:
+            X, y = check_two(validation, "sentences, tags")
+            others = check_words(X, "validation sentences")
+            held = Tagged(others, self._mended(check_tags(y, others, "validation tags")))
+        elif fit.train.validation_fraction:
+            groups = [alike(" ".join(sentence)) for sentence in words] if fit.together else None
+            parts = random_split([words, mended], fit.train.validation_fraction, fit.train.seed, groups)
+            (words, mended), (others, own) = parts
+            held = Tagged(others, own)
+        return Tagged(words, mended), held
+
+    def _prepare(self, fit: Fit) -> tuple[WordRows, WordRows | None]:
+        text, model = self._sections(fit.configs)
+        self.tokenizer_ = build_tokenizer(text, model, list(map(" ".join, fit.examples.words)))
+        self.length_ = text.max_length
+        return self.encode(fit.examples.words), None if fit.held is None else self.encode(fit.held.words)
+
+    def _sections(self, configs: dict[str, Any]) -> tuple[TextConfig, ModelConfig]:
+        """The settings in the words of what builds text models; the length that is not set is the model's."""
+        text, model = vars(configs["text"]).copy(), configs["model"]
+        if text["max_length"] is None:
+            most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
+            text["max_length"] = min(LONGEST, most or LONGEST)
+        return TextConfig(**text), ModelConfig(**vars(model), pooling="tokens")  # type: ignore[arg-type]  # no choice
+
+    def encode(self, sentences: Sequence[Sequence[str]]) -> WordRows:
+        """Checked sentences as token ids that remember their words."""
+        return encode_words(self.tokenizer_, sentences, max_length=self.length_)
+
+    def _choose(self, fit: Fit) -> dict[str, Any]:
+        kind = kind_of(fit.train, fit.network, is_from_scratch(self.model))
+        return chosen(fit.train, kind, fit.network.width, len(fit.examples.words))
+
+    def _build(self, fit: Fit) -> Any:
+        text, model = self._sections(fit.configs)
+        table = fit.table.table
+        return build_model(model, text, self.tokenizer_, len(self.classes_), table, fit.train.seed)
+
+    def numbers(self, tags: Sequence[Sequence[str]]) -> np.ndarray:
+        """The class of each tag ``[W]``, int64; -100 of one that was not learned."""
+        number = {tag: i for i, tag in enumerate(self.classes_.tolist())}
+        return np.array([number.get(tag, IGNORED) for own in tags for tag in own], np.int64)
+
+    def _loop(self, fit: Fit) -> tuple[WordStream, TaggedWords, Callable[[], dict[str, float]] | None]:
+        train: TaggerFitConfig = fit.train
+        rows: WordRows = fit.table
+        settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
+        words = len(rows.first)
+        stream = WordStream(rows.table, settings, train.accumulate, train.seed, fit.device, words=words)
+        hide = (train.word_dropout, Vocabulary.of(self.tokenizer_).hiding) if train.word_dropout else None
+        targets = rows.on_first(self.numbers(fit.examples.tags), IGNORED)
+        objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, hide)
+        return stream, objective, None if fit.held is None else self._judge(fit)
+
+    def _judge(self, fit: Fit) -> Callable[[], dict[str, float]]:
+        held, truth = fit.held.tags, self.numbers(fit.held.tags)
+
+        def judge() -> dict[str, float]:
+            logits = self.word_logits(fit.network, fit.held_table, fit.device)
+            known = truth != IGNORED
+            chance = softmax(logits)[known, truth[known]]
+            loss = -float(np.log(np.maximum(chance, 1e-300)).mean()) if known.any() else 0.0
+            answers = self.decide(fit.held_table.split(logits))
+            figures = tag_figures(held, answers, self.scheme_, bootstrap=0)
+            return {"loss": loss, "accuracy": figures["accuracy"], MEASURE: figures[MEASURE]}
+
+        return judge
+
+    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+        pairs = [(fit.table, fit.examples), (fit.held_table, fit.held)][: 1 if fit.held is None else 2]
+        arrays: list[np.ndarray | None] = []
+        for rows, own in pairs:
+            arrays += [rows.table.ids, rows.table.starts, rows.first, self.numbers(own.tags)]
+        return arrays
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def _write_model(self, folder: Path) -> None:
+        save_pretrained(self.model_, folder, label_names=tuple(self.classes_.tolist()))
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        save_tokenizer(self.tokenizer_, folder, self.length_, segments=self.model_.config.embedding.segments)
+        return {"classes": self.classes_.tolist()}
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.tokenizer_ = load_tokenizer(folder)
+        classes = about.get("classes")
+        where = str(folder / ABOUT)
+        if not isinstance(classes, list) or not all(isinstance(tag, str) for tag in classes):
+            raise CheckpointError("'classes' is no list of tags", where=where)
+        self.classes_ = np.asarray(read_labels(classes, "classes", where))
+        if self.scheme_ not in ("BIO", "BIOES", "plain"):
+            raise CheckpointError(f"scheme = {self.scheme_!r} is not known", where=where)
+
+    def check_parts(self, folder: Path) -> None:
+        config = self.model_.config
+        check_table(self.tokenizer_, config, str(folder))
+        if getattr(config, "pooling", None) != "tokens" or config.num_labels != len(self.classes_):
+            what = f"holds no head that answers each token with {len(self.classes_)} tags"
+            raise CheckpointError(what, where=str(folder))
+
+    @classmethod
+    def of_tokens(cls, folder: Path, checkpoint: Checkpoint) -> TokenTagger:
+        """The tagger in a folder that ``transformers`` wrote: its own head answers, its labels in their
+        order.
+
+        Raises:
+            CheckpointError: labels that do not name each output once, or a tokenizer that does not fit.
+        """
+        where, settings = str(folder / "config.json"), checkpoint.settings
+        count = checkpoint.config.num_labels
+        named = section(settings, "id2label", where) if settings.get("id2label") else {}
+        names = [named.get(str(i), f"LABEL_{i}") for i in range(count)]
+        if not all(isinstance(name, str) for name in names) or len(set(names)) < count:
+            raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
+        tagger = cls(str(folder))
+        tagger.tokenizer_ = load_tokenizer(folder)
+        tagger.model_ = load_pretrained(fitting(checkpoint, tagger.tokenizer_, str(folder)))
+        tagger.classes_, tagger.scheme_, tagger.repaired_ = np.asarray(names), scheme_of([names]), 0
+        tagger.length_ = min(LONGEST, tagger.model_.config.embedding.max_positions)
+        tagger.history_, tagger.chosen_, tagger.best_step_, tagger.train_seconds_ = [], {}, 0, 0.0
+        tagger.weights_source_ = tagger.model_.weights_source
+        return tagger

@@ -1,0 +1,256 @@
+"""What a run of a tagger is made of.
+
+It leaves ``predictions.conll`` (word, true tag, predicted tag) and ``spans.json`` beside what every run
+leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import replace_text
+from glassformer.config import KnownRecipe
+from glassformer.data.checks import place
+from glassformer.data.copies import groups_of
+from glassformer.data.rejected import summary
+from glassformer.data.splits import Splits, as_they_are, choose_judged, random_split
+from glassformer.data.tag_doctor import examine_tagged
+from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
+from glassformer.data.tags import Scheme, Span, check_words, kind_of_tag, repaired, scheme_of, spans_of
+from glassformer.errors import DataError
+from glassformer.evaluate.tags import MEASURE, errors_of
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.token_tagging.estimator import TokenTagger
+from glassformer.tasks.token_tagging.recipe import TaggedConfig, TaggingRecipe
+
+JUDGED_OF_TRAINING = 500  # sentences, to see what was learned by heart
+BASELINE = "most frequent tag of each word"
+
+
+def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
+    """The sentences of a recipe, split as it says; or those of another source, as they are.
+
+    Raises:
+        DataError: no such source, no training split, no tags.
+    """
+    d = recipe.data
+    dataset = load_tagged(
+        d.source if source is None else source,
+        words_column=d.words_column,
+        tags_column=d.tags_column,
+        on_bad_row=d.on_bad_row,
+        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
+    )
+    return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
+
+
+def split_up(dataset: TaggedDataset, d: TaggedConfig, judged_name: str) -> Splits:
+    """The splits of a run; what is held out of training is drawn at random, copies on one side.
+
+    Raises:
+        DataError: no training split, or a part that cannot be held out.
+    """
+    splits = dict(dataset.splits)
+    if "train" not in splits:
+        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
+    for name, size in (("test", d.test_size), ("validation", d.validation_size)):
+        if size is None or (name == "test" and "test" in splits):
+            continue
+        train = splits["train"]
+        groups = groups_of(train) if d.copies == "together" else None
+        (kept,), (held,) = random_split([list(range(len(train)))], size, d.split_seed, groups)
+        splits |= {"train": train.select(kept), name: train.select(held)}
+    train = splits["train"]
+    if d.train_size is not None and d.train_size < len(train):
+        drawn = np.random.default_rng(d.split_seed).choice(len(train), d.train_size, replace=False)
+        train = train.select(np.sort(drawn).tolist())
+    name = choose_judged(judged_name, [*splits])
+    if name == "validation" == judged_name and name not in splits:
+        fix = "Set validation_size, such as 0.1"
+        raise DataError("no validation split to judge on", where=d.source, fix=fix)
+    return Splits(dataset, train, splits.get("validation"), splits.get(name), name)
+
+
+def look(work: Work) -> Look:
+    """Tags that training does not show are said before it, as are sentences that cannot be read."""
+    splits, wanted = work.data, work.recipe.evaluate
+    if wanted.sentences:
+        check_words(list(wanted.sentences), "evaluate.sentences")
+    scheme = scheme_of(splits.train.tags)
+    known = _kinds(splits.train, scheme)
+    lines = [f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
+    for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
+        if strange := sorted(_kinds(split, scheme) - known):
+            lines.append(f"{split.origin} has kinds that training does not show: {', '.join(strange)}")
+    used = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
+    return Look(lines, splits.dataset.rejected, lambda: examine_tagged(dataset))
+
+
+def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
+    return {kind_of_tag(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Train on the training split; the validation split chooses."""
+    train, held = work.data.train, work.data.validation
+    validation = (held.words, held.tags) if held else None
+    work.estimator.fit(train.words, train.tags, validation=validation, **options)
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures of the splits beside the baseline's; the judged split is looked at once."""
+    started = time.perf_counter()
+    work.say("judging")
+    tagger, recipe, splits = work.estimator, work.recipe, work.data
+    few = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train))))
+    out: dict[str, Any] = {
+        "task": recipe.task,
+        "train": _figures(tagger, few, 0)[0] | {"of": len(splits.train)},
+        "validation": None,
+        "test": None,
+        "judged": splits.judged_name,
+        "measure": MEASURE,
+        "scheme": tagger.scheme_,
+        "repaired": tagger.repaired_,
+        "label_names": tagger.classes_.tolist(),
+        "baselines": {},
+        "seconds": {},
+    }
+    if splits.validation is not None:
+        out["validation"] = _figures(tagger, splits.validation, recipe.evaluate.bootstrap)[0]
+    judged = splits.judged
+    if judged is not None:
+        began = time.perf_counter()
+        with work.count("judging", len(judged)) as told:
+            out["test"], work.answers = _figures(tagger, judged, recipe.evaluate.bootstrap, told)
+        out["seconds"]["inference"] = time.perf_counter() - began
+        out["openings"] = {splits.judged_name: 1}
+        if recipe.evaluate.baselines:
+            out["baselines"] = {BASELINE: _baseline(work, judged)}
+        predicted = tagger.decide(work.answers)
+        text = conll(judged.words, judged.tags, predicted)
+        replace_text(work.folder / "predictions.conll", text)
+    if recipe.evaluate.sentences:
+        given = list(recipe.evaluate.sentences)
+        out["sentences"] = [
+            {"text": text, "spans": [span.to_dict() for span in spans]}
+            for text, spans in zip(given, tagger.spans(given), strict=True)
+        ]
+    out["seconds"]["evaluate"] = time.perf_counter() - started
+    return out
+
+
+def _figures(
+    tagger: TokenTagger, split: TaggedSplit, bootstrap: int, told: Any = None
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """The figures of a split and its probabilities, ``[W_i, C]`` of each sentence."""
+    found = tagger.predict_proba(split.words, progress=told)
+    return tagger.judge(
+        split.words, split.tags or [], bootstrap=bootstrap, answers=tagger.decide(found)
+    ), found
+
+
+def _baseline(work: Work, judged: TaggedSplit) -> dict[str, Any]:
+    """The figures of ``frequent_tags``."""
+    started, tagger, train = time.perf_counter(), work.estimator, work.data.train
+    guess = frequent_tags(train, judged, tagger.scheme_)
+    figures = tagger.judge(
+        judged.words, judged.tags or [], bootstrap=work.recipe.evaluate.bootstrap, answers=guess
+    )
+    return figures | {"seconds": time.perf_counter() - started}
+
+
+def frequent_tags(train: TaggedSplit, judged: TaggedSplit, scheme: Scheme) -> list[list[str]]:
+    """The tag that each word has most often in training; of a word that is not there, that of all words."""
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for words, tags in zip(train.words, train.tags or (), strict=True):
+        for word, tag in zip(words, repaired(tags, scheme), strict=True):
+            seen[word][tag] += 1
+    usual = Counter(tag for counts in seen.values() for tag in counts.elements()).most_common(1)[0][0]
+    best = {word: counts.most_common(1)[0][0] for word, counts in seen.items()}
+    return [repaired([best.get(word, usual) for word in words], scheme) for words in judged.words]
+
+
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of a saved tagger on its own judged split, or on other data.
+
+    Raises:
+        DataError: no tagged split, or data that cannot be read.
+    """
+    splits = load(work.recipe, source)
+    if rejected := splits.dataset.rejected:
+        work.say(summary(rejected, listed=False))
+    split = splits.judged
+    if split is None or split.tags is None:
+        raise DataError("nothing to judge: no tagged split", where=source or work.recipe.data.source)
+    work.say(f"{len(split):,} sentences of {split.origin}")
+    with work.count("judging", len(split)) as told:
+        return _figures(work.estimator, split, work.recipe.evaluate.bootstrap, told)[0]
+
+
+def show(work: Work) -> dict[str, Any]:
+    """Judged sentences with true and predicted spans, those with errors first."""
+    split, tagger = work.data.judged, work.estimator
+    if split is None or work.answers is None:
+        return {}
+    found = tagger.spans(split.words, work.answers)
+    order = sorted(range(len(split)), key=lambda i: -_wrong(split, found, i, tagger.scheme_))
+    examples = []
+    for i in order[: work.recipe.evaluate.shown]:
+        truth = spans_of(split.tags[i], tagger.scheme_)
+        guess = [Span(s.kind, s.first, s.last) for s in found[i]]
+        examples.append(
+            {
+                "where": place(split.origin, i, split.rows),
+                "words": split.words[i],
+                "true": [list(span) for span in truth],
+                "predicted": [[*g, round(s.probability, 4)] for g, s in zip(guess, found[i], strict=True)],
+                "errors": [list(error) for error in errors_of(truth, guess)],
+            }
+        )
+    return {"spans.json": {"examples": examples}}
+
+
+def _wrong(split: TaggedSplit, found: list, i: int, scheme: Scheme) -> float:
+    """How wrong a sentence is: the spans that differ, and the surer the worse."""
+    truth = {tuple(span) for span in spans_of((split.tags or [])[i], scheme)}
+    guess = {(s.kind, s.first, s.last): s.probability for s in found[i]}
+    return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.tags import write_tag_report
+
+    return write_tag_report(folder, known)
+
+
+def tiny() -> tuple[TokenTagger, tuple]:
+    """Which words name an animal?"""
+    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
+    words = [text.split() for text in TINY_TEXTS]
+    tags = [["B-animal" if word in ("dog", "cat") else "O" for word in own] for own in words]
+    return TokenTagger("encoder-mini", **settings), (words, tags)
+
+
+TASK = Task(
+    name="token-tagging",
+    recipe=TaggingRecipe,
+    estimator=TokenTagger,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    packages=("tokenizers", "safetensors"),
+)

@@ -1,0 +1,160 @@
+"""Pairs of texts from the command line: trained, judged, answered, looked into, exported; from tables as people have them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.cli.app import main
+from glassformer.evaluate.predictions import read_predictions
+
+COLORS = ("red", "blue", "green", "white")
+ROWS = [
+    (i, f"the {a} one {i}", f"a {b} one here {i % 7}", "same" if a == b else "other", "x")
+    for i, (a, b) in enumerate([(a, b) for a in COLORS for b in COLORS] * 5)
+]
+TINY = ["model=encoder-mini", "d_model=22", "num_heads=2", "d_ff=31", "num_layers=1", "epochs=1", "min_count=1",
+        "max_length=19", "precision=fp32", "threads=1", "batch_size=8", "bootstrap=20"]  # fmt: skip
+SET = [word for value in TINY for word in ("--set", value)]
+
+
+def write(path: Path, names: list[str], rows) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([names, *rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    table = write(folder / "own.csv", ["id", "claim", "evidence", "verdict", "note"], ROWS)
+    columns = ["--text-column", "claim", "--pair-column", "evidence", "--label-column", "verdict"]
+    assert main(["train", "--text", str(table), *columns, *SET, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def test_a_run_of_pairs(run):
+    clf = gf.load(run)
+    assert clf.pairs_ is True
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert "TF-IDF of both sides + logistic regression" in metrics["baselines"]
+    first = next(read_predictions(run / "predictions.csv"))
+    assert first.text.sides in {(a, b) for _, a, b, _, _ in ROWS}
+    doctor = json.loads((run / "doctor.json").read_text())
+    assert "side-leaks" in {finding["code"] for finding in doctor["findings"]}
+    assert (run / "report.html").is_file()
+
+
+def test_two_arguments_and_two_columns_are_answered(run, tmp_path, capsys):
+    pair = ("the red one 3", "a red one here 2")
+    assert main(["predict", str(run), *pair]) == 0
+    label, share, *_ = capsys.readouterr().out.split("\t")
+    clf = gf.load(run)
+    assert label == clf.predict([pair])[0]
+    assert float(share) == pytest.approx(clf.predict_proba([pair]).max(), abs=1e-4)
+    table = write(tmp_path / "t.csv", ["evidence", "id", "claim"], [(b, i, a) for i, a, b, _, _ in ROWS[:5]])
+    assert main(["predict", str(run), str(table), "--out", str(tmp_path / "out.csv")]) == 0
+    read = list(read_predictions(tmp_path / "out.csv"))
+    assert [row.text.sides for row in read] == [(a, b) for _, a, b, _, _ in ROWS[:5]]
+    wanted = clf.predict([(a, b) for _, a, b, _, _ in ROWS[:5]]).tolist()
+    assert [row.predicted for row in read] == wanted
+    lines = tmp_path / "lines.txt"
+    lines.write_text("".join(f"{a}\t{b}\n" for _, a, b, _, _ in ROWS[:5]))
+    capsys.readouterr()
+    assert main(["predict", str(run), str(lines)]) == 0
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["one text"], "this model reads pairs, and 'one text' has no second text"),
+        (["a", "b", "c"], "'c' has no second text"),
+        (["a", " "], "the second text is empty"),
+    ],
+)
+def test_half_a_pair_is_refused_in_one_line(given, said, run, capsys):
+    assert main(["predict", str(run), *given]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_bad_rows_of_a_table_are_marked(run, tmp_path, capsys):
+    table = write(tmp_path / "t.csv", ["claim", "evidence"], [("a", "b"), ("c", ""), ("d", "e")])
+    assert main(["predict", str(run), str(table)]) == 2
+    assert "row 3: the second text is empty" in capsys.readouterr().err
+    assert main(["predict", str(run), str(table), "--on-bad-row", "skip"]) == 0
+    out, err = capsys.readouterr()
+    assert [bool(line.split("\t")[0]) for line in out.splitlines()] == [True, False, True]
+    assert "1 row has no answer" in err
+
+
+def test_a_large_table_is_answered_piece_by_piece(run, tmp_path, capsys):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    firsts, seconds = [a for _, a, *_ in ROWS[:9]], [row[2] for row in ROWS[:9]]
+    parquet.write_table(
+        pa.table({"claim": [*firsts, None], "evidence": [*seconds, "x"]}), tmp_path / "t.parquet"
+    )
+    out = tmp_path / "out.parquet"
+    assert main(["predict", str(run), "--data", str(tmp_path / "t.parquet"), "--out", str(out)]) == 0
+    found = parquet.read_table(out).to_pydict()
+    clf = gf.load(run)
+    assert found["label"][:9] == clf.predict(list(zip(firsts, seconds, strict=True))).tolist()
+    assert found["error"][9] == "the first text is missing"
+
+
+def test_it_is_judged_cross_validated_and_reviewed_again(run, tmp_path, capsys):
+    names = ["id", "claim", "evidence", "verdict", "note"]
+    table = write(tmp_path / "own.csv", names, ROWS)
+    assert main(["evaluate", str(run), "--data", str(table), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n"] == len(ROWS)
+    columns = ["--text-column", "claim", "--pair-column", "evidence", "--label-column", "verdict"]
+    folds = str(tmp_path / "folds")
+    assert main(["review-labels", "--text", str(table), *columns, *SET, "--folds", "2", "--out", folds]) == 0
+    correct = list(csv.DictReader((tmp_path / "folds" / "to_correct.csv").read_text().splitlines()))
+    assert {*names} <= {*correct[0]}
+    assert sorted(row["claim"] for row in correct) == sorted(a for _, a, *_ in ROWS)
+
+
+def test_calibration_and_old_runs(run, tmp_path, capsys):
+    assert main(["calibrate", str(run)]) == 0
+    config = (run / "config.toml").read_text()
+    assert 'pair_column = "evidence"' in config
+
+
+@pytest.mark.parametrize("form", ["onnx", "hf"])
+def test_exports_agree_and_run_alone(form, run, tmp_path, capsys):
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+        pytest.importorskip("onnxscript")
+    else:
+        run = tmp_path / "bert"
+        gf.TextClassifier(
+            "encoder-base", d_model=22, num_heads=2, d_ff=31, num_layers=1, max_length=19, min_count=1, epochs=1,
+            precision="fp32", threads=1,
+        ).fit([(a, b) for _, a, b, _, _ in ROWS], [row[3] for row in ROWS]).save(run)  # fmt: skip
+    out = tmp_path / form
+    assert main(["export", str(run), "--to", form, "--out", str(out), "--check", "11"]) == 0
+    assert "same labels" in capsys.readouterr().out
+    if form == "onnx":
+        import subprocess
+
+        about = json.loads((out / "onnx.json").read_text())
+        assert about["pairs"] is True
+        assert "token_type_ids" in about["inputs"]
+        pair = ["the red one 3", "a red one here 2"]
+        done = subprocess.run(
+            [sys.executable, str(out / "run.py"), *pair], capture_output=True, text=True, check=True
+        )
+        clf = gf.load(run)
+        assert done.stdout.split("\t")[0] == clf.predict([tuple(pair)])[0]
+        assert float(done.stdout.split("\t")[1]) == pytest.approx(
+            np.max(clf.predict_proba([tuple(pair)])), abs=1e-3
+        )

@@ -1,0 +1,250 @@
+"""Pairs of texts: what is taken for one, which columns of a table hold them, what the doctor says, how they split."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from glassformer.data import TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
+from glassformer.data.copies import alike, groups_of, same_but_for_case, sides_together
+from glassformer.data.kinds import kind_of
+from glassformer.data.mending import mended
+from glassformer.data.pair_columns import find_sides, trained_sides
+from glassformer.data.splits import grouped_split
+from glassformer.data.tables import read_table
+from glassformer.data.text_pairs import TextPair, check_inputs
+from glassformer.errors import DataError
+from glassformer.evaluate.baselines import tfidf_logistic
+from glassformer.evaluate.pair_features import BothSides
+
+ANIMALS = ("dog", "cat", "horse", "bird", "fish", "cow", "hen")
+ROWS = [
+    (f"a {animal} number {i} runs", f"some {animal if i % 2 else 'tree'} moves now {i}", ("no", "yes")[i % 2])
+    for i, animal in enumerate(ANIMALS * 5)
+]
+
+
+def table(path: Path, names: list[str], rows=ROWS) -> Path:
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    elif path.suffix == ".parquet":
+        parquet.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
+    else:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([names, *rows])
+    return path
+
+
+def test_a_pair_is_a_text_that_knows_its_sides():
+    pair = TextPair("one", "two words")
+    assert pair == "one\ntwo words"
+    assert pair.sides == ("one", "two words")
+    for other in (copy.deepcopy(pair), pickle.loads(pickle.dumps(pair)), copy.copy(pair)):
+        assert isinstance(other, TextPair)
+        assert other.sides == pair.sides
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        [("a", "b"), ("c", "d")],
+        [["a", "b"], ["c", "d"]],
+        np.array([["a", "b"], ["c", "d"]]),
+        np.array([["a", "b"], ["c", "d"]], object),
+        pd.DataFrame({"x": ["a", "c"], "y": ["b", "d"]}),
+        pa.table({"x": ["a", "c"], "y": ["b", "d"]}),
+        [TextPair("a", "b"), TextPair("c", "d")],
+    ],
+)
+def test_what_is_taken_for_pairs(X):
+    assert [pair.sides for pair in check_inputs(X)] == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize(
+    ("X", "said"),
+    [
+        ([("a", "b"), "c"], r"texts\[1\]: one text where the first is a pair"),
+        (["a", ("b", "c")], r"texts\[1\]: a pair of texts where the first is one text"),
+        ([("a", "b"), ("c", "d", "e")], r"texts\[1\]: 3 texts where a pair is wanted"),
+        ([("a", "b"), ("c", " ")], r"texts\[1\]: the second text is empty"),
+        ([("a", "b"), (None, "d")], r"texts\[1\]: the first text is missing"),
+        ([("a", "b"), ("c", 3)], r"texts\[1\]: the second text is not a string but int"),
+        (pd.DataFrame({"x": ["a"], "y": ["b"], "z": ["c"]}), "a table of 3 columns"),
+        ([], "no texts"),
+        ("ab", "one string where a list"),
+    ],
+)
+def test_what_is_refused(X, said):
+    with pytest.raises(DataError, match=said):
+        check_inputs(X)
+
+
+def test_texts_stay_texts():
+    assert check_inputs(["a b", "c"]) == ["a b", "c"]
+    assert not any(isinstance(text, TextPair) for text in check_inputs(("a", "b")))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    "names",
+    [("premise", "hypothesis"), ("sentence1", "sentence2"), ("Text_A", "Text_B"), ("question", "answer")],
+)
+def test_columns_with_usual_names_are_found_and_said(names, suffix, tmp_path):
+    path = table(tmp_path / f"t{suffix}", [*names, "label"])
+    found = load_text_dataset(path, need_labels=True, pair_column="auto")
+    assert found.columns == (names[0], "label")
+    assert found.pair_column == names[1]
+    assert [pair.sides for pair in found.splits["train"].texts] == [(a, b) for a, b, _ in ROWS]
+    assert f"{names[0]!r} and {names[1]!r}" in found.said[0]
+    assert kind_of(path) == "texts"
+
+
+def test_two_columns_of_texts_of_like_length_are_a_pair(tmp_path):
+    path = table(tmp_path / "t.csv", ["claim", "source", "verdict"])
+    found = load_text_dataset(path, need_labels=True, pair_column="auto")
+    assert (found.columns, found.pair_column) == (("claim", "verdict"), "source")
+    assert "found by what the columns hold" in found.said[0]
+    assert "labels in 'verdict'" in found.said[0]
+    longer = [(a, f"{b} and so on and on and on and on and on", label) for a, b, label in ROWS]
+    alone = load_text_dataset(
+        table(tmp_path / "u.csv", ["title", "body", "verdict"], longer), need_labels=True, pair_column="auto"
+    )
+    assert (alone.columns, alone.pair_column) == (("body", "verdict"), None)  # a title is no side
+
+
+def test_columns_that_are_named(tmp_path):
+    path = table(tmp_path / "t.csv", ["x", "y", "premise", "label"], [(a, b, a[::-1], y) for a, b, y in ROWS])
+    read = load_text_dataset(path, text_column="x", pair_column="y", need_labels=True)
+    assert read.splits["train"].texts[0].sides == ROWS[0][:2]
+    assert read.said == ()
+    one = load_text_dataset(path, text_column="x", pair_column="auto", need_labels=True)
+    assert not isinstance(one.splits["train"].texts[0], TextPair)
+    with pytest.raises(DataError, match=r"no column 'z'"):
+        load_text_dataset(path, pair_column="z", need_labels=True)
+    with pytest.raises(DataError, match=r"no first text to go with 'y'.*text_column"):
+        load_text_dataset(path, pair_column="y", need_labels=True)
+    with pytest.raises(DataError, match=r"'x' is taken for the first text and for the second"):
+        load_text_dataset(path, text_column="x", pair_column="x", need_labels=True)
+    assert find_sides(read_table(path), None, "none") is None
+
+
+def test_a_table_to_be_answered_has_the_columns_of_the_training():
+    assert trained_sides(["id", "b", "a"], "a", "b", "t").first == "a"
+    assert trained_sides(["id", "premise", "hypothesis"], "a", "b", "t").second == "hypothesis"
+    assert trained_sides(["x", "y"], None, "auto", "t").first == "x"
+    with pytest.raises(DataError, match="reads pairs of texts"):
+        trained_sides(["x", "y", "z"], None, "auto", "t")
+
+
+def test_bad_rows_say_which_side(tmp_path):
+    rows = [*ROWS, ("fine", "", "yes"), ("", "fine", "no")]
+    path = table(tmp_path / "t.csv", ["premise", "hypothesis", "label"], rows)
+    with pytest.raises(DataError, match=rf"row {len(ROWS) + 3}: the first text is empty.*on_bad_row=skip"):
+        load_text_dataset(path, need_labels=True, pair_column="auto")
+    found = load_text_dataset(path, need_labels=True, pair_column="auto", on_bad_row="skip")
+    assert [row.reason for row in found.rejected] == ["the second text is empty", "the first text is empty"]
+    assert len(found.splits["train"]) == len(ROWS)
+
+
+# --- copies, leaks ---------------------------------------------------------------------------------
+
+
+def test_copies_are_pairs_alike_in_either_order():
+    pair, swapped = TextPair("A dog.", "a Cat"), TextPair("a cat", "a dog")
+    assert alike(pair) == alike(swapped) != alike(TextPair("a dog a", "cat"))
+    assert same_but_for_case(pair) != same_but_for_case(swapped)
+
+
+def test_pairs_that_share_a_text_stay_together_where_asked():
+    pairs = [TextPair(a, b) for a, b in ("ab", "bc", "de", "fg", "gd", "hi")]
+    keys = sides_together(pairs)
+    assert keys[0] == keys[1]
+    assert keys[2] == keys[3] == keys[4]
+    assert len(set(keys)) == 3
+    split = TextSplit(pairs, None, "made up")
+    assert groups_of(split, sides=True) == keys
+    assert len(set(groups_of(split))) == 6
+    many = [TextPair(f"text {i % 11}", f"other {i}") for i in range(77)]
+    kept, held = grouped_split([i % 2 for i in range(77)], sides_together(many), 0.3, 0)
+    assert not {many[i].first for i in kept.tolist()} & {many[i].first for i in held.tolist()}
+
+
+def test_repeats_are_left_out_but_not_what_is_swapped():
+    pairs = [TextPair("a dog", "a cat"), TextPair("A Dog", "a cat"), TextPair("a cat", "a dog")]
+    dataset = TextDataset("made up", {"train": TextSplit(pairs, ["x", "x", "y"], "train")})
+    kept, said = mended(dataset, "none", True)
+    assert [pair.sides for pair in kept.splits["train"].texts] == [("a dog", "a cat"), ("a cat", "a dog")]
+    assert said
+
+
+def findings(report, code):
+    return [(f.severity, f.message, f.count) for f in report.findings if f.code == code]
+
+
+def test_the_doctor_knows_leaks_by_either_side_and_by_the_swapped_pair():
+    train = [TextPair(f"first text {i}", f"second text {i}") for i in range(20)]
+    test = [
+        TextPair("first text 3", "another one altogether"),
+        TextPair("one of its own here", "SECOND text 4"),
+        TextPair("second text 5", "first text 5"),
+        TextPair("quite new to us", "and this one too"),
+        TextPair("the very same here", "the very same here"),
+    ]
+    splits = {
+        "train": TextSplit(train, ["a", "b"] * 10, "train"),
+        "test": TextSplit(test, ["a", "b", "a", "b", "a"], "test"),
+    }
+    report = examine(
+        TextDataset("made up", splits), tokenizer=word_tokenizer([*train, *test], min_count=1), max_length=9
+    )
+    ((severity, message, count),) = findings(report, "side-leaks")
+    assert (severity, count) == ("warning", 3)
+    assert "3 (60.0%; the first 2, the second 2, both 1)" in message
+    assert ("warning", "pairs of test that stand in train the other way round: 1", 1) in findings(
+        report, "swapped"
+    )
+    assert ("note", "test: pairs whose two texts are the same: 1", 1) in findings(report, "same-sides")
+    assert report.figures["sides"]["leaks"]["train/test"] == {
+        "rows": 3,
+        "first": 2,
+        "second": 2,
+        "both": 1,
+        "swapped": 1,
+    }
+    cut = {message: count for _, message, count in findings(report, "truncation")}
+    assert (
+        cut["train: 0.0% of 20 texts exceed 9 tokens; 0.0% of the tokens are cut"] == 0
+    )  # 3 + 3 and 3 special
+    assert sum(cut.values()) == 3  # 5 + 3, 4 + 5 and 4 + 4 words, beside three special tokens
+
+
+def test_the_baseline_of_both_sides_sees_what_neither_side_tells():
+    pairs = [TextPair(f"a {a} runs", f"the {b} runs") for a in ANIMALS for b in ANIMALS]
+    same = [int(a == b) for a in ANIMALS for b in ANIMALS]
+    balanced = [i for i, y in enumerate(same) for _ in range(6 if y else 1)]
+    said = tfidf_logistic([pairs[i] for i in balanced], [same[i] for i in balanced], pairs)
+    assert (said.argmax(1) == same).mean() == 1.0
+
+
+def test_words_of_both_sides_are_counted_apart():
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    found = BothSides(CountVectorizer()).fit_transform(
+        [TextPair("red dog", "red cat"), TextPair("cat", "dog")]
+    )
+    words = ["cat", "dog", "red"]
+    assert found.shape == (2, 4 * len(words))
+    first, second, both, apart = found.toarray()[0].reshape(4, 3)
+    assert first.tolist() == [0, 1, 1]
+    assert second.tolist() == [1, 0, 1]
+    assert both.tolist() == [0, 0, 1]
+    assert apart.tolist() == [1, 1, 0]

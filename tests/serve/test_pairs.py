@@ -1,0 +1,82 @@
+"""Pairs of texts over HTTP: a field of their own, both boxes of the page's explanation, and clear refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.serve.limits import Limits
+from glassformer.serve.models import Served
+
+from .conftest import Running
+
+COLORS = ("red", "blue", "green")
+PAIRS = [(f"the {a} one", f"a {b} one here") for a in COLORS for b in COLORS]
+SAME = ["same" if a.split()[1] == b.split()[1] else "other" for a, b in PAIRS]
+SETTINGS = {"d_model": 22, "num_heads": 2, "d_ff": 31, "num_layers": 1, "max_length": 17, "min_count": 1,
+            "epochs": 2, "lr": 1e-2, "batch_size": 9, "precision": "fp32", "threads": 1}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def models():
+    pairs = gf.TextClassifier("encoder-mini", **SETTINGS).fit(PAIRS * 2, SAME * 2)
+    single = gf.TextClassifier("encoder-mini", **SETTINGS).fit([a for a, _ in PAIRS * 2], SAME * 2)
+    return pairs, single
+
+
+@pytest.fixture(scope="module")
+def served(models):
+    found = [(Served(name, clf, Limits(), threads=1, precision="fp32"), False) for name, clf in zip(("nli", "one"), models)]  # fmt: skip
+    running = Running(found, Limits())
+    yield running
+    running.stop()
+
+
+def test_pairs_are_answered_as_offline_whatever_shares_their_batch(served, models):
+    asked = [*PAIRS, ("red " * 40, "blue one")]
+    answer = served.ask("/v1/predict", {"pairs": [list(pair) for pair in asked]})
+    assert answer.status == 200, answer
+    assert answer.body["model"] == "nli"
+    shares = [list(p["probabilities"].values()) for p in answer.body["predictions"]]
+    np.testing.assert_allclose(shares, models[0].predict_proba(asked), atol=1e-5)
+    assert [p["truncated"] for p in answer.body["predictions"]] == [False] * len(PAIRS) + [True]
+    assert served.ask("/v1/predict", {"texts": ["the red one"]}).body["model"] == "one"
+
+
+def test_an_explanation_says_where_the_second_text_begins(served, models):
+    first, second = PAIRS[1]
+    answer = served.ask("/v1/explain", {"text": first, "text_pair": second, "method": "occlusion"})
+    assert answer.status == 200, answer
+    words = [piece["text"] for piece in answer.body["pieces"]]
+    assert "".join(words) == f"{first}\n{second}"
+    assert words[answer.body["second"] :] == ["a", " ", "blue", " ", "one", " ", "here"]
+    e = models[0].explain(PAIRS[1], method="occlusion")
+    scored = [piece["score"] for piece in answer.body["pieces"] if piece["score"] is not None]
+    np.testing.assert_allclose(scored, [score for _, score in e.words()], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("predict", {"texts": ["a"], "model": "nli"}, "this model reads pairs of texts"),
+        ("predict", {"pairs": [["a", "b"]], "model": "one"}, "this model reads one text"),
+        ("predict", {"pairs": [["a", "b"]], "texts": ["a"]}, "one of them"),
+        ("explain", {"text": "a", "model": "nli"}, "this model reads pairs of texts"),
+        ("explain", {"text_pair": "a"}, "one of them"),
+    ],
+)
+def test_what_does_not_fit_is_refused(path, body, said, served):
+    answer = served.ask(f"/v1/{path}", body)
+    assert answer.status == 422
+    assert said in answer.body["error"]["what"]
+
+
+@pytest.mark.parametrize("pair", [["a"], ["a", "b", "c"], ["a", ""], ["a", " "], "ab"])
+def test_half_a_pair_is_refused(pair, served):
+    assert served.ask("/v1/predict", {"pairs": [pair]}).status == 422
+
+
+def test_models_say_which_reads_pairs(served):
+    about = {m["name"]: m for m in served.ask("/v1/models").body["models"]}
+    assert (about["nli"]["pairs"], about["one"]["pairs"]) == (True, False)

@@ -1,0 +1,135 @@
+"""Frozen backbones: heads beside scikit-learn, neighbors beside sorting, patch pairs that add up."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+
+import glassformer as gf
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.tasks.heads import fit_head, head_of, unit
+from glassformer.tasks.image_classification.run import tiny as tiny_pictures
+
+from .tiny import LABELS, TEXTS, checkpoint
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(3)
+    targets = np.repeat(np.arange(3), 17)
+    return (rng.normal(size=(51, 7)) + 2 * np.eye(3, 7)[targets]).astype(np.float32), targets
+
+
+def test_the_linear_head_is_scikit_learns(vectors):
+    x, targets = vectors
+    for kept in (targets < 3, targets < 2):
+        peer = LogisticRegression(C=0.5, max_iter=1000).fit(x[kept], targets[kept])
+        head = fit_head(x[kept], targets[kept], C=0.5)
+        np.testing.assert_allclose(head.probabilities(x), peer.predict_proba(x), atol=1e-5)
+
+
+def test_the_nearest_examples_are_scikit_learns(vectors):
+    x, targets = vectors
+    head = fit_head(x, targets, "knn", neighbors=1)
+    peer = KNeighborsClassifier(1).fit(unit(x), targets)
+    others = np.random.default_rng(5).normal(size=(31, 7)).astype(np.float32)
+    np.testing.assert_array_equal(head.probabilities(others).argmax(1), peer.predict(unit(others)))
+    five = fit_head(x, targets, "knn", neighbors=5)
+    np.testing.assert_allclose(five.probabilities(others).sum(1), 1)
+    cosines, near = unit(others) @ unit(x).T, peer.kneighbors(unit(others), 5, return_distance=False)
+    by_hand = np.zeros((31, 3))
+    for i, row in enumerate(near):
+        weights = np.exp(cosines[i, row] / 0.07)
+        np.add.at(by_hand[i], targets[row], weights / weights.sum())
+    np.testing.assert_allclose(five.probabilities(others), by_hand, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["linear", "knn"])
+def test_a_head_comes_back_from_its_arrays_and_others_are_refused(kind, vectors):
+    x, targets = vectors
+    head = fit_head(x, targets, kind)
+    again = head_of(head.tensors(), 7, 3, "here")
+    np.testing.assert_array_equal(again.probabilities(x), head.probabilities(x))
+    for arrays, width, classes in ((head.tensors(), 5, 3), (head.tensors(), 7, 2), ({}, 7, 3)):
+        with pytest.raises(CheckpointError, match="here: its head's arrays do not fit"):
+            head_of(arrays, width, classes, "here")
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    clf, data = tiny_pictures()
+    return clf.fit(*data), data
+
+
+@pytest.mark.parametrize("head", ["linear", "knn"])
+@pytest.mark.parametrize("pooling", ["auto", "patches"])
+def test_pictures_get_classes_from_a_backbone_that_stays_as_it_is(head, pooling, pictures):
+    clf, (x, y) = pictures
+    before = clf.embed(x)
+    probe = gf.Probe(clf, head=head, k=1, pooling=pooling).fit(x, y)
+    assert (probe.predict(x) == np.asarray(y)).mean() > 0.5
+    np.testing.assert_array_equal(clf.embed(x), before)
+    if pooling == "auto":
+        np.testing.assert_array_equal(probe.embed(x), before)
+    rows, cosines = probe.neighbors(x[:3], x, k=2)
+    np.testing.assert_allclose(cosines[:, 0], 1, atol=1e-5)
+    wanted = unit(probe.embed(x[:3])) @ unit(probe.embed(x)).T
+    np.testing.assert_allclose(np.take_along_axis(wanted, rows, 1), cosines, atol=1e-5)
+
+
+def test_pairs_of_patches_add_up_to_the_cosine_of_their_means(pictures, tmp_path):
+    clf, (x, _) = pictures
+    probe = gf.Probe(clf, pooling="patches")
+    found = probe.explain_similarity(x[0], x[1])
+    count = int(np.prod(clf.model_.config.embedding.grid))
+    assert found.table.shape == (count, count)
+    assert found.table.sum() == pytest.approx(found.score, abs=1e-6)
+    a, b = unit(probe.embed(x[:2]))
+    assert found.score == pytest.approx(float(a @ b), abs=1e-5)
+    text = found.save(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text.count("<image") == 2
+    assert "img-src data:" in text
+    assert 'style="' not in text
+    about = json.loads(found.save(tmp_path / "pair.json").read_text())
+    assert np.sum(about["table"]) == pytest.approx(found.score, abs=1e-6)
+    with pytest.raises(ConfigError, match="no means over patches"):
+        gf.Probe(clf).explain_similarity(x[0], x[1])
+
+
+def test_a_checkpoint_of_texts_is_opened_by_its_name(tmp_path):
+    folder = checkpoint(tmp_path / "checkpoint")
+    probe = gf.Probe(str(folder), head="knn", k=3).fit(TEXTS, LABELS)
+    np.testing.assert_array_equal(probe.embed(TEXTS), gf.Embedder(str(folder)).encode(TEXTS))
+    assert set(probe.predict(TEXTS)) <= set(LABELS)
+    with pytest.raises(ConfigError, match="a probe explains pictures"):
+        probe.explain_similarity("a dog", "the dog")
+
+
+def test_what_cannot_be_is_one_line(pictures, tmp_path):
+    clf, (x, y) = pictures
+    for settings, said in (
+        ({"head": "forest"}, "no head 'forest'"),
+        ({"k": 0, "head": "knn"}, "neighbors = 0"),
+        ({"C": 0.0}, "C = 0.0"),
+        ({"pooling": "sum"}, "no pooling 'sum'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            gf.Probe(clf, **settings).fit(x, y)
+    with pytest.raises(DataError, match="all examples have one label"):
+        gf.Probe(clf).fit(x, [0] * len(x))
+    with pytest.raises(DataError, match="examples, 1 labels"):
+        gf.Probe(clf).fit(x, [0])
+    with pytest.raises(ConfigError, match="k 0 asks for nothing"):
+        gf.Probe(clf).neighbors(x, x, k=0)
+    with pytest.raises(DataError, match="vectors of 3 numbers"):
+        gf.Probe(clf).neighbors(x, np.zeros((2, 3), np.float32))
+    with pytest.raises(ConfigError, match="gives no vectors"):
+        gf.Probe(3).embed(x)
+    with pytest.raises(ConfigError, match="random weights"):
+        gf.Probe("encoder-mini").embed(TEXTS)
+    with pytest.raises(ConfigError, match="texts have no patches"):
+        gf.Probe(str(checkpoint(tmp_path / "c")), pooling="patches").embed(TEXTS)

@@ -1,0 +1,207 @@
+"""A table of scored pairs to a judged, explained, reported run by the command line; and what is wrong with tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.cli.app import main
+from glassformer.data.pair_doctor import examine_scored
+from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
+from glassformer.errors import DataError
+
+from .tiny import PAIRS, checkpoint
+
+ROWS = [(*pair, score) for pair, score in zip(PAIRS * 4, [5, 1, 0, 4, 2] * 4, strict=True)]
+ROWS = [(f"{a} {i}", f"{b} {i}", score) for i, (a, b, score) in enumerate(ROWS)]
+KEYS = ["d_model=14", "num_layers=1", "num_heads=2", "d_ff=11", "min_count=1", "batch_size=3", "epochs=2"]
+
+
+def write(path: Path, rows, header=("sentence1", "sentence2", "score")) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    return path
+
+
+def read(path: str) -> list[dict[str, str]]:
+    with Path(path).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def sets(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def run(capsys, *words: str) -> str:
+    assert main(list(words)) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_table_becomes_a_run_that_every_verb_asks(here, capsys):
+    write(here / "pairs.csv", ROWS)
+    (here / "mine.toml").write_text(
+        'task = "similarity"\n[data]\nsource = "pairs.csv"\ntest_size = 5\nvalidation_size = 3\n'
+        '[model]\nmodel = "encoder-mini"\n[evaluate]\nbootstrap = 20\nmaps = 3\n'
+    )
+    out = run(capsys, "train", "mine.toml", "--out", "run", *sets(*KEYS))
+    assert "how alike 'sentence1' and 'sentence2' are: 'score'" in out
+    assert "TF-IDF cosine, test" in out
+    metrics = json.loads(Path("run/metrics.json").read_text())
+    judged = metrics["similarity"]["test"]
+    assert judged["pairs"] == 5
+    low, high = judged["spearman_interval"]
+    assert low <= judged["spearman"] <= high
+    assert metrics["others"].keys() == {"TF-IDF cosine"}  # random weights have no untouched model
+    rows = read("run/pairs.csv")
+    embedder = gf.load("run")
+    assert len(rows) == 5
+    for row in rows:
+        assert float(row["cosine"]) == pytest.approx(
+            embedder.similarity(row["first"], row["second"]), abs=1e-4
+        )
+    examples = json.loads(Path("run/similarities.json").read_text())["examples"]
+    assert len(examples) == 3
+    for one in examples:
+        assert np.sum(one["table"]) == pytest.approx(one["score"], abs=1e-3)  # rounded
+    page = Path("run/report.html").read_text(encoding="utf-8")
+    assert "What a cosine is made of" in page
+    assert "Cosine against score" in page
+    assert 'style="' not in page
+    found = json.loads(run(capsys, "evaluate", "run", "--json"))
+    assert found["spearman"] == pytest.approx(judged["spearman"])
+    other = write(here / "other.csv", ROWS[:4], ("premise", "hypothesis", "relatedness"))
+    assert "4" in run(capsys, "evaluate", "run", "--data", str(other))
+    Path("run/report.html").unlink()
+    run(capsys, "report", "run")
+    assert Path("run/report.html").read_text(encoding="utf-8") == page
+
+
+def test_questions_to_a_model_on_the_command_line(here, capsys):
+    model = str(checkpoint(here / "checkpoint"))
+    cosine = float(run(capsys, "similar", "a dog", "the dog", "--model", model))
+    assert cosine == pytest.approx(gf.Embedder(model).similarity("a dog", "the dog"), abs=1e-4)
+    said = json.loads(run(capsys, "similar", "a dog", "the dog", "--model", model, "--json"))
+    assert said["cosine"] == pytest.approx(cosine, abs=1e-4)
+    assert "dog" in run(capsys, "similar", "a dog", "the dog", "--model", model, "--explain")
+    run(capsys, "similar", "a dog", "the dog", "--model", model, "--out", "page.html")
+    assert "<svg" in Path("page.html").read_text(encoding="utf-8")
+    table = write(here / "pairs.csv", ROWS[:3])
+    run(capsys, "similar", str(table), "--model", model, "--out", "cosines.csv")
+    assert [row["first"] for row in read("cosines.csv")] == [row[0] for row in ROWS[:3]]
+    texts = write(here / "texts.csv", [(text,) for pair in PAIRS for text in pair], ("text",))
+    lines = run(capsys, "search", model, str(texts), "a dog", "--count", "3", "--save", "index").splitlines()
+    assert lines[0] == "index: index"
+    assert lines[1].split("\t")[1:] == ["2", "a dog"]
+    again = json.loads(run(capsys, "search", model, "index", "a dog", "rain", "--count", "1", "--json"))
+    assert [one["found"][0]["row"] for one in again] == [2, 10]
+    saved = str(gf.Embedder(model, batch_size=3).fit(PAIRS).save(here / "saved"))
+    assert "cosine" in run(capsys, "explain", saved, "a dog", "the dog")
+    run(capsys, "embed", saved, "a dog", "rain", "--out", "two.npy")
+    assert np.load("two.npy", allow_pickle=False).shape == (2, 12)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["similar", "one text"], "Give two texts"),
+        (["similar", "a", "b", "--first", "x"], "--first: belongs to a table"),
+        (["similar", "a", "b", "--out", "x.pdf"], "not .html or .json"),
+        (["similar", "a", ""], "the text is empty"),
+        (["similar", "a", "b", "--model", "no-such-model"], "no-such-model"),
+        (["search", "x", "no.csv", "a"], "no such table or index"),
+        (["search", "x", "no.csv"], "nothing to look for"),
+        (["train", "stsb-minilm", "--data", "no.csv"], "no.csv"),
+    ],
+)
+def test_a_wrong_question_is_one_line_and_exit_code_2(words, said, here, capsys):
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.strip().splitlines()) == 1
+
+
+# --- tables -----------------------------------------------------------------------------------------
+
+
+def test_columns_are_found_by_their_names_or_by_what_they_hold(here):
+    assert load_scored_pairs(write(here / "a.csv", ROWS)).columns == ("sentence1", "sentence2", "score")
+    odd = [(i, a, b, score / 5) for i, (a, b, score) in enumerate(ROWS)]
+    table = write(here / "b.csv", odd, ("id", "left side", "right side", "how alike"))
+    with pytest.raises(DataError, match="several columns could be the score: id, how alike"):
+        load_scored_pairs(table)
+    found = load_scored_pairs(table, score="how alike")
+    assert found.columns == ("left side", "right side", "how alike")
+    assert found.splits["train"].scores == [row[3] for row in odd]
+    assert load_scored_pairs(table, score=None).splits["train"].scores is None
+    with pytest.raises(DataError, match="no column 'rating'"):
+        load_scored_pairs(table, score="rating")
+    one = write(here / "c.csv", [(a, score) for a, _, score in ROWS], ("text", "score"))
+    with pytest.raises(DataError, match="two columns of texts are wanted, and only 'text' holds texts"):
+        load_scored_pairs(one)
+
+
+def test_bad_rows_are_named_or_left_out(here):
+    rows = [*ROWS[:3], ("", "b", 1), ("a", "b", "much"), ("a", "b", ""), *ROWS[3:6]]
+    table = write(here / "bad.csv", rows)
+    with pytest.raises(DataError, match=r"bad.csv, row 5: the text is empty.*on_bad_row=skip"):
+        load_scored_pairs(table)
+    found = load_scored_pairs(table, on_bad_row="skip")
+    assert len(found.splits["train"]) == 6
+    assert [(row.row, row.reason) for row in found.rejected] == [
+        (5, "the text is empty"),
+        (6, "the score 'much' is no number"),
+        (7, "the score is missing"),
+    ]
+    assert found.splits["train"].rows == [2, 3, 4, 8, 9, 10]
+
+
+def test_the_doctor_sees_leaks_on_either_side_and_pairs_with_two_scores():
+    def split(rows, origin):
+        return ScoredSplit([r[0] for r in rows], [r[1] for r in rows], [float(r[2]) for r in rows], origin)
+
+    train = split([("a b", "c d", 1), ("c d", "a b", 4), ("e f", "e f", 0), ("g h", "i j", 5)], "train")
+    test = split([("i j", "g h", 5), ("k l", "m n", 2)], "test")
+    report = examine_scored("pairs", {"train": train, "test": test})
+    found = {(f.code, f.severity): f for f in report.findings}
+    assert found["duplicates", "warning"].count == 1
+    assert found["contradictions", "warning"].count == 1
+    assert found["same", "warning"].count == 1
+    assert found["leaks", "warning"].count == 1
+    assert report.figures["splits"]["train"] == {
+        "pairs": 4,
+        "distinct": 3,
+        "lowest": 0.0,
+        "mean": 2.5,
+        "highest": 5.0,
+    }
+    alone = examine_scored("pairs", {"train": train, "test": split([("g h", "o p", 1)], "test")})
+    assert next(f for f in alone.findings if f.code == "leaks").severity == "note"
+
+
+def test_the_verbs_of_data_know_scored_pairs(here, capsys):
+    table = str(write(here / "pairs.csv", ROWS))
+    assert "0 to 5" in run(capsys, "data", "show", table)
+    report = json.loads(run(capsys, "data", "doctor", table, "--json"))
+    assert report["figures"]["splits"]["train"]["pairs"] == len(ROWS)
+    assert "stsb" in run(capsys, "data", "list")
+
+
+def test_the_named_source_is_the_benchmark(data_root):
+    dataset = load_scored_pairs("stsb")
+    assert {name: len(split) for name, split in dataset.splits.items()} == {
+        "train": 5749,
+        "validation": 1500,
+        "test": 1379,
+    }
+    assert max(dataset.splits["test"].scores or ()) == 5

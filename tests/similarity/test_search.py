@@ -1,0 +1,79 @@
+"""Nearest rows of a table: those that sorting all cosines gives, in bf16 too; and an index that is kept."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.tasks.heads import unit
+from glassformer.tasks.similarity.answers import nearest
+
+from .tiny import PAIRS, SCORES, TEXTS, tiny
+
+TABLE = [text for pair in PAIRS for text in pair]
+
+
+@pytest.fixture(scope="module")
+def embedder() -> gf.Embedder:
+    return tiny().fit(PAIRS)
+
+
+def test_search_finds_what_sorting_all_cosines_finds(embedder):
+    rows, cosines = embedder.search(["a dog", "three"], TABLE, k=3)
+    all_of_them = embedder.similarity(["a dog", "three"], TABLE)
+    np.testing.assert_allclose(cosines, -np.sort(-all_of_them, 1)[:, :3], atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(all_of_them, rows, 1), cosines, atol=1e-6)
+    assert rows[0][0] == 0
+    same, _ = embedder.search(["a dog"], embedder.encode(TABLE), k=3)
+    assert same[0].tolist() == rows[0].tolist()
+    assert embedder.search(["a dog"], TABLE, k=97)[0].shape == (1, len(TABLE))
+
+
+def test_candidates_in_bf16_lose_no_neighbor():
+    rng = np.random.default_rng(3)
+    table, queries = unit(rng.normal(size=(1009, 13))), unit(rng.normal(size=(301, 13)))
+    exact = nearest(queries, table, 7)
+    found = nearest(queries, table, 7, torch.bfloat16)
+    np.testing.assert_allclose(found[1], exact[1], atol=1e-6)
+    assert (found[0] == exact[0]).mean() > 0.999
+
+
+def test_an_index_is_kept_without_pickle_and_belongs_to_its_model(embedder, tmp_path):
+    with pytest.raises(ConfigError, match=r"Call index\(texts\) first"):
+        tiny().fit(PAIRS).similar("a dog")
+    before = embedder.index(TABLE, rows=range(2, 2 + len(TABLE))).similar("a dog", 3)
+    assert before[0][0] == "a dog"
+    folder = embedder.save_index(tmp_path / "index")
+    assert {file.name for file in folder.iterdir()} == {
+        "index.json",
+        "texts.jsonl",
+        "vectors.safetensors",
+        "manifest.json",
+    }
+    again = gf.load(embedder.save(tmp_path / "model")).load_index(folder)
+    assert again.similar("a dog", 3) == before
+    assert again.index_.row(0) == 2
+    with pytest.raises(CheckpointError, match="made by another model"):
+        tiny(seed=5).fit(PAIRS, SCORES).load_index(folder)
+    with pytest.raises(CheckpointError, match="is no index"):
+        embedder.load_index(tmp_path / "model")
+    with pytest.raises(CheckpointError):
+        embedder.save_index(folder)
+    about = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps(about | {"texts": 3}))
+    with pytest.raises(CheckpointError):
+        again.load_index(folder)
+
+
+def test_what_cannot_be_searched_is_one_line(embedder):
+    with pytest.raises(ConfigError, match="k 0 asks for nothing"):
+        embedder.search(["a dog"], TABLE, k=0)
+    with pytest.raises(DataError, match="vectors of 3 numbers, the model's have 14"):
+        embedder.search(["a dog"], np.zeros((5, 3), np.float32))
+    with pytest.raises(DataError, match="the text is empty"):
+        embedder.search([""], TEXTS)
