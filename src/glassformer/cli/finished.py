@@ -43,6 +43,8 @@ def next_step(run: Run, recipe: Any) -> str:
     reads = getattr(task.estimator, "NOUN", "texts")
     if task.verb == "evaluate":
         return f"next: glassformer evaluate {shlex.quote(str(run.folder))}"
+    if task.verb == "similar":
+        return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
     given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
     given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
     return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}"
