@@ -126,6 +126,8 @@ def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosine
 Model = Annotated[
     str, typer.Option(metavar="RUN|NAME", help="A run, a saved Embedder, or a checkpoint as it is.")
 ]
+
+
 def similar_command(
     given: Annotated[
         list[str],
