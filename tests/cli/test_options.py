@@ -193,6 +193,8 @@ OPTIONS = {
     "report": ["--json", "folder"],
     "reproduce": ["--check", "--json", "--out", "--set", "--table", "[row]"],
     "new": ["--data", "--images", "--json", "--model", "--set", "--task", "--text", "[recipe]", "file"],
+    "similar": ["--explain", "--first", "--json", "--model", "--out", "--second", "given..."],
+    "search": ["--count", "--json", "--save", "--text-column", "[queries...]", "model", "table"],
 }
 
 
