@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[2]
 ROOT_COMMAND: Any = typer.main.get_command(app)
 
 OPTIONS = {
-    "": ["--debug", "--version"],
-    "demo": ["--quick"],
+    "": ["--debug", "--install-completion", "--show-completion", "--version"],
+    "demo": ["--json", "--quick"],
     "train": [
         "--batch-size",
         "--data",
@@ -27,7 +27,9 @@ OPTIONS = {
         "--help-keys",
         "--image-column",
         "--images",
+        "--json",
         "--label-column",
+        "--log",
         "--lr",
         "--max-length",
         "--model",
@@ -57,14 +59,15 @@ OPTIONS = {
         "[path]",
         "run",
     ],
-    "embed": ["--data", "--out", "--prompt-name", "--text-column", "[given...]", "model"],
-    "fill": ["--top", "given...", "run"],
+    "embed": ["--data", "--json", "--out", "--prompt-name", "--text-column", "[given...]", "model"],
+    "fill": ["--json", "--top", "given...", "run"],
     "similar": ["--explain", "--first", "--json", "--model", "--out", "--second", "given..."],
     "search": ["--count", "--json", "--save", "--text-column", "[queries...]", "model", "table"],
-    "translate": ["--align", "--beam", "--data", "--out", "--text-column", "[given...]", "run"],
+    "translate": ["--align", "--beam", "--data", "--json", "--out", "--text-column", "[given...]", "run"],
     "predict": [
         "--data",
         "--engine",
+        "--json",
         "--labels",
         "--on-bad-row",
         "--out",
@@ -78,6 +81,7 @@ OPTIONS = {
     "explain": [
         "--cross",
         "--data",
+        "--json",
         "--method",
         "--out",
         "--pair-column",
@@ -88,7 +92,7 @@ OPTIONS = {
         "[given...]",
         "run",
     ],
-    "export": ["--check", "--int8", "--int8-tolerance", "--out", "--to", "run"],
+    "export": ["--check", "--int8", "--int8-tolerance", "--json", "--out", "--to", "run"],
     "serve": [
         "--all-bytes",
         "--allow-host",
@@ -104,6 +108,7 @@ OPTIONS = {
         "--headers",
         "--host",
         "--inputs",
+        "--json",
         "--json-depth",
         "--json-values",
         "--pipelined",
@@ -118,16 +123,8 @@ OPTIONS = {
         "runs...",
     ],
     "data": [],
-    "data list": [],
-    "data show": [
-        "--augment",
-        "--json",
-        "--label-column",
-        "--out",
-        "--pair-column",
-        "--text-column",
-        "name",
-    ],
+    "data list": ["--json"],
+    "data show": ["--augment", "--json", "--label-column", "--out", "--pair-column", "--text-column", "name"],
     "data doctor": [
         "--json",
         "--label-column",
@@ -154,6 +151,7 @@ OPTIONS = {
         "--engine",
         "--image-column",
         "--images",
+        "--json",
         "--label-column",
         "--model",
         "--on-bad-row",
@@ -169,6 +167,7 @@ OPTIONS = {
     "cross-validate": [
         "--data",
         "--folds",
+        "--json",
         "--label-column",
         "--model",
         "--on-bad-row",
@@ -182,6 +181,7 @@ OPTIONS = {
     "review-labels": [
         "--data",
         "--folds",
+        "--json",
         "--label-column",
         "--model",
         "--on-bad-row",
@@ -193,8 +193,9 @@ OPTIONS = {
         "--top",
         "[recipe]",
     ],
-    "report": ["folder"],
-    "reproduce": ["--check", "--out", "--set", "--table", "[row]"],
+    "report": ["--json", "folder"],
+    "reproduce": ["--check", "--json", "--out", "--set", "--table", "[row]"],
+    "new": ["--data", "--images", "--json", "--model", "--set", "--task", "--text", "[recipe]", "file"],
 }
 
 

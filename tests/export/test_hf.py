@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 import glassformer as gf
-from glassformer.errors import ConfigError
+from glassformer.errors import CheckpointError, ConfigError
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.samples import judge_in_fp32, samples_of
 from glassformer.families.bert import bert
@@ -37,6 +37,20 @@ def minilm(text_model, tmp_path: Path):
         return clf
 
     return make
+
+
+def test_without_its_manifest_a_folder_opens_alike_or_says_that_it_is_missing(
+    minilm, text_model, tmp_path: Path
+):
+    clf = minilm()
+    export_hf(clf, tmp_path / "hf", TEXTS)
+    whole = gf.load(tmp_path / "hf").predict_proba(TEXTS)
+    (tmp_path / "hf" / "manifest.json").unlink()
+    np.testing.assert_array_equal(gf.load(tmp_path / "hf").predict_proba(TEXTS), whole)
+    text_model.save(tmp_path / "own")
+    (tmp_path / "own" / "manifest.json").unlink()
+    with pytest.raises(CheckpointError, match=r"manifest\.json: is missing: the folder is incomplete"):
+        gf.load(tmp_path / "own")
 
 
 def test_the_hubs_own_class(minilm, tmp_path: Path):

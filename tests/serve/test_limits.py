@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import socket
 import sys
@@ -333,3 +334,37 @@ def test_limits_are_checked():
 def test_every_loopback_address_is_local():
     assert all(map(is_local, ("localhost", "127.0.0.1", "127.0.0.2", "::1")))
     assert not any(map(is_local, ("0.0.0.0", "::", "10.0.0.1", "films.example")))
+
+
+def until(true) -> None:
+    """Wait for what another thread does."""
+    end = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_client_that_has_gone_is_not_computed_for(serve, monkeypatch):
+    server = serve(batch_tokens=64)
+    batcher = next(iter(server.app.state.server.batchers.values()))
+    held, going, computed = threading.Event(), threading.Event(), []
+    compute = batcher.served.compute
+
+    def slow(items):
+        computed.append(len(items))
+        held.set()
+        assert going.wait(20)
+        return compute(items)
+
+    monkeypatch.setattr(batcher.served, "compute", slow)
+    body = json.dumps({"texts": ["a warm and wise film , number one of many"] * 40}).encode()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        head = f"POST /v1/predict HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        assert held.wait(20)
+        assert len(batcher.waiting) > 20
+    until(lambda: batcher.tokens == 0)  # its place is free while its first batch is still computed
+    going.set()
+    until(lambda: not batcher.waiting)
+    assert len(computed) == 1
+    assert server.ask("/v1/predict", {"texts": ["a dull film"]}).status == 200

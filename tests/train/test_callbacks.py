@@ -6,8 +6,10 @@ import io
 import json
 import os
 import signal
+import sys
 import threading
 import time
+import types
 
 import pytest
 import torch
@@ -206,22 +208,84 @@ def test_handlers_come_back_when_training_fails(make_rig, tmp_path):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_progress_off_a_terminal_is_a_few_plain_lines(make_rig):
+class Clock:
+    """Each look at it is ``step`` seconds after the one before."""
+
+    def __init__(self, step: float):
+        self.now, self.step = 0.0, step
+
+    def monotonic(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def log_of(rig, monkeypatch, seconds: float = 0.0, **options) -> list[str]:
+    """The lines of a training's log whose clock goes on by so many seconds at each look."""
+    stream = io.StringIO()
+    monkeypatch.setattr("glassformer.train.callbacks.time", Clock(seconds))
+    drive(rig, Progress(stream, **options))
+    assert "\x1b" not in stream.getvalue()
+    return stream.getvalue().splitlines()
+
+
+def test_a_log_of_many_short_epochs_has_its_end_and_the_best(make_rig, monkeypatch):
     def evaluate(rig):
         return {"loss": 0.25, "accuracy": 0.875, "macro_f1": 0.5}
 
-    stream = io.StringIO()
-    drive(make_rig(epochs=8, evaluate=evaluate), Progress(stream))
-    lines = stream.getvalue().splitlines()
+    lines = log_of(make_rig(epochs=36, evaluate=evaluate), monkeypatch)
+    assert [line.split()[:2] for line in lines] == [["step", "180/180"], ["epoch", "1"], ["epoch", "36"]]
+    assert lines[0].endswith("tokens/s")
+    assert " left)" not in lines[0]
+    assert "validation loss 0.2500  accuracy 0.8750  (best)" in lines[1]
+    assert "(best)" not in lines[2]
+
+
+def test_a_log_has_a_line_every_half_minute(make_rig, monkeypatch):
+    lines = log_of(make_rig(epochs=8), monkeypatch, seconds=10.0)  # a step takes a look or two, a line more
     steps = [line for line in lines if line.startswith("step ")]
-    assert [line.split()[1] for line in steps] == [f"{n}/40" for n in range(4, 41, 4)]
-    assert all(" loss " in line and line.endswith("tokens/s") for line in steps)
-    assert [" left)" in line for line in steps] == [True] * 9 + [False]
-    epochs = [line for line in lines if line.startswith("epoch ")]
-    assert len(epochs) == 8
-    assert "validation loss 0.2500  accuracy 0.8750  (best)" in epochs[0]
-    assert "(best)" not in epochs[1]
-    assert "\x1b" not in stream.getvalue()
+    assert 8 <= len(steps) <= 20
+    assert all(" left)" in line for line in steps[:-1])
+    assert steps[-1].startswith("step 40/40")
+    assert len([line for line in lines if line.startswith("epoch ")]) == 8  # each longer than half a minute
+
+
+def test_a_log_may_have_every_line(make_rig, monkeypatch):
+    lines = log_of(make_rig(epochs=8), monkeypatch, every=0.0)
+    assert [line.split()[1] for line in lines if line.startswith("step ")] == [
+        f"{n}/40" for n in range(1, 41)
+    ]
+    assert len([line for line in lines if line.startswith("epoch ")]) == 8
+
+
+def test_a_bar_in_a_notebook_is_one_output_that_is_replaced(make_rig, monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, html):
+            shown.append(("update", html))
+
+    def display(html, display_id):
+        shown.append(("display", html))
+        return Handle()
+
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=None)
+    ipython.display = types.ModuleType("IPython.display")
+    ipython.display.HTML, ipython.display.display = str, display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
+    stream = io.StringIO()
+    progress = Progress(stream)
+    drive(make_rig(epochs=3), progress)
+    assert [kind for kind, _ in shown].count("display") == 1
+    assert 'max="15" value="15"' in shown[-1][1]
+    assert "15 of 15, epoch 3, loss " in shown[-1][1]
+    assert len([line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]) == 3
+    shown.clear()
+    with progress.count("<b>judging", 7) as told:
+        told(7)
+    assert "&lt;b&gt;judging: 7 of 7" in shown[-2][1]
+    assert shown[-1] == ("update", "")
 
 
 def test_what_chooses_the_weights_leads_the_line(make_rig):
@@ -231,13 +295,13 @@ def test_what_chooses_the_weights_leads_the_line(make_rig):
         return dict(zip(("loss", "accuracy", "macro_f1"), next(found), strict=True))
 
     stream = io.StringIO()
-    drive(make_rig(epochs=3, evaluate=evaluate, monitor="macro_f1"), Progress(stream))
+    drive(make_rig(epochs=3, evaluate=evaluate, monitor="macro_f1"), Progress(stream, every=0.0))
     epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
     assert "validation loss 0.9000  macro-F1 0.5000  (best)  accuracy 0.8750" in epochs[0]
     assert "macro-F1 0.6250  (best)  accuracy 0.7500" in epochs[1]
     assert "(best)" not in epochs[2]
     found, stream = iter([(0.9, 0.875, 0.5), (0.8, 0.75, 0.5), (0.95, 0.9, 0.5)]), io.StringIO()
-    drive(make_rig(epochs=3, evaluate=evaluate, monitor="loss"), Progress(stream))
+    drive(make_rig(epochs=3, evaluate=evaluate, monitor="loss"), Progress(stream, every=0.0))
     epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
     assert "validation loss 0.8000  (best)  accuracy 0.7500" in epochs[1]
     assert "(best)" not in epochs[2]
@@ -250,16 +314,9 @@ def test_how_long_a_training_goes_on(seconds, said):
     assert time_left(seconds) == said
 
 
-def test_a_slow_training_is_not_silent_for_a_tenth_of_it(make_rig, monkeypatch):
-    monkeypatch.setattr("glassformer.train.callbacks.QUIET", -1.0)
-    stream = io.StringIO()
-    drive(make_rig(epochs=8), Progress(stream))
-    assert sum(line.startswith("step ") for line in stream.getvalue().splitlines()) == 40
-
-
 def test_progress_without_held_out_data_has_a_line_an_epoch_too(make_rig):
     stream = io.StringIO()
-    drive(make_rig(epochs=3), Progress(stream))
+    drive(make_rig(epochs=3), Progress(stream, every=0.0))
     epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
     assert [line.split()[1] for line in epochs] == ["1", "2", "3"]
     assert all("  train loss " in line and "  train accuracy " in line for line in epochs)

@@ -27,6 +27,7 @@ from typing import Any
 
 from glassformer.checkpoints.exchange import exchange
 from glassformer.checkpoints.locks import alive, is_alive, moving
+from glassformer.checkpoints.readme import UNSEALED, keep_own
 from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
 from glassformer.reading import open_regular, read_regular, unique_keys
 
@@ -53,7 +54,7 @@ def write_folder(
         writer: called with an empty temporary folder beside ``path``; may make sub-folders.
         extra: values for JSON that are kept in the manifest under ``"extra"``.
         overwrite: replace a folder that an earlier call has written; the old one stays until the
-            new one is complete.
+            new one is complete, and a ``README.md`` that its owner has edited for good.
 
     Returns:
         ``path`` as a :class:`Path`.
@@ -80,6 +81,7 @@ def write_folder(
                 with moving(path.parent):
                     if os.path.lexists(path):  # another process may have put one there meanwhile
                         _check_replaceable(path, overwrite)
+                        keep_own(path, fresh)
                     _publish(fresh, path)
             finally:  # what could not be put in its place, or the old folder that it was exchanged for
                 shutil.rmtree(fresh, ignore_errors=True)
@@ -268,7 +270,8 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 size = os.fstat(file.fileno()).st_size
                 os.fsync(file.fileno())
-            files[item.relative_to(folder).as_posix()] = {"size": size, "sha256": digest}
+            if (name := item.relative_to(folder).as_posix()) not in UNSEALED:
+                files[name] = {"size": size, "sha256": digest}
         else:
             raise CheckpointError("only plain files can be saved", where=str(item))
     manifest = {"format": MANIFEST_FORMAT, "files": files, "extra": extra}

@@ -28,6 +28,7 @@ from glassformer.cli import (
     explain,
     export,
     fill,
+    new,
     predict,
     report,
     reproduce,
@@ -39,7 +40,7 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.given import instead_of_option, named_as_options
-from glassformer.cli.output import one_line
+from glassformer.cli.output import one_line, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
 from glassformer.process import tune_process
@@ -64,11 +65,12 @@ app = typer.Typer(
     name="glassformer",
     help="Transformers you can see through: train, judge and look into them.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 app.command("demo")(demo.demo_command)
 app.command("train")(train.train_command)
+app.command("new")(new.new_command)
 app.command("evaluate")(evaluate.evaluate_command)
 app.command("predict")(predict.predict_command)
 app.command("calibrate")(calibrate.calibrate_command)
@@ -125,6 +127,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
+    stdout_for_json(False)  # until the verb's own --json is read
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     listening = own_process() if argv is None else Listening()
     listening.listen()

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
 from glassformer.cli.given import (
     ImageColumn,
@@ -18,7 +19,7 @@ from glassformer.cli.given import (
     one_data,
     refuse_columns,
 )
-from glassformer.cli.output import note, say, say_json, show_table
+from glassformer.cli.output import AsJson, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
@@ -88,7 +89,7 @@ def show_labels(found: dict[str, Any]) -> None:
 
 
 def calibrate_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
     path: OtherData = None,
     data: Annotated[
         str | None,
@@ -108,9 +109,7 @@ def calibrate_command(
         ),
     ] = None,
     on_bad_row: BadRow = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
-    ] = False,
+    json: AsJson = False,
 ) -> None:
     """Choose temperature and threshold on validation data and save them with the model."""
     if threshold is not None and threshold not in METRICS:
@@ -126,8 +125,7 @@ def calibrate_command(
         "image_column": image_column,
     }
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
-    quiet = (lambda line: None) if json else say
-    found = calibrate_run(folder, data, threshold, say=quiet, columns=columns, on_bad_row=bad)
+    found = calibrate_run(folder, data, threshold, say=say, columns=columns, on_bad_row=bad)
     if json:
         say_json(found)
     else:

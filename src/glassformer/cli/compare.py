@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import studies
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
     ImageColumn,
@@ -21,7 +22,7 @@ from glassformer.cli.given import (
     data_option,
     flag_settings,
 )
-from glassformer.cli.output import say, show_table
+from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.cli.places import default_folder
 from glassformer.config import parse_settings
 from glassformer.errors import ConfigError, GlassformerError
@@ -138,6 +139,7 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
 Given = Annotated[
     list[str] | None,
     typer.Argument(
+        autocompletion=studies,
         metavar="STUDY|RUN...",
         help=f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
     ),
@@ -181,6 +183,7 @@ def compare_command(
     out: Out = None,
     workers: Workers = 1,
     engine: Engine = "serial",
+    json: AsJson = False,
 ) -> None:
     """Compare recipes, models or runs fairly: same examples, paired tests. Resumes what is not finished."""
     from glassformer.scale.engines import check_engine
@@ -207,13 +210,18 @@ def compare_command(
         several, changes = [*(model or ()), *given], {}
         asked = models_study(several, folder, text=text, images=images, settings=settings, seeds=seeds)
     elif len(given) != 1 or (Path(given[0]) / "config.toml").is_file():
-        show_study(compare_finished(_runs(given, settings, model), out), out)
+        results = compare_finished(_runs(given, settings, model), out)
+        show_study(results, out)
+        if json:
+            say_json({"folder": out, **results})
         return
     else:
         asked, changes = _study(given[0]), parse_settings(settings)
         folder = out or default_folder(asked.name)
     results = compare(asked, folder, settings=changes, workers=workers, say=say, progress=True, engine=engine)
     show_study(results, folder)
+    if json:
+        say_json({"folder": folder, **results})
     for title, reason in list(results["failed"].items())[:1]:
         raise GlassformerError(
             f"{len(results['failed'])} of the runs failed, such as {title}: {reason}. Try again with the "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import recipes
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
     LabelColumn,
@@ -19,7 +19,7 @@ from glassformer.cli.given import (
     column_settings,
     data_option,
 )
-from glassformer.cli.output import note, say, show_table
+from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
@@ -62,7 +62,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
 
     check_folder_path(folder)
     try:
-        return cross_validate(recipe, folder, folds, say=say, callbacks=[Progress(sys.stdout)])
+        return cross_validate(recipe, folder, folds, say=say, callbacks=[Progress(stream())])
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; give the same command to go on") from None
     except GlassformerError:
@@ -107,7 +107,9 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
 
 Recipe = Annotated[
     str | None,
-    typer.Argument(metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."),
+    typer.Argument(
+        autocompletion=recipes, metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."
+    ),
 ]
 Text = Annotated[
     str | None,
@@ -145,6 +147,7 @@ def cross_validate_command(
     out: Out = None,
     folds: Folds = 5,
     on_bad_row: BadRow = None,
+    json: AsJson = False,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
     columns = column_settings(
@@ -155,4 +158,8 @@ def cross_validate_command(
     )
     chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
     folder = out or default_folder(chosen.name, "-folds")
-    show_folds(cross_validate(chosen, folder, folds), folder)
+    metrics = cross_validate(chosen, folder, folds)
+    show_folds(metrics, folder)
+    if json:
+        files = {"predictions": folder / "predictions.csv", "report": folder / "report.html"}
+        say_json({"folder": folder, **files, "metrics": metrics})

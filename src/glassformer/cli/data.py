@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli.output import excerpt, say, say_json, show_table
+from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.scored import show_scored
 from glassformer.cli.sheet import write_sheet
 
@@ -32,7 +32,6 @@ LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The colum
 LabelSeparator = Annotated[
     str | None, typer.Option(metavar="TEXT", help="What stands between several labels in one cell.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 def whereabouts() -> dict[str, str]:
@@ -109,7 +108,7 @@ def _transform(model: str | None) -> Any:
 
 
 @app.command("list")
-def list_command() -> None:
+def list_command(json: AsJson = False) -> None:
     """The named data sets, and where each is on this machine."""
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.pairs import PAIR_SOURCES
@@ -120,6 +119,10 @@ def list_command() -> None:
     named = (NAMED_SOURCES, NAMED_IMAGES, PAIR_SOURCES, SCORED_SOURCES)
     known = [item for sources in named for item in sources.items()]
     rows = [[name, s.description, s.licence, places[name]] for name, s in known]
+    if json:
+        keys = ("name", "description", "licence", "where")
+        say_json([dict(zip(keys, row, strict=True)) for row in rows])
+        return
     show_table("data sets", ("name", "what", "licence", "where"), rows)
 
 
@@ -144,6 +147,8 @@ def show_command(
     """Sizes, classes and first examples of a data set, or a contact sheet of augmentations."""
     if augment is not None or out is not None:
         write_sheet(name, augment, out)
+        if json:
+            say_json({"out": out})
         return
     from glassformer.data.kinds import kind_of
     from glassformer.data.sources import load_text_dataset

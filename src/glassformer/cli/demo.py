@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glassformer.cli.finished import show_run
-from glassformer.cli.output import say
+from glassformer.cli.finished import as_dict, show_run
+from glassformer.cli.output import AsJson, say, say_json
 from glassformer.cli.train import train
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError
@@ -106,10 +106,16 @@ def demo_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer sentences and epochs: does the installation work?")
     ] = False,
+    json: AsJson = False,
 ) -> None:
     """Train, judge and explain two Transformers: sentences into ./demo-run, digits into ./demo-digits."""
     for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
         clear(folder, name)
+    runs = {}
     for name, (folder, _) in DEMOS.items():
-        show_run(*demo(folder, QUICK[name] if quick else (), name))
+        run, recipe = demo(folder, QUICK[name] if quick else (), name)
+        show_run(run, recipe)
+        runs[name] = as_dict(run)
     say("open the reports in a browser: they show the curves, the mistakes, and where a model looks")
+    if json:
+        say_json({"runs": runs})

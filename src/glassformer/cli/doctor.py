@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from glassformer.cli.output import say, say_json, show_table
+from glassformer.cli.output import AsJson, say, say_json, show_table
 
 # Package -> the oldest version that will do, as pyproject.toml has them (a test compares).
 NEEDED = {
@@ -31,8 +31,10 @@ NEEDED = {
     "rich": "13.8",
     "matplotlib": "3.9",
     "jinja2": "3.1",
+    "pyyaml": "6",
 }
 PYTHON = (3, 11)
+CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 class Line(NamedTuple):
@@ -93,10 +95,19 @@ def _machine() -> list[Line]:
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
         Line("ok", "memory", f"{facts['memory_gib']} GiB"),
         Line("ok", "GPU", f"{facts['gpu']}, CUDA {torch.version.cuda}" if facts["gpu"] else "none"),
+        *_too_large(facts["gpu"], torch.version.cuda),
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
         Line("note", "kernels in C", f"not used: {reason}") if reason else Line("ok", "kernels in C", built),
     ]
+
+
+def _too_large(gpu: str | None, cuda: str | None) -> list[Line]:
+    """Where torch was built for a GPU that is not there: the other build, which is a tenth of its size."""
+    if gpu or not cuda:
+        return []
+    build = "the CPU build is smaller by gigabytes"
+    return [Line("note", "torch", f"built for CUDA {cuda}, and there is no GPU; {build}: {CPU_BUILD}")]
 
 
 def _data() -> list[Line]:
@@ -153,7 +164,7 @@ def doctor_command(
         typer.Argument(metavar="[MODEL]", help="A checkpoint to look at instead: folder, name or Hub id."),
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of the model, on the Hub.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Look at this machine: packages, number formats, data sets, weights. Or at a model: what opens it."""
     from glassformer import __version__

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.given import DataFile, with_data
-from glassformer.cli.output import note, say
+from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.predict import gather_rows, pictures, refuse_other
 from glassformer.cli.rows import usable, without_answer
 from glassformer.errors import ConfigError
@@ -90,6 +90,7 @@ def embed_command(
     prompt_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="The checkpoint's prompt to put before each text.")
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Write one vector for each text or picture, in their order, as numpy's .npy."""
     words = with_data(given, data, "embed")
@@ -105,3 +106,5 @@ def embed_command(
     with written_whole(out) as draft:
         draft.write_bytes(content.getbuffer())
     say(f"{len(vectors):,} vectors of {vectors.shape[1]:,} numbers: {out}")
+    if json:
+        say_json({"vectors": len(vectors), "numbers": vectors.shape[1], "out": out})

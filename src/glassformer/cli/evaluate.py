@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
     ImageColumn,
@@ -21,7 +22,7 @@ from glassformer.cli.given import (
     one_data,
     refuse_columns,
 )
-from glassformer.cli.output import say, say_json, show_figures, show_table, show_translation_scores
+from glassformer.cli.output import AsJson, say, say_json, show_figures, show_table, show_translation_scores
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -92,7 +93,7 @@ def check_run(folder: str | Path) -> Path:
 
 
 def evaluate_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
     path: OtherData = None,
     data: Annotated[
         str | None,
@@ -108,9 +109,7 @@ def evaluate_command(
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the figures as JSON, for other programs.")
-    ] = False,
+    json: AsJson = False,
     every_epoch: Annotated[
         bool,
         typer.Option("--every-epoch", help="Judge the weights of each epoch (keep_epochs), all at once."),
@@ -128,13 +127,10 @@ def evaluate_command(
         "target_column": target_column,
     }
     columns = refuse_columns(named, data)
-    if json:
-        quiet = evaluate(
-            run, data, tell=lambda line: None, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch
-        )
-        say_json(quiet)
-        return
     figures = evaluate(run, data, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch)
+    if json:
+        say_json(figures)
+        return
     if every_epoch:
         show_epochs(str(run), figures["epochs"])
         return

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
-from glassformer.cli.output import excerpt, note, one_line, progress_bar, say, show_table
+from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -129,7 +130,12 @@ Given = Annotated[
 
 def explain_command(
     context: typer.Context,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
+        ),
+    ],
     given: Given = None,
     data: DataFile = None,
     method: Annotated[
@@ -164,6 +170,7 @@ def explain_command(
             metavar="WORD|NUMBER", help="Of tags: the word, or its number from 0, that is explained."
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Which words an answer rests on, and how far that can be trusted."""
     given = with_data(given, data, "explain")
@@ -198,7 +205,10 @@ def explain_command(
     if out is not None:
         _write(out, made)
         say(f"{len(made)} explained by {made[0].method}: {out}")
-    for i, e in enumerate(made if out is None else [], 1):
+    if as_json:
+        given_out = {"explained": len(made), "method": made[0].method, "out": out}
+        say_json([e.to_dict() for e in made] if out is None else given_out)
+    for i, e in enumerate(made if out is None and not as_json else [], 1):
         if len(made) > 1:
             say(f"{i} of {len(made)}: {excerpt(e.name or e.text)}")
         _show(e)

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import note, say
+from glassformer.cli.completing import run_folders
+from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_folder_path
 
@@ -65,6 +66,7 @@ def export(
         to,
         folder,
         samples,
+        run=run,
         labels=labels,
         int8=int8,
         int8_tolerance=int8_tolerance,
@@ -95,7 +97,12 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
 
 
 def export_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
+        ),
+    ],
     to: Annotated[Target, typer.Option("--to", help="hf: transformers; onnx: ONNX Runtime and its like.")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="By default RUN/hf or RUN/onnx.")] = None,
     int8: Annotated[
@@ -107,9 +114,12 @@ def export_command(
     check: Annotated[
         int, typer.Option(metavar="N", help="Inputs on which model and export must agree.")
     ] = CHECKED,
+    json: AsJson = False,
 ) -> None:
     """Write the classifier for other programs; refused where their answers would differ."""
     folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
+    if json:
+        say_json({"folder": folder, "to": to.value, **found})
     say(f"{folder}: {found['inputs']} inputs, same labels, logits within {found['largest_difference']:.1e}")
     if to is Target.hf:
         if found["whole"]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.given import with_stdin
-from glassformer.cli.output import one_line
+from glassformer.cli.output import AsJson, one_line, say_json
 from glassformer.cli.translate import load_kind
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError
@@ -33,6 +34,7 @@ def fill_command(
     run: Annotated[
         Path,
         typer.Argument(
+            autocompletion=run_folders,
             metavar="RUN",
             help="A run folder, or the folder of a masked language model, ours or one of the Hub.",
         ),
@@ -44,10 +46,20 @@ def fill_command(
         ),
     ],
     top: Annotated[int, typer.Option(metavar="N", help=f"Words for each {MASK}.")] = 5,
+    json: AsJson = False,
 ) -> None:
     """Guess hidden words: one line for each [MASK] with word and probability."""
     texts = with_stdin(given)
-    for text, masks in zip(texts, fill(run, texts, top), strict=True):
+    found = fill(run, texts, top)
+    if json:
+        asked = zip(texts, found, strict=True)
+        say_json([{"text": text, "masks": [_words(words) for words in masks]} for text, masks in asked])
+        return
+    for text, masks in zip(texts, found, strict=True):
         typer.echo(one_line(text))
         for words in masks:
             typer.echo("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))
+
+
+def _words(words: list[tuple[str, float]]) -> list[dict[str, Any]]:
+    return [{"word": word, "probability": p} for word, p in words]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli.output import excerpt, note, say, show_scores, show_table, show_translation_scores
+from glassformer.cli.output import (
+    excerpt,
+    note,
+    one_line,
+    say,
+    show_scores,
+    show_table,
+    show_translation_scores,
+)
 from glassformer.cli.vectors import show_vectors_run
 
 if TYPE_CHECKING:
@@ -22,6 +31,37 @@ def show_run(run: Run, recipe: Any) -> None:
     next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
+
+
+def as_dict(run: Run) -> dict[str, Any]:
+    """A finished run for other programs: where it lies, and its figures."""
+    return {
+        "folder": run.folder,
+        "model": run.folder / "model",
+        "report": run.report,
+        "metrics": run.metrics,
+    }
+
+
+def next_step(run: Run, recipe: Any) -> str:
+    """The one command that a finished training is good for."""
+    from glassformer.tasks.catalog import TASKS
+
+    task = TASKS[recipe.task]
+    reads = getattr(task.estimator, "NOUN", "texts")
+    if task.verb == "evaluate":
+        return f"next: glassformer evaluate {shlex.quote(str(run.folder))}"
+    if task.verb == "similar":
+        return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
+    given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
+    given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
+    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}"
+
+
+def repr_of(recipe: Any, otherwise: str) -> str:
+    """A text to try a model on, as a shell takes it: the recipe's own first sentence, where it has one."""
+    sentences = getattr(getattr(recipe, "evaluate", None), "sentences", ())
+    return shlex.quote(one_line(sentences[0])) if sentences else f'"{otherwise}"'
 
 
 def show_labels_run(run: Run, recipe: Any) -> None:

@@ -8,6 +8,9 @@ import typing
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import typer
+
+from glassformer.cli.output import say, show_table
 from glassformer.config import meaning_of, takes_none
 from glassformer.tasks.recipe import DEFAULT_TASK
 
@@ -54,3 +57,20 @@ def _choices(hint: Any) -> list[str]:
     return [
         str(c) for lit in literals if typing.get_origin(lit) is typing.Literal for c in typing.get_args(lit)
     ]
+
+
+def show_keys(wanted: bool) -> None:
+    """Every key of every task on the terminal; then the command leaves."""
+    if not wanted:
+        return
+    from glassformer.tasks.catalog import TASKS
+
+    for task in TASKS:
+        sections: dict[str, list[tuple[str, str, str]]] = {}
+        for key in recipe_keys(task):
+            sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
+        say(f"{task}:")
+        for section, rows in sections.items():
+            show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
+    say("--set KEY=none empties a key whose default is none.")
+    raise typer.Exit

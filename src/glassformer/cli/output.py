@@ -6,7 +6,8 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -15,6 +16,26 @@ from rich.text import Text
 
 EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
+
+
+_BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
+
+
+def stdout_for_json(wanted: bool) -> bool:
+    """Until the next command lines and tables go to stderr, and stdout gets ``say_json`` alone."""
+    _BESIDE[0] = wanted
+    return wanted
+
+
+def stream() -> TextIO:
+    """Where lines and tables go."""
+    return sys.stderr if _BESIDE[0] else sys.stdout
+
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", callback=stdout_for_json, is_eager=True, help="Print JSON, for other programs."),
+]
 
 
 def one_line(text: Any) -> str:
@@ -34,8 +55,8 @@ def excerpt(text: str, size: int = EXCERPT) -> str:
 
 
 def say(line: str = "") -> None:
-    """One line on stdout, at once, so that a log shows where a long run is."""
-    typer.echo(one_line(line))
+    """One line on stdout, at once, so that a log shows where a long run is; on stderr beside JSON."""
+    typer.echo(one_line(line), err=_BESIDE[0])
 
 
 def note(line: str) -> None:
@@ -45,7 +66,16 @@ def note(line: str) -> None:
 
 def say_json(value: Any) -> None:
     """A value for other programs."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: paths as text, numbers and arrays of numpy as numbers and lists."""
+    if isinstance(value, Path):
+        return str(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 @contextmanager
@@ -73,7 +103,7 @@ def show_table(
         table.add_row(
             *(Text(cell, style=STATES.get(cell, "") if i == 0 else "") for i, cell in enumerate(cells))
         )
-    Console(file=sys.stdout).print(table)
+    Console(file=stream()).print(table)
 
 
 def show_scores(

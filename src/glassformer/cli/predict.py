@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.answers import Answers, LargeFile, large_file
+from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import STDIN, PairColumn, read_stdin, with_data
-from glassformer.cli.output import excerpt, note, one_line, progress_bar, say
+from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
-from glassformer.cli.rows import WAY_OUT, Row, others_of, picture_rows, read_rows, usable, without_answer
+from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, read_rows, usable
 from glassformer.cli.tell import tell_command, teller
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
@@ -55,16 +56,7 @@ def predict(
     Raises:
         InputError: no such model, a damaged one, or a file that cannot be read.
     """
-    from glassformer.tasks.load import load
-    from glassformer.tasks.run_folder import trained_column
-    from glassformer.train.callbacks import Progress
-
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
-    refuse_other(Path(folder))
-    clf, skip = load(folder), on_bad_row == "skip"
+    clf, skip = opened(folder), on_bad_row == "skip"
     if labels or template:
         clf = zero_shot(clf, labels, template)
     if clf.NOUN == "pictures":
@@ -72,10 +64,10 @@ def predict(
     elif reads_pairs(clf, pair_column):
         rows = gather_pairs(given, text_column, pair_column, folder, skip)
     else:
-        rows = gather_rows(given, text_column, [trained_column(folder)], skip)
+        rows = gather_rows(given, text_column, [_trained_column(folder)], skip)
     texts = usable(rows)
     try:
-        with Progress().count(clf.NOUN, len(texts)) as told:
+        with _counted(clf, len(texts)) as told:
             return clf, rows, clf.predict_proba(texts, progress=told)
     except DataError as error:
         if skip or not error.where:
@@ -83,13 +75,33 @@ def predict(
         raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
 
 
-def answered(clf: Any, probabilities: Any) -> tuple[list[Any], list[float]]:
-    """The label of each row of probabilities ``[n, K]``, and that label's own probability."""
-    from glassformer.tasks.catalog import TASKS
+def opened(folder: str | Path) -> Any:
+    """The classifier in a folder.
 
-    answer = TASKS[clf.RECIPE.task].answer
-    assert answer is not None, "what gives no labels is refused before"
-    return answer(clf, probabilities)
+    Raises:
+        ConfigError: there is none, or a model whose answers are no labels.
+    """
+    from glassformer.tasks.load import load
+
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
+        )
+    refuse_other(Path(folder))
+    return load(folder)
+
+
+def _trained_column(folder: str | Path) -> str | None:
+    from glassformer.tasks.run_folder import trained_column
+
+    return trained_column(folder)
+
+
+def _counted(clf: Any, total: int) -> Any:
+    """A bar on a terminal while examples are answered."""
+    from glassformer.train.callbacks import Progress
+
+    return Progress().count(clf.NOUN, total)
 
 
 def asked_by(task: Any) -> str:
@@ -248,8 +260,12 @@ def predict_table(
     text_column: str | None,
     engine: str = "serial",
     pair_column: str | None = None,
-) -> None:
-    """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
+) -> dict[str, Any]:
+    """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``.
+
+    Returns:
+        What was done: rows, and how many were cut or have no answer.
+    """
     from glassformer.scale.scoring import SHARD_ROWS, score_file
 
     if not run.is_dir():
@@ -279,10 +295,16 @@ def predict_table(
         note(f"{done['truncated']:,} texts are longer than the model reads and were cut; column 'truncated'")
     if done["failed"]:
         note(f"{done['failed']:,} rows have no answer; their column 'error' says why")
+    return done
 
 
 def predict_command(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved model.")],
+    run: Annotated[
+        Path,
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
+        ),
+    ],
     given: Annotated[
         list[str] | None,
         typer.Argument(
@@ -330,6 +352,7 @@ def predict_command(
             help="skip: a row or picture that cannot be used gets no label, and says why.",
         ),
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Label texts or pictures: one line each with label, probability, and the text or the file."""
     check_bad_row(on_bad_row)
@@ -337,67 +360,36 @@ def predict_command(
     if run.is_dir() and teller(run) is not None:
         tell_command(run, given, out, text_column, on_bad_row)
         return
-    large = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
-    if large or engine != "serial":
+    table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
+    if table or engine != "serial":
         if labels or template:
             what = "labels of one's own are not for tables from Parquet to Parquet"
             raise ConfigError(what, where="--labels", fix="Give --out a name that ends in .csv")
-        predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
+        done = predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
+        if json:
+            say_json({"out": out, **done})
         return
     if out is not None:
         check_output(out)
-    clf, rows, probabilities = predict(
-        run, given, text_column, on_bad_row, pair_column, labels or (), template
-    )
-    labels, shares = answered(clf, probabilities)
-    if out is not None:
-        write_table(out, rows, clf.classes_.tolist(), labels, probabilities, shares)
-        say(f"{len(rows):,} {clf.NOUN}: {out}")
+    skip, large = on_bad_row == "skip", None if labels or template else large_file(given)
+    clf = opened(run) if large is not None else None
+    if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
+        rows = LargeFile(large, text_column, [_trained_column(run)], skip)
+        answers = Answers(clf, out, rows.layout, json)
+        with answers.written(), _counted(clf, rows.good) as told:
+            for piece in rows:
+                texts = [row.text for row in piece if row.error is None]
+                answers.add(piece, clf.predict_proba(texts, progress=told) if texts else ())
     else:
-        answers = iter(zip(labels, shares, strict=True))
-        for row in rows:
-            shown = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
-            label, share = next(answers) if row.error is None else (None, None)
-            typer.echo("\t\t" + shown if label is None else f"{one_line(label)}\t{share:.4f}\t{shown}")
-    if missing := without_answer(rows):
-        note(missing)
-    texts = usable(rows)
-    if clf.NOUN == "texts" and (cut := int(clf.truncated(texts).sum())):
-        note(f"{cut:,} of {len(texts):,} texts are longer than {clf.max_length} tokens and were cut there")
-
-
-def write_table(
-    out: Path,
-    rows: Sequence[Row],
-    classes: Sequence[Any],
-    labels: Sequence[Any],
-    probabilities: Any,
-    shares: Sequence[float] | None = None,
-) -> None:
-    """``predictions.csv`` row for row, the user's own columns behind ours, and why a row has no answer."""
-    import numpy as np
-
-    from glassformer.data.text_pairs import SECOND_CELL, are_pairs
-    from glassformer.evaluate.predictions import HEADER, write_predictions
-
-    good = [i for i, row in enumerate(rows) if row.error is None]
-    whole = np.full((len(rows), len(classes)), np.nan)
-    whole[good] = probabilities
-    predicted: list[Any] = [None] * len(rows)
-    sure: list[float | None] = [None] * len(rows)
-    for k, (i, label) in enumerate(zip(good, labels, strict=True)):
-        predicted[i], sure[i] = label, shares[k] if shares else None
-    pairs = (SECOND_CELL,) if are_pairs([row.text for row in rows]) else ()
-    others = others_of(rows, (*HEADER, "error", "file", *pairs))
-    if len(good) < len(rows):
-        others["error"] = [row.error or "" for row in rows]
-    write_predictions(
-        out,
-        [row.text for row in rows],
-        whole,
-        classes,
-        predicted=predicted,
-        rows=[row.row for row in rows],
-        others=others,
-        shares=sure if shares else None,
-    )
+        clf, found, probabilities = predict(
+            run, given, text_column, on_bad_row, pair_column, labels or (), template
+        )
+        answers = Answers(clf, out, layout_of(found), json)
+        with answers.written():
+            answers.add(found, probabilities)
+    if json:
+        say_json(answers.to_dict())
+    if out is not None:
+        say(f"{answers.count:,} {clf.NOUN}: {out}")
+    for line in answers.notes():
+        note(line)

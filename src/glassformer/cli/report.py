@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli.output import say
+from glassformer.cli.completing import run_folders
+from glassformer.cli.output import AsJson, say, say_json
 from glassformer.errors import ConfigError
 
 
@@ -47,9 +48,16 @@ def _write_run_page(folder: Path) -> Path:
 
 def report_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN|STUDY", help="The folder of a run, a study or folds.")
+        Path,
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN|STUDY", help="The folder of a run, a study or folds."
+        ),
     ],
+    json: AsJson = False,
 ) -> None:
     """Write report.html anew from the files of a run, a study, a cross-validation or a label review."""
-    for page in report(folder):
+    pages = report(folder)
+    for page in pages:
         say(f"report: {page}")
+    if json:
+        say_json({"pages": pages})

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.output import say, show_table
+from glassformer.cli.finished import as_dict
+from glassformer.cli.output import AsJson, say, say_json, show_table, stream
 from glassformer.cli.places import RUNS
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.outputs import write_text_whole
@@ -34,20 +34,26 @@ def measure(name: str) -> Measured | None:
     return measured(name, RESULTS, RUNS)
 
 
-def show_rows() -> None:
-    """Every row with its published result and what our recipes reach."""
+def show_rows() -> list[dict[str, Any]]:
+    """Every row with its published result and what our recipes reach; the same for other programs."""
     from glassformer.tasks.catalog import load_recipe
 
     lines: list[list[object]] = []
+    rows: list[dict[str, Any]] = []
     for row in published_rows():
         about = ", ".join(filter(None, (row.data, row.hours)))
         lines.append([row.number, f"{row.system} ({about})", f"published: {row.published}"])
+        reached = {}
         for name in row.recipes:
             found = measure(name)
-            lines.append(["", name, found.score if found else load_recipe(name).expect])
+            reached[name] = found.score if found else load_recipe(name).expect
+            lines.append(["", name, reached[name]])
+        known = {"row": row.number, "system": row.system, "data": row.data, "published": row.published}
+        rows.append({**known, "reached": reached, "missing": row.missing})
         if not row.recipes:
             lines.append(["", "", row.missing])
     show_table("published systems", ("row", "system and recipes", "reached"), lines)
+    return rows
 
 
 def write_page(path: Path) -> None:
@@ -110,20 +116,30 @@ def reproduce_command(
             "--check", help="Say whether each figure agrees with the published one; needs the row's weights."
         ),
     ] = False,
+    json: AsJson = False,
 ) -> None:
     """Run the recipes that stand for a published system, and put their results beside the published one."""
     if table or row is None:
         if row is not None or settings or check_it:
             raise ConfigError("--table runs nothing", where="reproduce", fix="Give a ROW, or --table alone")
-        show_rows()
+        rows = show_rows()
         if out is not None:
             write_page(out)
+        if json:
+            say_json({"rows": rows, "out": out})
         return
-    run_row(find_row(row), settings or (), out, check_it)
+    found = run_row(find_row(row), settings or (), out, check_it)
+    if json:
+        say_json(found)
 
 
-def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False) -> None:
+def run_row(
+    row: Row, settings: Sequence[str] = (), out: Path | None = None, verdict: bool = False
+) -> dict[str, Any]:
     """Run what a row gives, one recipe after the other; what was begun goes on, what has ended is kept.
+
+    Returns:
+        What is shown at the end, for other programs.
 
     Args:
         settings: ``KEY=VALUE``, laid over every recipe.
@@ -142,18 +158,19 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None, ver
     if verdict:
         for recipe in recipes.values():
             check_weights(recipe, row)
-    reached, reports, verdicts = [], [], []
+    reached, reports, verdicts, runs = [], [], [], {}
     for name, recipe in recipes.items():
         check_weights(recipe, row)
         folder = RUNS / name if out is None else out / name if len(recipes) > 1 else out
         begun = (folder / "config.toml").is_file()
         if len(recipes) > 1:
             say(f"== {name}")
-        run = run_task(recipe, folder, resume=begun, say=say, callbacks=[Progress(sys.stdout)])
+        run = run_task(recipe, folder, resume=begun, say=say, callbacks=[Progress(stream())])
         score = headline(run.metrics)
         found = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {found}" if len(recipes) > 1 else found)
         reports.append(str(run.report))
+        runs[name] = {"reached": found, **as_dict(run)}
         verdicts += [f"{name}: {line}" for line in check(run.metrics, row.figures.get(name))]
     say(f"row {row.number}, {row.system} on {row.data}")
     say(f"published: {row.published}")
@@ -163,6 +180,13 @@ def run_row(row: Row, settings: Sequence[str] = (), out: Path | None = None, ver
     for line in verdicts if verdict and not settings else ():
         say(line)
     say(f"report: {', '.join(reports)}")
+    return {
+        "row": row.number,
+        "system": row.system,
+        "published": row.published,
+        "runs": runs,
+        "verdicts": verdicts if verdict and not settings else [],
+    }
 
 
 def check_weights(recipe: Any, row: Row) -> None:

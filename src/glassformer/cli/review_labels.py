@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import recipes
 from glassformer.cli.cross_validate import (
     Data,
     Folds,
@@ -27,7 +28,7 @@ from glassformer.cli.given import (
     column_settings,
     data_option,
 )
-from glassformer.cli.output import excerpt, note, say, show_table
+from glassformer.cli.output import AsJson, excerpt, note, say, say_json, show_table
 from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
 
@@ -69,7 +70,9 @@ def review_labels_command(
     recipe: Annotated[
         str | None,
         typer.Argument(
-            metavar="RECIPE|FOLDER", help="A recipe, or the folder of a finished cross-validation."
+            autocompletion=recipes,
+            metavar="RECIPE|FOLDER",
+            help="A recipe, or the folder of a finished cross-validation.",
         ),
     ] = None,
     text: Text = None,
@@ -84,6 +87,7 @@ def review_labels_command(
     folds: Folds = 5,
     top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
     on_bad_row: BadRow = None,
+    json: AsJson = False,
 ) -> None:
     """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
     from glassformer.study.review import review
@@ -106,4 +110,7 @@ def review_labels_command(
         chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
-    show_review(review(folder, top), folder)
+    found = review(folder, top)
+    show_review(found, folder)
+    if json:
+        say_json({"folder": folder, **found})

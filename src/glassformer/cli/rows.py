@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from glassformer.errors import DataError
 
@@ -38,6 +38,29 @@ def usable(rows: Sequence[Row]) -> list[str]:
         where = f"{first.file}, row {first.row}" if first.row else first.file or None
         raise DataError(f"no row can be used; {first.error}", where=where, fix="Give at least one text")
     return texts
+
+
+def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool) -> Row:
+    """A row of a table; with ``skip`` one that cannot be used is marked.
+
+    Raises:
+        DataError: it cannot be used, without ``skip``.
+    """
+    cells = {name: as_cell(value) for name, value in given.items()}
+    found = Row(text if isinstance(text, str) else "", number, str(path), cells)
+    found.error = _problem(text, f"{path}, row {number}", skip)
+    return found
+
+
+def refusal(skip: bool, ragged: dict[int, str]) -> Callable[[DataError, int], None]:
+    """What ``read_table`` is told to do with a row that cannot be read: end, or note it in ``ragged``."""
+
+    def refuse(error: DataError, row: int) -> None:
+        if not skip:
+            raise DataError(error.what, where=error.where, fix=f"{error.fix}, {WAY_OUT}")
+        ragged[row] = error.what
+
+    return refuse
 
 
 def read_rows(
@@ -84,13 +107,7 @@ def read_columns(
     from glassformer.data.tables import read_table
 
     ragged: dict[int, str] = {}
-
-    def refuse(error: DataError, row: int) -> None:
-        if not skip:
-            raise DataError(error.what, where=error.where, fix=f"{error.fix}, {WAY_OUT}")
-        ragged[row] = error.what
-
-    table = read_table(path, refuse)
+    table = read_table(path, refusal(skip, ragged))
     columns = choose(table)
     others = [name for name in table.names if name not in columns][:MOST_COLUMNS]
     values = {name: table.read(name) for name in others}
@@ -132,13 +149,34 @@ def picture_rows(files: Sequence[str], skip: bool = False) -> list[Row]:
     return [Row(os.fspath(f), error=bad[i].what if i in bad else None) for i, f in enumerate(files)]
 
 
-def others_of(rows: Sequence[Row], taken: Sequence[str]) -> dict[str, list[str]]:
+class Layout(NamedTuple):
+    """What stands beside the answers of some rows."""
+
+    columns: tuple[str, ...]  # the user's own
+    files: bool  # whether the rows come from several
+    errors: bool  # whether a row has no answer
+    pairs: bool = False  # of texts
+
+
+def layout_of(rows: Sequence[Row]) -> Layout:
+    """Of rows that are all in memory."""
+    from glassformer.data.text_pairs import TextPair
+
+    columns = tuple(dict.fromkeys(name for row in rows for name in row.given))
+    several = len({row.file for row in rows if row.file}) > 1
+    pairs = any(isinstance(row.text, TextPair) for row in rows)
+    return Layout(columns, several, any(row.error is not None for row in rows), pairs)
+
+
+def others_of(
+    rows: Sequence[Row], taken: Sequence[str], layout: Layout | None = None
+) -> dict[str, list[str]]:
     """The user's columns, a value for each row; one whose name is ``taken`` is called ``given:NAME``."""
-    names = dict.fromkeys(name for row in rows for name in row.given)
+    layout = layout or layout_of(rows)
     out: dict[str, list[str]] = {}
-    if len({row.file for row in rows if row.file}) > 1:
+    if layout.files:
         out["file"] = [row.file for row in rows]
-    for name in names:
+    for name in layout.columns:
         shown = f"given:{name}" if name in (*taken, *out) or name.startswith(("p:", "given:")) else name
         out[shown] = [row.given.get(name, "") for row in rows]
     return out
@@ -146,9 +184,16 @@ def others_of(rows: Sequence[Row], taken: Sequence[str]) -> dict[str, list[str]]
 
 def without_answer(rows: Sequence[Row]) -> str:
     """How many rows have no answer, by kind; empty where all have one."""
-    from glassformer.data.rejected import RejectedRow, by_kind
+    from glassformer.data.rejected import RejectedRow
 
     bad = [RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None]
+    return said_of(bad)
+
+
+def said_of(bad: Sequence[Any]) -> str:
+    """The same of rows that are rejected."""
+    from glassformer.data.rejected import by_kind
+
     if not bad:
         return ""
     count = "1 row has" if len(bad) == 1 else f"{len(bad):,} rows have"

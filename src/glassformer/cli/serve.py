@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glassformer.cli.output import note, say
+from glassformer.cli.completing import run_folders
+from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
 
@@ -34,7 +36,10 @@ def api_key(given: str | None) -> str | None:
 
 def serve_command(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of saved classifiers.")
+        list[Path],
+        typer.Argument(
+            autocompletion=run_folders, metavar="RUN...", help="Run folders, or folders of saved classifiers."
+        ),
     ],
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; by default only locally.")
@@ -74,6 +79,7 @@ def serve_command(
     seconds: Annotated[float, typer.Option(help="From a request to its answer.")] = 30.0,
     body_seconds: Annotated[float, typer.Option(help="For a client to send its request.")] = 10.0,
     connections: Annotated[int, typer.Option(help="Open at once.")] = 1000,
+    json: AsJson = False,
 ) -> None:
     """Serve classifiers: a page at /, labels at /v1/predict, /openapi.json says the rest.
 
@@ -104,12 +110,14 @@ def serve_command(
         hosts=allow_host or (),
         threads=threads,
         precision=precision,
-        said=_serving,
+        said=partial(_serving, [str(run) for run in runs] if json else None),
     )
 
 
-def _serving(address: str) -> None:
+def _serving(runs: list[str] | None, address: str) -> None:
     """The server is about to answer: from here on signals are its own, which end it in good order."""
     say(f"serving on {address}")
+    if runs is not None:
+        say_json({"address": address, "runs": runs})
     sys.stdout.flush()
     hand_over()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.given import STDIN, TextColumn, read_stdin
-from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.output import AsJson, excerpt, note, one_line, say, say_json, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path, check_new_file
 
@@ -126,7 +126,6 @@ def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosine
 Model = Annotated[
     str, typer.Option(metavar="RUN|NAME", help="A run, a saved Embedder, or a checkpoint as it is.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")]
 
 
 def similar_command(

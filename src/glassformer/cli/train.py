@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import recipes
 from glassformer.cli.evaluate import check_bad_row
-from glassformer.cli.finished import show_run
+from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
@@ -27,9 +27,9 @@ from glassformer.cli.given import (
     data_option,
     flag_settings,
 )
-from glassformer.cli.keys import recipe_keys
+from glassformer.cli.keys import show_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
-from glassformer.cli.output import note, say, show_table
+from glassformer.cli.output import AsJson, note, say, say_json, stream
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError, FewStepsWarning, MalformedTagsWarning, ShortModelWarning
@@ -44,8 +44,11 @@ HELD_OUT = 0.1  # of a file without splits
 EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
 
 
-def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
+def train(recipe: Any, folder: str | Path, *, resume: bool = False, logs: Sequence[str] = ()) -> Run:
     """Run a recipe in ``folder``, with a progress bar; one left without a run by input errors is removed.
+
+    Args:
+        logs: what else is logged to: ``tensorboard`` (in the run's folder), ``mlflow``.
 
     Raises:
         InputError: see ``run_task``.
@@ -53,11 +56,13 @@ def train(recipe: Any, folder: str | Path, *, resume: bool = False) -> Run:
     """
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import Interrupted, Progress
+    from glassformer.train.loggers import loggers
 
     folder = Path(folder)
+    calls = [Progress(stream()), *loggers(logs, folder)]
     try:
         with said_plainly():
-            return run_task(recipe, folder, resume=resume, say=say, callbacks=[Progress(sys.stdout)])
+            return run_task(recipe, folder, resume=resume, say=say, callbacks=calls)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
@@ -206,7 +211,6 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         DataError: the texts cannot be read.
         ConfigError: an unknown key or a value of the wrong type.
     """
-    from glassformer.data.label_sets import are_sets
     from glassformer.data.sources import load_text_dataset
 
     where = _whole_path(source)
@@ -226,13 +230,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         on_bad_row=d.on_bad_row,
     )
     tell_siblings(where)
-    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    texts = len(labels or ())
-    smallest = 1 if are_sets(labels) else len(set(labels or ()))  # every class needs a place
-    held = HELD_OUT if round(HELD_OUT * texts) >= smallest else smallest
-    for split in ("validation", "test"):
-        if split not in dataset.splits:
-            values["data"][f"{split}_size"] = held
+    _hold_out(values, dataset)
     return build(Recipe, apply_overrides(values, settings, Recipe), "--set")
 
 
@@ -241,7 +239,6 @@ def image_recipe(
 ) -> ImageRecipe:
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
     from glassformer.data.image_sources import load_image_dataset
-    from glassformer.data.label_sets import are_sets
     from glassformer.tasks.image_classification.build import is_image_architecture
 
     where = _whole_path(source)
@@ -256,14 +253,9 @@ def image_recipe(
         label_separator=d.label_separator,
         limit=d.limit,
         seed=d.split_seed,
+        broken=d.broken,  # what is left out of the training counts for no split either
     )
-    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    pictures = len(labels or ())
-    classes = 1 if are_sets(labels) else len(set(labels or ()))
-    held = HELD_OUT if round(HELD_OUT * pictures) >= classes else classes
-    for split in ("validation", "test"):
-        if split not in dataset.splits:
-            values["data"][f"{split}_size"] = held
+    _hold_out(values, dataset)
     if is_image_architecture(asked.model.model):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
@@ -272,26 +264,22 @@ def image_recipe(
     return build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
 
 
+def _hold_out(values: dict[str, Any], dataset: Any) -> None:
+    """A tenth for each split that the data lack; where that is too little, a place for every class."""
+    from glassformer.data.label_sets import are_sets
+
+    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
+    examples, classes = len(labels or ()), 1 if are_sets(labels) else len(set(labels or ()))
+    held = HELD_OUT if round(HELD_OUT * examples) >= classes else classes
+    for split in ("validation", "test"):
+        if split not in dataset.splits:
+            values["data"][f"{split}_size"] = held
+
+
 def _whole_path(source: str) -> str:
     """An existing path from the root, so that the run can be judged again from any folder."""
     path = Path(source).expanduser()
     return str(path.resolve()) if path.exists() else source
-
-
-def _show_keys(wanted: bool) -> None:
-    if not wanted:
-        return
-    from glassformer.tasks.catalog import TASKS
-
-    for task in TASKS:
-        sections: dict[str, list[tuple[str, str, str]]] = {}
-        for key in recipe_keys(task):
-            sections.setdefault(key.section, []).append((key.name, key.default, key.meaning))
-        say(f"{task}:")
-        for section, rows in sections.items():
-            show_table(f"[{section}]" if section else "at the top", ("key", "default", "meaning"), rows)
-    say("--set KEY=none empties a key whose default is none.")
-    raise typer.Exit
 
 
 Epochs = Annotated[int | None, typer.Option(metavar="N", help="As --set epochs=N.")]
@@ -306,7 +294,11 @@ Seed = Annotated[int | None, typer.Option(metavar="N", help="As --set seed=N.")]
 def train_command(
     recipe: Annotated[
         str | None,
-        typer.Argument(metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."),
+        typer.Argument(
+            autocompletion=recipes,
+            metavar="RECIPE",
+            help=f"A TOML file or one of: {', '.join(recipe_names())}.",
+        ),
     ] = None,
     text: Annotated[
         str | None,
@@ -359,9 +351,14 @@ def train_command(
     help_keys: Annotated[
         bool,
         typer.Option(
-            "--help-keys", callback=_show_keys, is_eager=True, help="List what --set can change, and leave."
+            "--help-keys", callback=show_keys, is_eager=True, help="List what --set can change, and leave."
         ),
     ] = False,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Log to tensorboard or mlflow too; may be repeated."),
+    ] = None,
+    json: AsJson = False,
 ) -> None:
     """Train, judge and report, as a recipe says or on texts or pictures of your own."""
     if deterministic:
@@ -394,7 +391,10 @@ def train_command(
         noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
     try:
-        run = train(chosen, folder, resume=resume)
+        run = train(chosen, folder, resume=resume, logs=log or ())
     except Helped:
         return
     show_run(run, chosen)
+    say(next_step(run, chosen))
+    if json:
+        say_json(as_dict(run))

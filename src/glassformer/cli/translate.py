@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, with_data
-from glassformer.cli.output import note, one_line, say
+from glassformer.cli.output import AsJson, note, one_line, say, say_json
 from glassformer.cli.predict import Texts, check_output, gather
 from glassformer.cli.rows import others_of, read_rows
 from glassformer.errors import ConfigError
@@ -119,7 +120,12 @@ def load_kind(folder: str | Path, verb: str) -> Any:
 
 def translate_command(
     run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="A run folder, or the folder of a saved translator.")
+        Path,
+        typer.Argument(
+            autocompletion=run_folders,
+            metavar="RUN",
+            help="A run folder, or the folder of a saved translator.",
+        ),
     ],
     given: Annotated[
         list[str] | None,
@@ -145,6 +151,7 @@ def translate_command(
             help="Draw what each word was read from into a page (.html), or write it as .json.",
         ),
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """Translate texts: one line each, in their order; line n belongs to line n of a single .txt file."""
     given = with_data(given, data, "translate")
@@ -153,14 +160,13 @@ def translate_command(
     if out is not None and align_ is not None:
         raise ConfigError("both --out and --align are given", where="translate", fix="Give one of them")
     if align_ is not None:
-        for line in align(run, given, align_, beam=beam, text_column=text_column):
-            typer.echo(one_line(line))
+        aligned = align(run, given, align_, beam=beam, text_column=text_column)
         note(f"what each word was read from: {align_}")
+        _show([None] * len(aligned), aligned, json, align=align_)
         return
     found, translations = translate(run, given, beam=beam, text_column=text_column)
     if out is None:
-        for line in translations:
-            typer.echo(one_line(line))
+        _show(found.texts, translations, json)
         return
     from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
@@ -172,3 +178,16 @@ def translate_command(
         columns = zip(found.texts, translations, *others.values(), strict=True)
         writer.writerows([csv_safe(cell) for cell in row] for row in columns)
     say(f"{len(translations):,} texts: {out}")
+    if json:
+        say_json({"texts": len(translations), "out": out})
+
+
+def _show(texts: Sequence[str | None], translations: Sequence[str], json: bool, **more: Any) -> None:
+    """A line each, or JSON."""
+    if json:
+        pairs = zip(texts, translations, strict=True)
+        rows = [{"text": text, "translation": said} for text, said in pairs]
+        say_json({"translations": rows, **more})
+        return
+    for line in translations:
+        typer.echo(one_line(line))

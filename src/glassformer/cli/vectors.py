@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli.output import say, say_json, show_table
+from glassformer.cli.completing import run_folders
+from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
 
@@ -52,7 +53,9 @@ def vectors_command(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="RUN|FILE", help="A run folder, or a file in word2vec's format, text or binary."
+            autocompletion=run_folders,
+            metavar="RUN|FILE",
+            help="A run folder, or a file in word2vec's format, text or binary.",
         ),
     ],
     words: Annotated[
@@ -65,14 +68,16 @@ def vectors_command(
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write all vectors there instead; .bin is binary.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, for other programs.")] = False,
+    json: AsJson = False,
 ) -> None:
     """Nearest words, analogies, and word2vec's files."""
-    if out is not None and (words or json):
-        raise ConfigError("words or --json, and --out at once", where="vectors", fix="Give one of them")
+    if out is not None and words:
+        raise ConfigError("words and --out at once", where="vectors", fix="Give one of them")
     if out is not None:
         convert(source, out)
         say(f"vectors: {out}")
+        if json:
+            say_json({"out": out})
         return
     found = look_up(source, words or [], count)
     if json:

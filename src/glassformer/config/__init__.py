@@ -207,7 +207,7 @@ def to_toml(config: Any, header: str = "") -> str:
 def _write_table(values: Mapping[str, Any], prefix: str, lines: list[str]) -> None:
     for key, value in values.items():
         if not isinstance(value, Mapping):
-            lines.append(f"{_key(str(key))} = {_literal(value)}")
+            lines.append(f"{_key(str(key))} = {literal(value)}")
     for key, value in values.items():
         if isinstance(value, Mapping):
             lines.extend(["", f"[{prefix}{_key(key)}]"])
@@ -216,10 +216,10 @@ def _write_table(values: Mapping[str, Any], prefix: str, lines: list[str]) -> No
 
 def _key(key: str) -> str:
     bare = key and all(c.isascii() and (c.isalnum() or c in "_-") for c in key)
-    return key if bare else _literal(key)
+    return key if bare else literal(key)
 
 
-def _literal(value: Any) -> str:
+def literal(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -228,7 +228,7 @@ def _literal(value: Any) -> str:
         text = str(value).replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_literal(v) for v in value) + "]"
+        return "[" + ", ".join(literal(v) for v in value) + "]"
     raise ConfigError(f"{type(value).__name__} has no TOML form", where="config")
 
 

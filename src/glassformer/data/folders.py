@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.checks import check_class_names, check_texts
-from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits
+from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits
 from glassformer.data.files import MAX_TEXT, read_utf8
 from glassformer.data.rejected import RejectedRow
-from glassformer.data.tables import READERS
+from glassformer.data.shards import split_files
 from glassformer.errors import DataError
 
 
@@ -104,21 +103,6 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
                 fix="Give its files names that end in .txt, or remove the folder",
             )
     return classes
-
-
-def split_files(folder: Path) -> dict[str, list[Path]]:
-    """Split -> its table files: ``train.csv``, or parts such as ``train-00000-of-00002.parquet``."""
-    found: dict[str, list[Path]] = {}
-    part = re.compile(r"-\d+-of-\d+$")
-    for path in sorted(folder.iterdir()):
-        split = SPLIT_OF.get(part.sub("", path.stem).lower())
-        if split is not None and path.is_file() and path.suffix.lower() in READERS:
-            found.setdefault(split, []).append(path)
-    for split, paths in found.items():
-        if len(paths) > 1 and not all(part.search(path.stem) for path in paths):
-            what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
-            raise DataError(what, where=str(folder), fix="Keep one of them")
-    return {split: found[split] for split in SPLITS if split in found}
 
 
 # --- where data lie ---------------------------------------------------------------------------

@@ -8,6 +8,7 @@ numbers of distinct values, before they become one string a row.
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -243,3 +244,21 @@ def _lists(array: Any, path: str | Path, before: int) -> list[Any]:
 def first_line(error: Exception) -> str:
     """What an error says, in one line of bounded length."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
+
+
+def huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
+    """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
+    try:
+        features = json.loads(metadata)["info"]["features"]
+        kinds = {name: _element_of(f) for name, f in features.items()}
+        labels = {name: f["names"] for name, f in kinds.items() if f.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}  # another tool's note under the same key is no reason to refuse the table
+    return {name: tuple(map(str, names)) for name, names in labels.items()}
+
+
+def _element_of(feature: Any) -> dict[str, Any]:
+    """What a list of the ``datasets`` library holds; what is no list, as it is."""
+    if isinstance(feature, list) and len(feature) == 1:
+        return feature[0]
+    return feature.get("feature", feature) if feature.get("_type") in ("Sequence", "List") else feature

@@ -1,8 +1,9 @@
 """Data sets by name (``imdb``, ``europe``) or from the user's own files, as texts and labels.
 
 A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such
-file a split (``train.csv``, ``test.csv``), or a folder of texts: ``label/*.txt`` or
-``split/label/*.txt``. Where no labels are needed, it may be a ``.txt`` file with a text a line too.
+file a split (``train.csv``, ``test.csv``) or of shards (``data/shards.py``), or a folder of texts:
+``label/*.txt`` or ``split/label/*.txt``. Where no labels are needed, it may be a ``.txt`` file with a text
+a line too.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from glassformer.data.folders import (
     find_in_data,
     load_sentences,
     read_texts,
-    split_files,
     text_files,
 )
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.network import unreachable
 from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
+from glassformer.data.parts import joined
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
+from glassformer.data.shards import split_files
 from glassformer.data.splits import stratified_subset
 from glassformer.data.table_labels import column_checks, read_labels, whole_numbers
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
@@ -203,18 +205,6 @@ def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
     return kept or table.names
 
 
-def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
-    """The origin and the rows of a split that several tables make up.
-
-    Raises:
-        DataError: some of them have labels, and some have none.
-    """
-    origin = " + ".join(table.origin for table in parts)
-    if labels and labels != examples:
-        raise DataError("some parts have labels and some have none", where=origin, fix="Label all or none")
-    return origin, parts[0].rows if len(parts) == 1 else range(1, examples + 1)
-
-
 # --- named sources ----------------------------------------------------------------------------
 
 
@@ -230,6 +220,7 @@ class NamedSource:
     hub: str = ""  # dataset repository on the Hugging Face Hub
     revision: str = ""  # its pinned commit
     files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
+    language: str = ""  # of the texts, as ISO 639-1 writes it
     tagged: bool = False  # its words have tags, which data/tagged.py reads
 
 
@@ -295,6 +286,7 @@ NAMED_SOURCES = {
         licence="as this package",
         load=_made("europe", corpus.europe),
         notes=("split by distinct sentence: no sentence stands in two splits",),
+        language="en",
     ),
     "countries": NamedSource(
         description="20,000 generated sentences on ten countries, drawn alike, with capitals, currencies and "
@@ -302,6 +294,7 @@ NAMED_SOURCES = {
         licence="as this package",
         load=_made("countries", corpus.countries),
         notes=("every sentence is true; there are no traps",),
+        language="en",
     ),
     "countries-given": NamedSource(
         description="a practical's 20,000 sentences on ten countries, or a likeness: does a sentence name "
@@ -309,6 +302,7 @@ NAMED_SOURCES = {
         licence="the file: none stated; the likeness: as this package",
         load=_made("countries-given", lambda: given.corpus(find_in_data(given.FILE))),
         notes=("split by distinct sentence: no sentence stands in two splits",),
+        language="en",
     ),
     "imdb": NamedSource(
         description="Large Movie Review Dataset (Maas et al. 2011): 25,000 + 25,000 film reviews, "
@@ -324,6 +318,7 @@ NAMED_SOURCES = {
             ("test", "plain_text/test-00000-of-00001.parquet"),
             ("unsupervised", "plain_text/unsupervised-00000-of-00001.parquet"),
         ),
+        language="en",
     ),
     "sick": NamedSource(
         description="SICK (Marelli et al. 2014): 4,500 + 500 + 4,927 pairs of sentences: does the second "
@@ -345,6 +340,7 @@ NAMED_SOURCES = {
             "16 distinct texts stand in two splits",
         ),
         folder="ntc-scv",
+        language="vi",
     ),
     "goemotions": NamedSource(
         description="GoEmotions (Demszky et al. 2020): 43,410 + 5,426 + 5,427 comments from Reddit with "

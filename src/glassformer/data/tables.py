@@ -14,6 +14,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from glassformer.data.files import (
     read_utf8,
     text_lines,
 )
-from glassformer.data.parquet import check_rows, open_parquet, read_column
+from glassformer.data.parquet import check_rows, huggingface_class_names, open_parquet, read_column
 from glassformer.data.spreadsheet import REVIEWED, csv_plain
 from glassformer.errors import DataError
 from glassformer.reading import unique_keys
@@ -61,15 +62,15 @@ class Table:
 Refuse = Callable[[DataError, int], None]  # (what is wrong with a row, its number)
 
 
-def _stop(error: DataError, row: int) -> None:
+def stop(error: DataError, row: int) -> None:
     raise error
 
 
-def _pass_over(error: DataError, row: int) -> None:
+def pass_over(error: DataError, row: int) -> None:
     """A row that was refused before."""
 
 
-def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
+def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
@@ -94,16 +95,22 @@ def read_table(path: str | Path, refuse: Refuse = _stop) -> Table:
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
-def _read_delimited(path: Path, refuse: Refuse) -> Table:
-    errors = _encoding_errors(path, refuse)
+def delimiter_of(path: Path, errors: str) -> str:
+    """What stands between the cells of a file, whose header it reads."""
     header = next(text_lines(path, errors=errors), "")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
-        raise _too_many(columns + 1, f"{path}, row 1")
+        raise too_many(columns + 1, f"{path}, row 1")
+    return delimiter
+
+
+def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> Iterator[tuple[int, list[str]]]:
+    """The header, its names checked, and then the records that have a cell under each of them.
+
+    Args:
+        refuse: called with each other row.
+    """
     names: list[str] = []
-    kept: list[list[str]] | None = []
-    rows = array("q")  # a fifth of a list's memory
-    plain: Callable[[str], str] = str
     for row, record in _records(path, delimiter, refuse, errors):
         if not record:  # a blank line is no record, yet it counts as a row
             continue
@@ -111,9 +118,8 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
             if errors != STRICT and any(map(NOT_UTF8, record)):
                 check_utf8(path)  # without names nothing can be read
             names = [name.strip() for name in record]
-            _check_names(names, f"{path}, row {row}")
-            plain = csv_plain if any(name.startswith(REVIEWED) for name in names) else str
-            kept = kept if len(names) <= KEPT_COLUMNS else None
+            check_names(names, f"{path}, row {row}")
+            yield row, names
         elif errors != STRICT and any(map(NOT_UTF8, record)):
             refuse(DataError("not UTF-8", where=f"{path}, row {row}", fix="Save the file as UTF-8"), row)
         elif len(record) != len(names):
@@ -124,6 +130,26 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
             )
             refuse(error, row)
         else:
+            yield row, record
+
+
+def plain_under(names: Sequence[str]) -> Callable[[str], str]:
+    """How cells under a header are read: those of our own files lose what guards them in a spreadsheet."""
+    return csv_plain if any(name.startswith(REVIEWED) for name in names) else str
+
+
+def _read_delimited(path: Path, refuse: Refuse) -> Table:
+    errors = encoding_errors(path, refuse)
+    delimiter = delimiter_of(path, errors)
+    names: list[str] = []
+    kept: list[list[str]] | None = []
+    rows = array("q")  # a fifth of a list's memory
+    plain: Callable[[str], str] = str
+    for row, record in whole_records(path, delimiter, refuse, errors):
+        if not names:
+            names, plain = record, plain_under(record)
+            kept = kept if len(names) <= KEPT_COLUMNS else None
+        else:
             rows.append(row)
             if kept is not None:
                 kept.append(record)
@@ -133,16 +159,14 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
         at = place[name]
         if kept is not None:
             return [plain(record[at]) for record in kept]
-        wanted = set(rows) if len(rows) < row else None
-        again = _records(path, delimiter, _pass_over if refuse is not _stop else _stop, errors)
-        found = (record for n, record in again if wanted is None or n in wanted)
-        return [plain(record[at]) for record in found]
+        found = islice(whole_records(path, delimiter, pass_over, errors), 1, None)
+        return [plain(record[at]) for _, record in found]
 
     return Table(str(path), tuple(names), rows, read, typed=False)
 
 
 def _records(
-    path: Path, delimiter: str, refuse: Refuse = _stop, errors: str = STRICT
+    path: Path, delimiter: str, refuse: Refuse = stop, errors: str = STRICT
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of the file with their numbers from 1, the header and blank ones among them."""
     row, lines = 0, ReturningLines(_cells_counted(path, delimiter, errors))
@@ -166,12 +190,12 @@ def _records(
         csv.field_size_limit(before)
 
 
-def _encoding_errors(path: Path, refuse: Refuse) -> str:
+def encoding_errors(path: Path, refuse: Refuse) -> str:
     """How bytes that are not UTF-8 are read: not at all, or so that their rows can be refused."""
     try:
         check_utf8(path)
     except NotUtf8Error:
-        if refuse is _stop:
+        if refuse is stop:
             raise
         return "surrogateescape"
     return STRICT
@@ -194,9 +218,9 @@ def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
     return counted()
 
 
-def _check_names(names: Sequence[str], where: str) -> None:
+def check_names(names: Sequence[str], where: str) -> None:
     if len(names) > MAX_COLUMNS:
-        raise _too_many(len(names), where)
+        raise too_many(len(names), where)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         what = f"column {twice[0][:MAX_NAME]!r} stands there twice"
@@ -207,7 +231,7 @@ def _check_names(names: Sequence[str], where: str) -> None:
         raise DataError(what, where=where, fix="The first row must be the header, with a short name each")
 
 
-def _too_many(count: int, where: str) -> DataError:
+def too_many(count: int, where: str) -> DataError:
     what = f"{count:,} columns, and at most {MAX_COLUMNS:,} are read"
     return DataError(what, where=where, fix="Keep the columns of texts and labels")
 
@@ -216,26 +240,26 @@ def _too_many(count: int, where: str) -> DataError:
 
 
 def _read_jsonl(path: Path, refuse: Refuse) -> Table:
-    errors = _encoding_errors(path, refuse)
+    errors = encoding_errors(path, refuse)
     names: dict[str, None] = {}  # a set in order of appearance
     kept: list[dict[str, Any]] | None = []
     rows = array("q")  # a fifth of a list's memory
-    for row, record in _objects(path, refuse, errors):
+    for row, record in objects_in(path, refuse, errors):
         rows.append(row)
         if not record.keys() <= names.keys():
             names |= dict.fromkeys(record)
             if len(names) > MAX_COLUMNS:
-                raise _too_many(len(names), f"{path}, row {row}")
+                raise too_many(len(names), f"{path}, row {row}")
             kept = kept if len(names) <= KEPT_COLUMNS else None
         if kept is not None:
             kept.append(record)
-    _check_names(tuple(names), str(path))
+    check_names(tuple(names), str(path))
 
     def read(name: str) -> list[Any]:
         values = []
-        again = (record for _, record in _objects(path, _pass_over, errors))
+        again = (record for _, record in objects_in(path, pass_over, errors))
         for row, record in zip(rows, again if kept is None else kept, strict=True):
-            if name not in record and refuse is _stop:
+            if name not in record and refuse is stop:
                 raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
             values.append(record.get(name))
         return values
@@ -243,7 +267,7 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
     return Table(str(path), tuple(names), rows, read)
 
 
-def _objects(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with their rows; what is none is refused."""
     array = path.suffix.lower() == ".json" and _begins_array(path)
     for row, found in _elements(path) if array else _json_lines(path, refuse, errors):
@@ -355,8 +379,8 @@ def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> 
 def _read_parquet(path: Path, refuse: Refuse) -> Table:
     file = open_parquet(path)
     schema, rows = file.schema_arrow, check_rows(path, file)
-    _check_names(schema.names, str(path))
-    class_names = _huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
+    check_names(schema.names, str(path))
+    class_names = huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
     return Table(
         str(path),
         tuple(schema.names),
@@ -364,24 +388,6 @@ def _read_parquet(path: Path, refuse: Refuse) -> Table:
         lambda name: read_column(path, name),
         class_names=class_names,
     )
-
-
-def _huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
-    """Column -> class names as the ``datasets`` library notes them in a Parquet schema."""
-    try:
-        features = json.loads(metadata)["info"]["features"]
-        kinds = {name: _element_of(f) for name, f in features.items()}
-        labels = {name: f["names"] for name, f in kinds.items() if f.get("_type") == "ClassLabel"}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {}  # another tool's note under the same key is no reason to refuse the table
-    return {name: tuple(map(str, names)) for name, names in labels.items()}
-
-
-def _element_of(feature: Any) -> dict[str, Any]:
-    """What a list of the ``datasets`` library holds; what is no list, as it is."""
-    if isinstance(feature, list) and len(feature) == 1:
-        return feature[0]
-    return feature.get("feature", feature) if feature.get("_type") in ("Sequence", "List") else feature
 
 
 READERS: dict[str, Callable[[Path, Refuse], Table]] = {

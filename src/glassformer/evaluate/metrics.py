@@ -216,3 +216,10 @@ class ClassificationMeter:
             f1 = 2 * right[seen > 0] / seen[seen > 0]  # 2TP / (2TP + FP + FN)
             accuracy[i], macro_f1[i] = right.sum() / n, f1.mean()
         return tuple(np.quantile(x, [0.025, 0.975]).tolist() for x in (accuracy, macro_f1))
+
+
+def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
+    """95 % intervals of shares; unlike the plain ones they make sense for few answers."""
+    center = (hits + z * z / 2) / (n + z * z)
+    half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
+    return center - half, center + half

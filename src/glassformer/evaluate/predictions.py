@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ __all__ = [
     "Prediction",
     "csv_plain",
     "csv_safe",
+    "predictions_file",
     "read_predictions",
     "write_predictions",
 ]
@@ -80,12 +83,65 @@ def write_predictions(
     Raises:
         ShapeError: the lengths differ.
     """
-    path, p = Path(path), np.asarray(probabilities, np.float64)
+    others = dict(others or {})
+    if are_pairs(texts):
+        others = {SECOND_CELL: [second_of(text) for text in texts]} | others
+    with predictions_file(path, classes, list(others)) as write:
+        write(
+            texts,
+            probabilities,
+            labels=labels,
+            predicted=predicted,
+            rows=rows,
+            split=split,
+            others=others,
+            shares=shares,
+        )
+
+
+@contextmanager
+def predictions_file(
+    path: str | Path, classes: Sequence[Any], others: Sequence[str] = ()
+) -> Iterator[Callable[..., None]]:
+    """As ``write_predictions``, piece by piece: call what it gives with the arguments of a piece.
+
+    Args:
+        others: names of the further columns.
+    """
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, others)])
+            yield partial(_write, writer, classes)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(
+    writer: Any,
+    classes: Sequence[Any],
+    texts: Sequence[str],
+    probabilities: ArrayLike,
+    *,
+    labels: Sequence[Any] | None = None,
+    predicted: Sequence[Any] | None = None,
+    rows: Sequence[int | None] | None = None,
+    split: str = "",
+    others: Mapping[str, Sequence[Any]] | None = None,
+    shares: Sequence[float | None] | None = None,
+) -> None:
+    """Rows of the file; see ``write_predictions``."""
+    p = np.asarray(probabilities, np.float64)
     if p.shape != (len(texts), len(classes)):
         raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
     extra = dict(others or {})
-    if are_pairs(texts):
-        extra = {SECOND_CELL: [second_of(text) for text in texts]} | extra
     for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows), *extra.items()):
         if column is not None and len(column) != len(texts):
             raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
@@ -95,35 +151,14 @@ def write_predictions(
         sure = [None if label is None else p[i, places[label]] for i, label in enumerate(said)]
     else:
         sure = list(shares)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, extra)])
-            for i, text in enumerate(texts):
-                row = "" if rows is None or rows[i] is None else rows[i]
-                label, answer = None if labels is None else labels[i], said[i]
-                cells = [""] * (1 + len(classes))
-                if answer is not None:
-                    cells = [f"{x:.6g}" for x in (sure[i], *p[i])]
-                writer.writerow(
-                    [
-                        csv_safe(split),
-                        row,
-                        csv_safe(first_of(text)),
-                        csv_safe(label),
-                        csv_safe(answer),
-                        *cells,
-                    ]
-                    + [csv_safe(column[i]) for column in extra.values()]
-                )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    for i, text in enumerate(texts):
+        row = "" if rows is None or rows[i] is None else rows[i]
+        label, answer = None if labels is None else labels[i], said[i]
+        cells = [""] * (1 + len(classes)) if answer is None else [f"{x:.6g}" for x in (sure[i], *p[i])]
+        writer.writerow(
+            [csv_safe(split), row, csv_safe(first_of(text)), csv_safe(label), csv_safe(answer), *cells]
+            + [csv_safe(column[i]) for column in extra.values()]
+        )
 
 
 def read_predictions(path: str | Path) -> Iterator[Prediction]:

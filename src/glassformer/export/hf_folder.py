@@ -6,7 +6,7 @@ pooling or head of ours opens as the encoder alone; ``run.py`` then adds the res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.files import read_json, write_folder
+from glassformer.checkpoints.readme import README, signed
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.samples import judge_in_fp32
 from glassformer.families import FAMILIES, IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
@@ -93,8 +94,13 @@ def _expressible(reads: str) -> list[str]:
     return names
 
 
-def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, Any]:
+def export_hf(
+    clf: Any, path: str | Path, samples: Sequence[Any], card: Callable[..., str] | None = None
+) -> dict[str, Any]:
     """Write a classifier in the Hub's layout and read it back.
+
+    Args:
+        card: gives the text of ``README.md``, from how the folder is opened; None: there is none.
 
     Returns:
         ``opens_as`` (the class), ``whole`` (whether that class gives labels), ``inputs``,
@@ -140,6 +146,9 @@ def export_hf(clf: Any, path: str | Path, samples: Sequence[Any]) -> dict[str, A
         hub = family_of(clf.model_.config).hub
         if not whole and hub is not None:
             found["whole_with"] = hub.opens_whole()
+        if card is not None:
+            text = card(library="transformers", opens_as=found["opens_as"], whole=whole)
+            (folder / README).write_text(signed(text), encoding="utf-8")
 
     write_folder(path, write)
     return found

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from glassformer.evaluate.metrics import MEASURES
+from glassformer.evaluate.metrics import MEASURES, wilson
 from glassformer.report.wording import headed
 
 INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -98,7 +98,7 @@ def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "tex
         figure = Figure((5.2, 3.3), layout="constrained")
         axes, counts = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
         axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
-        low, high = _wilson(hits[used], n[used])
+        low, high = wilson(hits[used], n[used])
         axes.vlines(middle, low, high, color=HELD, linewidth=1.4, alpha=0.55)
         axes.plot(middle, share, "o", color=HELD, markersize=4.6)
         axes.set(ylim=(min(left, low.min(initial=1.0)) - 0.03, 1.03), xlim=(left, 1), ylabel="right")
@@ -148,13 +148,6 @@ def _trend(values: np.ndarray) -> np.ndarray:
     """Centred running mean over about a twelfth of the line; the window shrinks at both ends."""
     half = len(values) // 24
     return np.array([values[max(i - half, 0) : i + half + 1].mean() for i in range(len(values))])
-
-
-def _wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals of shares; unlike the plain ones they make sense for few answers."""
-    center = (hits + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    return center - half, center + half
 
 
 def as_svg(figure: Figure, name: str, title: str) -> str:

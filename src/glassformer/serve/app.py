@@ -190,6 +190,9 @@ class Server:
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            begun.cancel()  # the client has gone; what has begun keeps its place until it ends
+            raise
         except TimeoutError:
             begun.cancel()  # where it has not begun; else its place in the queue stays taken until it ends
             raise Problem(

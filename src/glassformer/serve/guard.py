@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Coroutine
 from ipaddress import ip_address
 from typing import Any
 
@@ -35,6 +35,7 @@ HEADERS = (
 )
 PREDICT = "/v1/predict"
 KEPT = ("/v1/", "/metrics", "/openapi.json")  # behind the key, where there is one
+GONE = 499  # of a request whose client did not wait for the answer; in the metrics alone
 ONCE = (
     b"host",
     b"content-length",
@@ -102,9 +103,13 @@ class Guard:
                 body = await self._body(receive, share)
                 if path == PREDICT and self.full(len(body)):
                     raise queue_is_full(self.metrics)
-                receive = _replay(body, receive)
+                gone = asyncio.Event()
+                work = self.app(scope, _replay(body, gone), sending)
                 del body
-            await self.app(scope, receive, sending)
+                if not await _while_there(work, receive, gone):
+                    status = GONE
+            else:
+                await self.app(scope, receive, sending)
         except Problem as problem:
             await problem.response()(scope, receive, sending)
         finally:
@@ -159,11 +164,47 @@ class Guard:
         )
 
 
-def _replay(body: bytes, receive: Any) -> Any:
-    """A ``receive`` that gives a body which has been read, and then what the connection says."""
+def _replay(body: bytes, gone: asyncio.Event) -> Any:
+    """A ``receive`` that gives a body which has been read, and then waits until the client has gone."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Any:
-        return messages.pop() if messages else await receive()
+        if messages:
+            return messages.pop()
+        await gone.wait()
+        return {"type": "http.disconnect"}
 
     return replay
+
+
+async def _while_there(work: Coroutine[Any, Any, None], receive: Any, gone: asyncio.Event) -> bool:
+    """Run the application on a request, and end it where the client goes away.
+
+    What waits of the request in a queue then leaves it, and is not computed.
+
+    Args:
+        receive: of the connection, whose body has been read.
+        gone: set where the client has gone.
+
+    Returns:
+        Whether it was there until the end.
+    """
+    running, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_until_gone(receive))
+    try:
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if running.done() or leaving.exception() is not None:
+            await running
+            return True
+        gone.set()
+        await asyncio.sleep(0)  # who waits to hear of it does so first
+        return False
+    finally:
+        leaving.cancel()
+        if not running.done():
+            running.cancel()
+            await asyncio.wait((running,))
+
+
+async def _until_gone(receive: Any) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -17,6 +17,7 @@ from glassformer.data.splits import labelled
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import COLDEST, HOTTEST, Metric
 from glassformer.report.html import write_report
+from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
@@ -106,6 +107,7 @@ def _calibrate(
         out["splits"][splits.judged_name] = _both(clf, *judged, (1.0, own), (temperature, limit), bootstrap)
     clf.temperature_, clf.threshold_ = temperature, limit
     clf.save(folder / "model", overwrite=True)
+    write_card(folder / "model", clf, folder)
     replace_text(folder / "calibration.json", json.dumps(out, indent=1, ensure_ascii=False) + "\n")
     if (folder / "metrics.json").is_file():
         write_report(folder, known_recipe(folder))

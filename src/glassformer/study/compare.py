@@ -11,6 +11,7 @@ from glassformer.checkpoints.files import disk_errors
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
+from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
 from glassformer.study.arms import Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Arm, Study, expand
@@ -72,4 +73,4 @@ def _compare(
     results = collect(study, arms, jobs, failed)
     write_results(folder, study, results)
     write_study_report(folder)
-    return results
+    return Comparison(results)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import ConfigError
+from glassformer.report.notebook import Comparison
 from glassformer.study.answers import Answers, read_answers
 from glassformer.study.arms import Job
 from glassformer.study.results import beside
@@ -70,7 +71,7 @@ def compare_runs(folders: Sequence[str | Path], *, bootstrap: int = 2000) -> dic
     results = beside(runs, about, bootstrap, fix)
     for arm in results["arms"]:
         arm["changes"] = {}
-    return {"judged": "judged"} | results
+    return Comparison({"judged": "judged"} | results)
 
 
 def _arms(paths: Sequence[Path]) -> Runs:

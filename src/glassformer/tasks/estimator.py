@@ -27,8 +27,10 @@ from glassformer.config import build, plain, settings_of, to_toml, values_before
 from glassformer.errors import ConfigError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.nn.lora import adapter, merge
+from glassformer.report.notebook import Records, Shown
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
 from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
+from glassformer.tasks.card import counted, counts_in, write_card
 from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.config import FitConfig
@@ -69,7 +71,7 @@ class Fit:
         return self.configs["train"]
 
 
-class Estimator(BaseEstimator):
+class Estimator(Shown, BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
     Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left
@@ -79,22 +81,17 @@ class Estimator(BaseEstimator):
 
     RECIPE: ClassVar[type]
     SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those whose keys are the constructor's parameters
-    FIGURES: ClassVar[tuple[str, ...]] = (
-        "weights_source",
-        "chosen",
-        "best_step",
-        "train_seconds",
-    )  # kept in glassformer.json
+    # Kept in glassformer.json.
+    FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")
     SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
-    ALONE: ClassVar[str] = (
-        ""  # why one process trains it, which stops on signals by itself; "": any number may
-    )
+    ALONE: ClassVar[str] = ""  # why one process trains it, and stops on signals by itself; "": any number may
 
     model_: Any
     history_: list[dict[str, Any]]
     weights_source_: str
     chosen_: Mapping[str, Any] = MappingProxyType({})
     best_step_: int
+    examples_: Mapping[str, int]
     train_seconds_: float
     threads: int
     device: str
@@ -250,8 +247,9 @@ class Estimator(BaseEstimator):
         self.adapter_ = adapter(network) or None
         merge(network)
         self.model_ = network.eval()
-        self.history_ = list(training.history)
+        self.history_ = Records(training.history)
         self.best_step_ = training.best_step
+        self.examples_ = counted(fit)
         self._compute_model = None
 
     def _fingerprint(self, **data: str) -> dict[str, Any]:
@@ -296,7 +294,8 @@ class Estimator(BaseEstimator):
     # --- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
-        """Write one folder: weights, preprocessing, ``glassformer.json`` and a checksummed ``manifest.json``.
+        """Write one folder: weights, preprocessing, ``glassformer.json``, a checksummed ``manifest.json``,
+        and a model card, ``README.md``; one that somebody has edited stays.
 
         Raises:
             CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
@@ -315,6 +314,7 @@ class Estimator(BaseEstimator):
             }
             text = json.dumps(plain(about), indent=2) + "\n"
             (folder / "glassformer.json").write_text(text, encoding="utf-8")
+            write_card(folder, self)
 
         return write_folder(path, write, overwrite=overwrite)
 
@@ -323,7 +323,8 @@ class Estimator(BaseEstimator):
 
     def _about(self) -> dict[str, Any]:
         """What ``glassformer.json`` says of the fitted state."""
-        return {name: getattr(self, f"{name}_") for name in self.FIGURES}
+        counts = {"examples": found} if (found := getattr(self, "examples_", {})) else {}
+        return {name: getattr(self, f"{name}_") for name in self.FIGURES} | counts
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -339,7 +340,7 @@ class Estimator(BaseEstimator):
         }
         out = cls(**known)
         check_parameters(out.configs, folder)
-        out.history_ = []
+        out.history_, out.examples_ = Records(), counts_in(about)
         for name in cls.FIGURES:
             setattr(out, f"{name}_", about[name])
         out._read_model(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from glassformer.errors import DataError, InputError
 from glassformer.evaluate.label_baselines import judged_with
 from glassformer.evaluate.label_sets import tune_thresholds
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
@@ -273,9 +275,19 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
     return labels, clf.kind_.sureness(probabilities, chosen).tolist()
 
 
-def export(clf: Any, form: str, folder: Path, samples: list[Any], **options: Any) -> dict[str, Any]:
-    """Write a classifier in a form; what its check on ``samples`` found. ``options``: of ``export_onnx``."""
+def export(
+    clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Write a classifier in a form; what its check on ``samples`` found.
+
+    Args:
+        run: that the classifier comes from, for the model card of the Hub's form.
+        options: of ``export_onnx``.
+    """
     from glassformer.export.hf_folder import export_hf
     from glassformer.export.onnx_folder import export_onnx
 
-    return export_hf(clf, folder, samples) if form == "hf" else export_onnx(clf, folder, samples, **options)
+    if form == "hf":
+        card = partial(card_of, clf, None if run is None else run_around(run))
+        return export_hf(clf, folder, samples, card)
+    return export_onnx(clf, folder, samples, **options)

@@ -20,6 +20,7 @@ from glassformer.data.rejected import summary, write_rejected
 from glassformer.errors import ConfigError
 from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.labelled import judge_every_epoch
 from glassformer.tasks.load import load
@@ -93,6 +94,7 @@ def _run(
         "total": time.perf_counter() - started,
     } | metrics.get("seconds", {})
     write_json(folder / "metrics.json", metrics)
+    write_card(folder / "model", work.estimator, folder)
     for name, found in task.show(work).items():
         write_json(folder / name, found)
     return Run(folder, metrics, task.page(folder, known_recipe(folder)))

@@ -11,7 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from glassformer.checkpoints.files import disk_errors, is_temporary, replace_text
+from glassformer.checkpoints.files import disk_errors, is_temporary, read_json, replace_text
 from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
 from glassformer.checkpoints.native import list_states
 from glassformer.config import read_toml, to_dict, to_toml
@@ -22,6 +22,8 @@ from glassformer.data.scored_pairs import SCORED_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
+from glassformer.report.notebook import Records, run_html
+from glassformer.report.run import read_history
 from glassformer.tasks.catalog import build_recipe
 from glassformer.train.distributed import world
 
@@ -33,6 +35,28 @@ class Run:
     folder: Path
     metrics: dict[str, Any]
     report: Path
+
+    @classmethod
+    def of(cls, folder: str | Path) -> Run:
+        """A run that has ended, from its folder.
+
+        Raises:
+            CheckpointError: it has no figures.
+        """
+        folder = Path(folder)
+        return cls(folder, read_json(folder / "metrics.json"), folder / "report.html")
+
+    @property
+    def history(self) -> Records:
+        """The records of its training, from ``history.jsonl``."""
+        return Records(read_history(self.folder / "history.jsonl"))
+
+    def plot(self) -> Any:
+        """Loss, and what was held out, over the steps: a figure of matplotlib, which a notebook shows."""
+        return self.history.plot(self.folder.name)
+
+    def _repr_html_(self) -> str:
+        return str(run_html(self.folder, self.metrics))
 
 
 class Helped(Exception):
@@ -91,7 +115,8 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
     return replace(recipe, data=replace(recipe.data, **columns))
 
 
-UNBEGUN = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", "checkpoints", LOCK}
+FOLDERS = {"checkpoints", "tensorboard"}
+UNBEGUN = {"config.toml", "doctor.json", "rejected.jsonl", "history.jsonl", LOCK, *FOLDERS}
 
 
 def alone(run: Callable[..., Run]) -> Callable[..., Run]:
@@ -137,7 +162,7 @@ def clear_unbegun(folder: Path) -> None:
         return
     for name in os.listdir(folder):
         with suppress(OSError):
-            if name == "checkpoints":
+            if name in FOLDERS:
                 shutil.rmtree(folder / name)
             elif name != LOCK:
                 (folder / name).unlink()

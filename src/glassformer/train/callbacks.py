@@ -18,6 +18,7 @@ from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
 from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.tags import MEASURE as OF_TAGS
+from glassformer.train.bars import NotebookBar, in_notebook
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
 
@@ -203,25 +204,38 @@ def uncounted(what: str, total: int) -> Iterator[Told]:
     yield None
 
 
-QUIET = 300.0  # seconds after which a log gets a line, due or not
+EVERY = 30.0  # seconds between the lines of a log
 
 
 class Progress(Callback):
-    """A bar with loss, speed and time left on a terminal; elsewhere a line per tenth that says the same."""
+    """A bar with loss, speed and time left on a terminal and in a notebook; in a log lines that say the same.
 
-    def __init__(self, stream=None):
+    Args:
+        stream: None: standard error.
+        every: seconds between lines of a log; its last step and last evaluation always have one.
+    """
+
+    def __init__(self, stream=None, every: float = EVERY):
         from rich.console import Console
 
-        self.console = Console(file=stream, stderr=stream is None)
-        self.live = self.console.is_terminal and not os.environ.get("NO_COLOR_PROGRESS")
+        self.notebook = in_notebook()
+        self.console = Console(file=stream, stderr=stream is None, force_jupyter=False)
+        terminal = self.console.is_terminal and not os.environ.get("NO_COLOR_PROGRESS")
+        self.live = terminal or self.notebook
+        self.every = every
         self.bar: Any = None
 
     def start(self, training: Training) -> None:
         self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
+        self.last_judged, self.best, self.told = self.began, "", ""
         if training.chosen:
             said = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
             self._line(f"chosen: {said} ({training.total_steps:,} steps)")
         if not self.live:
+            return
+        if self.notebook:
+            self.bar = NotebookBar()
+            self.task = self.bar.add_task("train", total=training.total_steps, completed=training.step)
             return
         from rich import progress as rp
 
@@ -249,17 +263,22 @@ class Progress(Callback):
         if self.bar is not None:
             loss, speed = _recent(training)
             self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)
-        elif training.step % max(1, training.total_steps // 10) == 0 or self._quiet():
+        elif training.finished or time.monotonic() - self.last_line >= self.every:
             loss, speed = _recent(training)
             done, total = training.step, training.total_steps
             left = (time.monotonic() - self.began) / max(done - self.first, 1) * (total - done)
             when = f"  ({time_left(left)} left)" if done < total else ""
             self._line(f"step {done}/{total}{when}  loss {loss:.4f}  {speed:,.0f} tokens/s")
         if (e := info.evaluation) is not None:
-            self._line(_judged(info.epoch + 1, e, training.config.monitor, info.is_best))
-
-    def _quiet(self) -> bool:
-        return time.monotonic() - self.last_line > QUIET
+            line = _judged(info.epoch + 1, e, training.config.monitor, info.is_best)
+            self.best = line if info.is_best else self.best
+            last = training.finished
+            if self.bar is not None or last or time.monotonic() - self.last_judged >= self.every:
+                if last and self.bar is None and self.best not in (line, self.told):
+                    self._line(self.best)  # it was passed over, and its weights are kept
+                self._line(line)
+                self.told = line if not info.is_best else self.best
+                self.last_judged = time.monotonic()
 
     def _line(self, text: str) -> None:
         self.last_line = time.monotonic()
@@ -276,6 +295,11 @@ class Progress(Callback):
         """Beside training: a bar on a terminal while ``total`` examples are judged, then gone; else none."""
         if not self.live:
             yield None
+            return
+        if self.notebook:
+            with NotebookBar(passing=True) as one:
+                one.add_task(what, total=total)
+                yield lambda done: one.advance(0, done)
             return
         from rich import progress as rp
 

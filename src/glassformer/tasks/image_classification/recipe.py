@@ -120,6 +120,9 @@ class ImageEvaluateConfig(Section):
 class ImageRecipe:
     """One experiment on pictures, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("image-classification", 'print(model.predict(["picture.png"]))')
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["image-classification"] = setting("image-classification", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

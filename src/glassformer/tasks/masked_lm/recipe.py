@@ -117,6 +117,9 @@ class PretrainEvaluateConfig(Section):
 class PretrainRecipe:
     """One experiment, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("fill-mask", "print(model.fill(text))  # a text with the mask token of model.tokenizer_")
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["masked-lm"] = setting("masked-lm", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

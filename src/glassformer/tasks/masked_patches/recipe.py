@@ -102,6 +102,9 @@ class PatchEvaluateConfig(Section):
 class PatchesRecipe:
     """One experiment, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("image-feature-extraction", 'print(model.embed(["picture.png"]).shape)')
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["masked-patches"] = setting("masked-patches", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

@@ -104,6 +104,9 @@ class SimilarityEvaluateConfig(Section):
 class SimilarityRecipe:
     """One experiment, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("sentence-similarity", 'print(model.similarity("A text.", "Another one."))')
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["similarity"] = setting("similarity", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

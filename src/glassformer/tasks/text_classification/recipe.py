@@ -151,6 +151,9 @@ class EvaluateConfig(Section):
 class Recipe:
     """One experiment, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("text-classification", 'print(model.predict(["A text."]))')
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["text-classification"] = setting("text-classification", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

@@ -109,6 +109,9 @@ class TaggerEvaluateConfig(Section):
 class TaggingRecipe:
     """One experiment, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("token-classification", 'print(model.predict(["A text."]))')
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["token-tagging"] = setting("token-tagging", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

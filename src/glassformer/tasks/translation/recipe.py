@@ -114,6 +114,9 @@ class TranslationEvaluateConfig(Section):
 class TranslationRecipe:
     """One experiment, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("translation", 'print(model.translate(["A text."]))')
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["translation"] = setting("translation", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

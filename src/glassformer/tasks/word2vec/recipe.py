@@ -46,6 +46,9 @@ class JudgeConfig:
 class VectorsRecipe:
     """Word vectors, read from top to bottom."""
 
+    # For the model card: the Hub's pipeline tag, and how such a model is asked.
+    CARD = ("feature-extraction", 'print(model.most_similar("word"))')
+
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["word2vec"] = setting("word2vec", "which engine runs it")
     summary: str = setting("", "one line for lists and reports")

@@ -1,0 +1,203 @@
+"""What ``glassformer predict`` does with answers: lines, a table or JSON, all at once or piece by piece."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from glassformer.cli.output import excerpt, one_line
+from glassformer.cli.rows import MOST_COLUMNS, Layout, Row, others_of, refusal, row_of, said_of, usable
+
+LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
+PIECE = 4096  # rows
+
+
+def answered(clf: Any, probabilities: Any) -> tuple[list[Any], list[float]]:
+    """The label of each row of probabilities ``[n, K]``, and that label's own probability."""
+    from glassformer.tasks.catalog import TASKS
+
+    answer = TASKS[clf.RECIPE.task].answer
+    assert answer is not None, "what gives no labels is refused before"
+    return answer(clf, probabilities)
+
+
+class Answers:
+    """Answers on their way to the terminal, into ``out`` or into JSON.
+
+    Args:
+        out: a CSV file that is not there; None: a line each on the terminal, or JSON.
+        layout: of all rows together.
+        json: for ``to_dict``; nothing is printed.
+    """
+
+    def __init__(self, clf: Any, out: Path | None, layout: Layout, json: bool = False):
+        self.clf, self.out, self.layout, self.json = clf, out, layout, json
+        self.count = self.good = self.truncated = 0
+        self.rejected: list[Any] = []
+        self.kept: list[dict[str, Any]] = []
+        self._write: Callable[..., None] | None = None
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Around all ``add``: the file appears whole at its end, or not at all."""
+        from glassformer.data.text_pairs import SECOND_CELL
+        from glassformer.evaluate.predictions import HEADER, predictions_file
+
+        if self.out is None:
+            yield
+            return
+        second = (SECOND_CELL,) if self.layout.pairs else ()
+        self._taken = (*HEADER, "error", "file", *second)
+        names = [
+            *second,
+            *others_of([], self._taken, self.layout),
+            *(["error"] if self.layout.errors else []),
+        ]
+        with predictions_file(self.out, self.clf.classes_.tolist(), names) as self._write:
+            yield
+
+    def add(self, rows: Sequence[Row], probabilities: Any) -> None:
+        """Some rows, and the probabilities ``[m, K]`` of those without an error."""
+        from glassformer.data.rejected import RejectedRow
+
+        texts = [row.text for row in rows if row.error is None]
+        labels, shares = answered(self.clf, probabilities) if texts else ([], [])
+        for i, row in enumerate(rows, self.count + 1):
+            if row.error is not None:
+                self.rejected.append(RejectedRow(row.file, row.row or i, row.error))
+        self.count, self.good = self.count + len(rows), self.good + len(texts)
+        if self.clf.NOUN == "texts" and texts:
+            self.truncated += int(self.clf.truncated(texts).sum())
+        if self._write is not None:
+            self._to_file(self._write, rows, labels, shares, probabilities)
+        elif self.json:
+            self._keep(rows, labels, shares, probabilities)
+        else:
+            self._show(rows, labels, shares)
+
+    def _to_file(
+        self, write: Callable[..., None], rows: Sequence[Row], labels: Any, shares: Sequence[float], p: Any
+    ) -> None:
+        """Row for row, the user's own columns behind ours, and why a row has no answer."""
+        import numpy as np
+
+        from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
+
+        answerable = [i for i, row in enumerate(rows) if row.error is None]
+        whole = np.full((len(rows), len(self.clf.classes_)), np.nan)
+        predicted: list[Any] = [None] * len(rows)
+        sure: list[float | None] = [None] * len(rows)
+        if answerable:
+            whole[answerable] = p
+        for i, label, share in zip(answerable, labels, shares, strict=True):
+            predicted[i], sure[i] = label, share
+        others = others_of(rows, self._taken, self.layout)
+        if self.layout.pairs:
+            second = [second_of(row.text) if isinstance(row.text, TextPair) else "" for row in rows]
+            others = {SECOND_CELL: second} | others
+        if self.layout.errors:
+            others["error"] = [row.error or "" for row in rows]
+        texts, numbers = [row.text for row in rows], [row.row for row in rows]
+        write(texts, whole, predicted=predicted, rows=numbers, others=others, shares=sure)
+
+    def _show(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float]) -> None:
+        answers = iter(zip(labels, shares, strict=True))
+        for row in rows:
+            shown = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
+            label, share = next(answers) if row.error is None else (None, None)
+            typer.echo("\t\t" + shown if label is None else f"{one_line(label)}\t{share:.4f}\t{shown}")
+
+    def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
+        answers = iter(zip(labels, shares, p, strict=True))
+        for row in rows:
+            label, share, each = next(answers) if row.error is None else (None, None, None)
+            place = {"file": row.file or None, "row": row.row}
+            found = {"label": label, "probability": share, "probabilities": each, "error": row.error}
+            self.kept.append({"text": row.text, **place, **found})
+
+    def to_dict(self) -> dict[str, Any]:
+        """For other programs: the answers, or where they were written; and how many there are."""
+        counts = {
+            "examples": self.count,
+            "without_answer": len(self.rejected),
+            "truncated": self.truncated,
+        }
+        if self.out is not None:
+            return {"out": self.out, **counts}
+        return {"classes": self.clf.classes_.tolist(), "answers": self.kept, **counts}
+
+    def notes(self) -> Iterator[str]:
+        """What is worth knowing of them."""
+        if missing := said_of(self.rejected):
+            yield missing
+        if cut := self.truncated:
+            length = self.clf.max_length
+            yield f"{cut:,} of {self.good:,} texts are longer than {length} tokens and were cut there"
+
+
+def large_file(given: Sequence[str]) -> Path | None:
+    """The one file that is given, where it is large and of a kind that can be read piece by piece."""
+    from glassformer.data.streamed import STREAMED
+
+    path = Path(given[0])
+    one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
+    return path if one and path.is_file() and path.stat().st_size >= LARGE else None
+
+
+class LargeFile:
+    """The rows of a table in pieces of ``PIECE``, as ``read_rows`` gives them; memory does not grow with it.
+
+    Every row is looked at before the first is answered, so that a bad one ends the work before it begins.
+
+    Args:
+        text_column, usual, skip: as ``read_rows`` takes them.
+
+    Raises:
+        DataError: as ``read_rows``, or no row can be used.
+    """
+
+    def __init__(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool):
+        from glassformer.data.columns import find_text
+        from glassformer.data.streamed import StreamedTable
+
+        self.path, self.skip = path, skip
+        self._ragged: dict[int, str] = {}
+        self._table = StreamedTable(path, refusal(skip, self._ragged))
+        self._text = find_text(self._table.sample(), text_column, usual)
+        columns = tuple(name for name in self._table.names if name != self._text)[:MOST_COLUMNS]
+        self.layout = Layout(columns, False, False)
+        self.good, first = 0, None
+        for row in self._rows():
+            self.good += row.error is None
+            first = first or (row if row.error is not None else None)
+        if first is not None and not self.good:
+            usable([first])  # says so
+        self.layout = Layout(columns, False, first is not None)
+
+    def _rows(self) -> Iterator[Row]:
+        ragged = iter(sorted(self._ragged.items()))
+        waiting = next(ragged, None)
+        for number, values in self._table.rows():
+            while waiting is not None and waiting[0] < number:
+                yield Row("", waiting[0], str(self.path), error=waiting[1])
+                waiting = next(ragged, None)
+            given = {name: values[name] for name in self.layout.columns}
+            yield row_of(self.path, number, values[self._text], given, self.skip)
+        while waiting is not None:
+            yield Row("", waiting[0], str(self.path), error=waiting[1])
+            waiting = next(ragged, None)
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        piece: list[Row] = []
+        for row in self._rows():
+            piece.append(row)
+            if len(piece) == PIECE:
+                yield piece
+                piece = []
+        if piece:
+            yield piece

@@ -1,0 +1,68 @@
+"""Which files of a folder of tables are which split, in one piece each or in shards.
+
+train.csv  test.csv                          a file a split
+train-00000-of-00002.parquet ...             shards of a split, as the Hub names them; also below data/
+train/part-00000.parquet ...  test/...       a folder of shards a split
+part-00000.parquet  part-00001.parquet       shards of train alone
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from glassformer.data.dataset import SPLIT_OF, SPLITS
+from glassformer.data.tables import READERS
+from glassformer.errors import DataError
+
+SHARD = ".parquet"  # what a table in shards is written as
+BELOW = "data"  # where a repository of the Hub has them
+_PART = re.compile(r"-\d+-of-\d+$")
+
+
+def split_files(folder: Path) -> dict[str, list[Path]]:
+    """Split -> its table files, in the order of their names; empty where the folder holds no tables so.
+
+    Raises:
+        DataError: two whole files for one split.
+    """
+    found = _named(folder) or _in_folders(folder)
+    if not found and (shards := _shards(folder)):
+        return {"train": shards}
+    if not found and (folder / BELOW).is_dir():
+        below = folder / BELOW
+        found = _named(below) or _in_folders(below)
+    return {split: found[split] for split in SPLITS if split in found}
+
+
+def _named(folder: Path) -> dict[str, list[Path]]:
+    """Files that are called as a split, whole or a part of it."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        split = SPLIT_OF.get(_PART.sub("", path.stem).lower())
+        if split is not None and path.is_file() and path.suffix.lower() in READERS:
+            found.setdefault(split, []).append(path)
+    for split, paths in found.items():
+        if len(paths) > 1 and not all(_PART.search(path.stem) for path in paths):
+            what = f"two files for {split}: {paths[0].name} and {paths[1].name}"
+            raise DataError(what, where=str(folder), fix="Keep one of them")
+    return found
+
+
+def _in_folders(folder: Path) -> dict[str, list[Path]]:
+    """Folders that are called as a split and hold shards."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        split = SPLIT_OF.get(path.name.lower())
+        if split is not None and path.is_dir() and (shards := _shards(path)):
+            if split in found:
+                what = f"two folders for {split}: {found[split][0].parent.name} and {path.name}"
+                raise DataError(what, where=str(folder), fix="Keep one of them")
+            found[split] = shards
+    return found
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The Parquet files in a folder; what other tools leave beside them begins with a dot or a stroke."""
+    files = [p for p in sorted(folder.iterdir()) if p.name[0] not in "._" and p.is_file()]
+    return [path for path in files if path.suffix.lower() == SHARD]

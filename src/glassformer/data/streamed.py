@@ -1,0 +1,96 @@
+"""Rows of a CSV, TSV or JSON Lines file of any size, one at a time: what ``read_table`` gives, not kept.
+
+The file is gone through several times (encoding, names, a sample of columns, rows) rather than kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.columns import LOOKED_AT
+from glassformer.data.tables import (
+    MAX_COLUMNS,
+    NO_ROWS,
+    READERS,
+    Refuse,
+    Table,
+    check_names,
+    delimiter_of,
+    encoding_errors,
+    objects_in,
+    pass_over,
+    plain_under,
+    too_many,
+    whole_records,
+)
+from glassformer.errors import DataError
+
+STREAMED = (
+    ".csv",
+    ".tsv",
+    ".jsonl",
+    ".ndjson",
+)  # a .json file is one array, and Parquet has readers of its own
+
+
+class StreamedTable:
+    """A file's names and the number of its rows; ``rows`` goes through it again.
+
+    Args:
+        path: one whose name ends as ``STREAMED`` says.
+        refuse: called with a row that is ragged or no JSON object, in the first pass alone; where it returns,
+            the row is left out. A key that a JSON object lacks is None.
+
+    Raises:
+        DataError: as ``read_table``.
+    """
+
+    def __init__(self, path: Path, refuse: Refuse):
+        self.path = path
+        self._errors = encoding_errors(path, refuse)
+        delimited = READERS[path.suffix.lower()] is READERS[".csv"]
+        self._delimiter = delimiter_of(path, self._errors) if delimited else None
+        found: dict[str, None] = {}
+        self.count = 0
+        if self._delimiter is not None:
+            records = whole_records(path, self._delimiter, refuse, self._errors)
+            found = dict.fromkeys(next(records, (0, []))[1])
+            self.count = sum(1 for _ in records)
+        else:
+            for row, record in objects_in(path, refuse, self._errors):
+                self.count += 1
+                found |= dict.fromkeys(record)
+                if len(found) > MAX_COLUMNS:
+                    raise too_many(len(found), f"{path}, row {row}")
+        self.names = tuple(found)
+        check_names(self.names, str(path))
+        if not self.count:
+            raise DataError(NO_ROWS, where=str(path), fix="Give at least one example")
+
+    def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The number of each row that can be read, and its values by column."""
+        if self._delimiter is not None:
+            plain = plain_under(self.names)
+            for row, record in islice(
+                whole_records(self.path, self._delimiter, pass_over, self._errors), 1, None
+            ):
+                yield row, dict(zip(self.names, map(plain, record), strict=True))
+            return
+        for row, record in objects_in(self.path, pass_over, self._errors):
+            yield row, {name: record.get(name) for name in self.names}
+
+    def sample(self) -> Table:
+        """A table of some 2,000 rows from the whole file, to find out what its columns hold."""
+        step = max(1, self.count // LOOKED_AT)
+        kept: list[tuple[int, dict[str, Any]]] = []
+
+        def read(name: str) -> list[Any]:
+            if not kept:
+                kept.extend(islice(self.rows(), 0, None, step))
+            return [values[name] for _, values in kept]
+
+        rows = range(1, self.count + 1, step)
+        return Table(str(self.path), self.names, rows, read, typed=self._delimiter is None)

@@ -1,0 +1,114 @@
+"""What an estimator and its run give to the model card that lies beside the saved weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from glassformer.checkpoints.files import read_json, replace_text
+from glassformer.checkpoints.readme import place_of, signed
+from glassformer.config import read_toml
+from glassformer.errors import InputError
+from glassformer.runtime import versions
+
+MOST_COUNT = 2**53  # examples; more is no count
+
+
+def counted(fit: Any) -> dict[str, int]:
+    """How many examples a classifier's fit learns from and holds out; empty where they have no targets."""
+    if (targets := getattr(fit.examples, "targets", None)) is None:
+        return {}
+    held = {} if fit.held is None else {"validation": len(fit.held[1])}
+    return {"train": len(targets), **held}
+
+
+def counts_in(about: Mapping[str, Any]) -> dict[str, int]:
+    """The same as a saved folder has it; what cannot be a count is left out."""
+    found = about.get("examples")
+    found = found if isinstance(found, dict) else {}
+    return {k: n for k, n in found.items() if type(n) is int and 0 <= n < MOST_COUNT}
+
+
+def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
+    """The model card of a fitted estimator, for ``README.md``.
+
+    Args:
+        run: the folder of the run that made it; its recipe, figures and the doctor's findings go in too.
+        form: how the folder is opened, as ``Form`` of ``report/card.py`` takes it.
+    """
+    from glassformer.report.card import Form, Model, model_card
+
+    tag, use = getattr(estimator.RECIPE, "CARD", ("", ""))
+    settings, model = estimator.get_params(deep=False), getattr(estimator, "model_", None)
+    facts = Model(
+        kind=type(estimator).__name__,
+        task=estimator.RECIPE.task,
+        tag=tag,
+        use=use,
+        labels=tuple(map(str, estimator.classes_.tolist())) if hasattr(estimator, "classes_") else (),
+        parameters=sum(p.numel() for p in model.parameters()) if model is not None else 0,
+        source=str(getattr(estimator, "weights_source_", "")),
+        settings=settings,
+        chosen=dict(estimator.chosen_),
+        seconds=float(getattr(estimator, "train_seconds_", 0.0)),
+        versions=versions(),
+        examples=getattr(estimator, "examples_", {}),
+        judged=_judged(estimator),
+        limits=tuple(_limits(estimator, settings, run is not None)),
+    )
+    return model_card(facts, *_run_facts(run), form=Form(**form) if form else None)
+
+
+def write_card(folder: Path, estimator: Any, run: str | Path | None = None, **form: Any) -> Path:
+    """Write the card into a folder; one that somebody has edited stays, and ours lies beside it."""
+    path = place_of(folder)
+    replace_text(path, signed(card_of(estimator, run, **form)))
+    return path
+
+
+def run_around(path: str | Path) -> Path | None:
+    """The run that a path names, itself or by its ``model``; None: a saved model alone."""
+    path = Path(path)
+    for folder in (path, path.parent if path.name == "model" else path):
+        if (folder / "config.toml").is_file() and (folder / "metrics.json").is_file():
+            return folder
+    return None
+
+
+def _run_facts(run: str | Path | None) -> list[Any]:
+    """``config.toml``, ``metrics.json`` and ``doctor.json``; None for what is missing or damaged."""
+    found: list[Any] = []
+    for name, read in (("config.toml", read_toml), ("metrics.json", read_json), ("doctor.json", read_json)):
+        try:
+            path = Path(run) / name if run is not None else None
+            found.append(read(path) if path is not None and path.is_file() else None)
+        except InputError:
+            found.append(None)
+    return found
+
+
+def _judged(estimator: Any) -> dict[str, float]:
+    """The figures of the weights that were kept, where they were judged while training."""
+    history = getattr(estimator, "history_", [])
+    seen = [r for r in history if r.get("kind") not in ("step", None) and "accuracy" in r]
+    best = [r for r in seen if r.get("step") == getattr(estimator, "best_step_", None)] or seen[-1:]
+    return {k: best[-1][k] for k in ("accuracy", "macro_f1", "loss") if best and k in best[-1]}
+
+
+def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
+    """What bounds its answers, as far as the model itself shows it."""
+    out = []
+    texts = hasattr(estimator, "tokenizer_") and settings.get("max_length")
+    if texts and settings.get("long_texts", "cut") == "cut":
+        out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
+    if settings.get("clean", "none") not in ("none", None):
+        out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
+    if hasattr(estimator, "classes_"):
+        out.append("It gives one of its labels to any input, also to one that is about none of them.")
+    temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
+    if temperature != 1.0 or threshold is not None:
+        limit = "" if threshold is None else f", threshold {threshold:.4g}"
+        when = "; the figures above were measured before" if from_run else ""
+        out.append(f"It was calibrated afterwards (temperature {temperature:.4g}{limit}){when}.")
+    return out

@@ -1,0 +1,81 @@
+"""``glassformer new``: a commented recipe that says every key, loads to what was asked for, and trains."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.keys import recipe_keys
+from glassformer.cli.new import commented, needs_files, usual_recipe
+from glassformer.tasks.catalog import TASKS, load_recipe
+
+from .tiny import sentences, settings, write_csv
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_the_usual_recipe_of_every_task_is_written_and_read_back(gf, task):
+    result = gf("new", "mine.toml", "--task", task)
+    assert result.code == 0, result
+    written = load_recipe("mine.toml")
+    assert written == replace(load_recipe(usual_recipe(task)), name="mine")
+    assert result.out.splitlines()[-1] == "next: glassformer train mine.toml"
+    assert ("does not come with the package" in result.err) == needs_files(written)
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_every_key_stands_there_with_its_meaning(task):
+    recipe = load_recipe(usual_recipe(task))
+    text = commented(recipe, "x.toml")
+    lines = text.splitlines()
+    words = " ".join(line.removeprefix("# ") for line in lines)
+    for key in recipe_keys(task):
+        assert any(line.removeprefix("# ").startswith(f"{key.name} =") for line in lines), key
+        assert " ".join(key.meaning.split()) in words
+    assert max(len(line) for line in lines if line.startswith("# ") and " = " not in line) <= 100
+
+
+def test_a_default_can_be_uncommented(gf):
+    assert gf("new", "mine.toml").code == 0
+    text = Path("mine.toml").read_text(encoding="utf-8")
+    keys = {key.name for key in recipe_keys()}
+    lines = [line for line in text.splitlines() if not line.endswith(" =")]
+    plain = "\n".join(
+        re.sub(r"^# (\w+)(?= = )", lambda m: m[1] if m[1] in keys else m[0], line) for line in lines
+    )
+    assert plain.count("\n# ") < text.count("\n# ") - 50
+    Path("all.toml").write_text(plain, encoding="utf-8")
+    assert load_recipe("all.toml") == load_recipe("mine.toml")
+    Path("other.toml").write_text(
+        text.replace("# weight_decay = 0.01", "weight_decay = 0.03"), encoding="utf-8"
+    )
+    assert load_recipe("other.toml").train.weight_decay == 0.03
+
+
+def test_it_trains(gf, tmp_path: Path):
+    data = write_csv(tmp_path / "reviews.csv", sentences(41))
+    assert gf("new", "mine.toml", "--text", data, *settings()).code == 0
+    result = gf("train", "mine.toml")
+    assert result.code == 0, result
+    assert json.loads(Path("runs/mine/metrics.json").read_text())["test"]["n"] == 4
+
+
+def test_it_takes_what_train_takes(gf, tmp_path: Path):
+    result = gf("new", "m.toml", "europe", "--model", "textcnn", "--set", "epochs=7", "--json")
+    assert json.loads(result.out) == {"file": "m.toml", "task": "text-classification", "data": "europe"}
+    made = load_recipe("m.toml")
+    assert (made.model.model, made.train.epochs, made.expect) == ("textcnn", 7, "")
+
+
+def test_what_cannot_be_written_is_refused(gf, refused):
+    assert "no task 'x'" in refused("new", "a.toml", "--task", "x")
+    assert "--task and RECIPE" in refused("new", "a.toml", "europe", "--task", "word2vec")
+    assert "is a .toml file" in refused("new", "a.txt")
+    assert not Path("a.toml").exists()
+    assert gf("new", "a.toml").code == 0
+    before = Path("a.toml").read_bytes()
+    assert "a.toml" in refused("new", "a.toml")
+    assert Path("a.toml").read_bytes() == before

@@ -1,0 +1,67 @@
+"""Folders of shards: the same data set as the one file that they were cut from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from glassformer.data.shards import split_files
+from glassformer.data.sources import load_text_dataset
+from glassformer.errors import DataError
+
+ROWS = [{"text": f"text number {i} of many", "label": ("neg", "pos")[i % 2]} for i in range(23)]
+
+
+def write(path: Path, rows: list[dict]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["part-00000.parquet", "part-00001.parquet", "part-00002.parquet"],
+        ["train/0000.parquet", "train/0001.parquet", "train/0002.parquet"],
+        [f"train-{i:05d}-of-00003.parquet" for i in range(3)],
+        [f"data/train-{i:05d}-of-00003.parquet" for i in range(3)],
+        [f"data/train/{i}.parquet" for i in range(3)],
+    ],
+)
+def test_shards_are_read_in_order_as_one_table(tmp_path: Path, names):
+    for i, name in enumerate(names):
+        write(tmp_path / "d" / name, ROWS[i * 8 : (i + 1) * 8])
+    base = tmp_path / "d" / Path(names[0]).parent
+    (base / "_SUCCESS").write_text("")
+    (base / ".part-00000.parquet.crc").write_text("x")
+    (tmp_path / "d" / "README.md").write_text("x")
+    dataset = load_text_dataset(tmp_path / "d")
+    assert list(dataset.splits) == ["train"]
+    assert dataset.splits["train"].texts == [row["text"] for row in ROWS]
+    assert dataset.splits["train"].labels == [row["label"] for row in ROWS]
+
+
+def test_a_folder_of_shards_a_split(tmp_path: Path):
+    for split, rows in (("train", ROWS[:16]), ("test", ROWS[16:])):
+        for i in range(2):
+            write(tmp_path / split / f"{i}.parquet", rows[i * len(rows) // 2 : (i + 1) * len(rows) // 2])
+    dataset = load_text_dataset(tmp_path)
+    assert {name: len(split) for name, split in dataset.splits.items()} == {"train": 16, "test": 7}
+
+
+def test_files_that_are_called_as_splits_go_before(tmp_path: Path):
+    write(tmp_path / "train.parquet", ROWS[:5])
+    write(tmp_path / "other.parquet", ROWS[5:])
+    assert split_files(tmp_path) == {"train": [tmp_path / "train.parquet"]}
+
+
+def test_folders_of_texts_and_pictures_are_none_of_tables(tmp_path: Path):
+    (tmp_path / "train" / "pos").mkdir(parents=True)
+    (tmp_path / "train" / "pos" / "a.txt").write_text("x")
+    assert split_files(tmp_path) == {}
+    write(tmp_path / "val" / "0.parquet", ROWS)
+    write(tmp_path / "validation" / "0.parquet", ROWS)
+    with pytest.raises(DataError, match="two folders for validation"):
+        split_files(tmp_path)
