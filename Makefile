@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full soak lint format bench labs results map docs fuzz mutants clean
+.PHONY: help setup demo test test-full soak lint format bench labs notebooks pages results map docs fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -46,11 +46,15 @@ test-full: $(VENV)/.installed-test ## lint and every test, the slow ones too
 soak: $(VENV)/.installed-test $(VENV)/.installed-bench ## the reliability table at its full counts (about an hour)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reliability.py $(ARGS)
 
-lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff, pyright and, of the Dockerfile, hadolint
+lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff, pyright; hadolint of the Dockerfile, zizmor and schemas of the workflow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	if [ -x $(BIN)/hadolint ]; then $(BIN)/hadolint deploy/Dockerfile; fi
+	if [ -x $(BIN)/zizmor ]; then $(BIN)/zizmor --offline --quiet .github; fi
+	if [ -x $(BIN)/check-jsonschema ]; then \
+		$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml && \
+		$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml; fi
 
 format: $(VENV)/.installed-test ## lay out the code and sort the imports
 	$(BIN)/ruff format .
@@ -69,7 +73,10 @@ bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-pret
 labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (about half an hour; goes on where it stopped)
 	$(BIN)/python labs/run.py $(ARGS)
 
-results: $(VENV)/.installed ## write docs/results.md from the run folders and result files
+notebooks: $(VENV)/.installed-test ## write the labs, the practical and the quickstarts as notebooks into labs/notebooks
+	$(BIN)/python labs/notebooks.py $(ARGS)
+
+results: $(VENV)/.installed ## write docs/results.md and its pages from the run folders and result files
 	$(BIN)/glassformer reproduce --table --out docs/results.md
 
 fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up requests against a server
@@ -86,6 +93,10 @@ map: $(VENV)/.installed ## bring the list of files in docs/architecture.md and t
 docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build
 	@echo "==> docs/_build/index.html"
+
+pages: docs ## look at every page of the docs and both reports in a browser (chromium): width, lines, axe
+	@$(INSTALL) $(PIP_ARGS) playwright axe-playwright-python
+	$(BIN)/python benchmarks/pages.py $(ARGS)
 
 clean: ## remove what the tools left behind; .venv stays
 	rm -rf build dist docs/_build .pytest_cache .ruff_cache .hypothesis

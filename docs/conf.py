@@ -59,12 +59,18 @@ def leave_out(app, what, name, thing, skip, options):
     return True if name.startswith("set_") and name.endswith("_request") else None
 
 
-def name_the_cells(app, page, template, context, doctree):
-    """Each cell of a table carries its column's title, which a phone shows before it: there a row is a list."""
+def open_to_all(app, page, template, context, doctree):
+    """Blocks of code can be reached by the keyboard, captions of the side bar have a level, and each cell of a table carries
+    its column's title, which a phone shows before it: there a row is a list.
+    """
+    tree = context.get("furo_navigation_tree") or ""
+    context["furo_navigation_tree"] = tree.replace('role="heading"', 'role="heading" aria-level="2"')
     body = context.get("body") or ""
-    if "<table" not in body:
+    if page.startswith("_modules/") or ("<table" not in body and "<pre" not in body):
         return
     soup = BeautifulSoup(body, "html.parser")
+    for block in soup.select("pre"):
+        block["tabindex"] = "0"
     for table in soup.select("table.docutils"):
         titles = [cell.get_text(" ", strip=True) for cell in table.select("thead th")]
         # Shown as blocks, a table is none to a screen reader unless its parts say so.
@@ -79,7 +85,7 @@ def name_the_cells(app, page, template, context, doctree):
 
 
 def setup(app):
-    app.connect("html-page-context", name_the_cells)
+    app.connect("html-page-context", open_to_all, priority=900)  # after the theme
     app.connect("autodoc-skip-member", leave_out)
     # before napoleon, which reads the same lines
     app.connect("autodoc-process-docstring", show_formulas_as_they_are, priority=100)

@@ -51,6 +51,21 @@ def test_lab_runs_and_answers_its_questions(run, path: Path):
     assert sum(len(figures) for _, _, figures in shown) >= 3
 
 
+def test_the_practical_runs_end_to_end(run, capsys):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.filters", [])
+        shown, _ = run.execute(LABS / "practical.py")
+    printed = "".join(text for _, text, _ in shown)
+    assert "unseen sentences" in printed
+    assert [line.split()[0] for line in printed.splitlines() if "an epoch" in line] == [
+        "none",
+        "light",
+        "medium",
+        "strong",
+    ]
+    assert sum(len(figures) for _, _, figures in shown) == 3
+
+
 def test_every_question_is_answered_by_one_cell(run):
     questions = importlib.import_module("questions").QUESTIONS
     asked = [question for path in FILES for question in run.questions_of(path)]
