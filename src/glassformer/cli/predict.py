@@ -248,9 +248,8 @@ def check_output(path: Path) -> None:
     """Raises ConfigError where ``path`` exists, has no folder to lie in, or is not a CSV file's name."""
     check_new_file(path)
     if path.suffix.lower() != ".csv":
-        raise ConfigError(
-            "predictions are written as CSV", where=str(path), fix="Give --out a name that ends in .csv"
-        )
+        fix = "Give --out a name that ends in .csv"
+        raise ConfigError("predictions are written as CSV", where=str(path), fix=fix)
 
 
 def predict_table(
@@ -273,11 +272,9 @@ def predict_table(
     refuse_other(run)
     for path, name in ((data, "--data"), (out, "--out")):
         if path is None or path.suffix.lower() != ".parquet":
-            raise ConfigError(
-                "a large table is read from Parquet and written as Parquet",
-                where=f"{name} {path or 'is missing'}",
-                fix="Give --data FILE.parquet --out FILE.parquet, or leave --engine out",
-            )
+            what, where = "a large table is read from Parquet and written as Parquet", path or "is missing"
+            fix = "Give --data FILE.parquet --out FILE.parquet, or leave --engine out"
+            raise ConfigError(what, where=f"{name} {where}", fix=fix)
     assert out is not None
     with progress_bar("rows") as progress:
         done = score_file(

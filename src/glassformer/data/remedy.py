@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glassformer.data.findings import Finding
+from glassformer.data.label_sets import each
 from glassformer.data.mending import commonest
 
 ANSWERS = {  # check -> options
@@ -32,7 +33,7 @@ def _merged(splits: Mapping[str, Any]) -> str:
     """``spelling``, or a table where classes with one example have to be left out too."""
     new = commonest(splits)
     labels = splits["train"].labels if "train" in splits else ()
-    counts = Counter(new[label] for label in labels or ())
+    counts = Counter(new[label] for label in each(labels))
     lone = {name for name, count in counts.items() if count == 1}
     if not lone:
         return "spelling"

@@ -32,6 +32,8 @@ def no_better_than_one(figures: Mapping[str, Any]) -> str:
     """
     if "confusion" not in figures:
         return ""
+    if "confusion" not in figures:  # of several labels an example
+        return ""
     counts, n = [sum(row) for row in figures["confusion"]], figures["n"]
     most = max(range(len(counts)), key=counts.__getitem__)
     share, seen = counts[most] / n, sum(count > 0 for count in counts)

@@ -69,7 +69,7 @@ def few_to_choose_by(held: Any, train: Any) -> str:
     """A sentence where one answer more or less of the validation split may choose the weights; else empty."""
     if len(held) >= FEW or train.monitor == "loss" or not train.keep_best:
         return ""
-    rare, count = min(Counter(held.labels or []).items(), key=lambda item: item[1])
+    rare, count = min(Counter(each(held.labels)).items(), key=lambda item: item[1])
     return (
         f"the best epoch is chosen by {len(held)} validation examples only, {count} of class {rare!r}: "
         "--set monitor=loss chooses more steadily"
