@@ -369,7 +369,7 @@ def predict_command(
     if out is not None:
         check_output(out)
     skip, large = on_bad_row == "skip", None if labels or template else large_file(given)
-    clf = opened(run) if large is not None else None
+    clf: Any = opened(run) if large is not None else None
     if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
         rows = LargeFile(large, text_column, [_trained_column(run)], skip)
         answers = Answers(clf, out, rows.layout, json)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Kinship:
         )  # one shared word counts for little
 
 
-def kinship(texts: Sequence[str], labels: Sequence[str | int] | None = None) -> Kinship | None:
+def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinship | None:
     """Compare neighbors with rows far apart, on a sample of runs of neighboring rows; skips repeats.
 
     Args:

@@ -259,6 +259,6 @@ def huggingface_class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
 
 def _element_of(feature: Any) -> dict[str, Any]:
     """What a list of the ``datasets`` library holds; what is no list, as it is."""
-    if isinstance(feature, list) and len(feature) == 1:
-        return feature[0]
+    if isinstance(feature, list):
+        return feature[0] if len(feature) == 1 else {}
     return feature.get("feature", feature) if feature.get("_type") in ("Sequence", "List") else feature

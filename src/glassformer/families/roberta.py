@@ -48,7 +48,7 @@ NAMES = NameTable(
     refused={"qa_outputs": "a head that marks a span of the text"},
 )
 # A classifier of tokens is one layer, which has the name of the whole of the other.
-OF_TOKENS = replace(NAMES, heads=NAMES.heads | {"head.out": "classifier"})
+OF_TOKENS = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
 # The classifier has a pooler of its own; where a file holds the encoder's too, nothing reads that.
 OWN_POOLER, POOLER = "classifier.dense.", "pooler.dense."
 

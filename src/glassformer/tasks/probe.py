@@ -165,7 +165,7 @@ class Probe(ClassifierMixin, BaseEstimator):
             raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")
         queries = unit(self.embed(X))
         if not (isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"):
-            table = self.embed(table)
+            table = self.embed(list(table))
         vectors = unit(table)
         if vectors.shape[1] != queries.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the backbone's have {queries.shape[1]}"

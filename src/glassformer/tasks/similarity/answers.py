@@ -161,7 +161,7 @@ class Answers:
             raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
         asked = unit(self.encode(queries))
         if not (isinstance(table, np.ndarray) and table.ndim == 2):
-            table = self.encode(table)
+            table = self.encode(list(table))
         vectors = table
         if vectors.shape[1] != asked.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the model's have {asked.shape[1]}"
