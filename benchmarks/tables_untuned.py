@@ -85,7 +85,8 @@ def _advice(groups: list[list[dict[str, Any]]], data: str, model: str) -> str:
         said.append(f"Take `{first}` there ({_gap(defaults[first]):+.1f} points).")
     else:
         said.append(
-            "No default reaches TF-IDF there: take TF-IDF, or a checkpoint that was trained on this language."
+            f"Of {', '.join(f'`{name}`' for name in sorted(defaults))} none reaches TF-IDF there: take TF-IDF, or "
+            "a checkpoint that was trained on this language."
         )
     return " ".join(said)
 
