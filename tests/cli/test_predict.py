@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glassformer.cli.predict import gather, names_a_file, read_texts
+from glassformer.cli.inputs import gather, names_a_file, read_texts
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 

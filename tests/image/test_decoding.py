@@ -13,7 +13,7 @@ import torch
 import transformers
 from PIL import Image
 
-from glassformer.cli.predict import pictures
+from glassformer.cli.inputs import pictures
 from glassformer.data.image import MAX_PIXELS, open_picture
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.robustness import KINDS, corrupt

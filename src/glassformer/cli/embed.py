@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.given import DataFile, with_data
+from glassformer.cli.inputs import gather_rows, pictures
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.predict import gather_rows, pictures, refuse_other
+from glassformer.cli.predict import refuse_other
 from glassformer.cli.rows import usable, without_answer
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, written_whole

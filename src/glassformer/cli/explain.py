@@ -52,8 +52,8 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
+    from glassformer.cli.inputs import gather, pictures
     from glassformer.cli.pair_rows import gather_pairs, reads_pairs
-    from glassformer.cli.predict import gather, pictures
     from glassformer.explain.methods import methods_for
     from glassformer.tasks.run_folder import trained_column
 

@@ -31,7 +31,7 @@ def gather_pairs(
     Raises:
         DataError: a text without its second one, a file that cannot be read, a row that cannot be used.
     """
-    from glassformer.cli.predict import is_picture, names_a_file
+    from glassformer.cli.inputs import is_picture, names_a_file
 
     found: list[Row] = []
     first: str | None = None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,21 +11,14 @@ import typer
 from glassformer.cli.answers import Answers, LargeFile, large_file
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
-from glassformer.cli.given import STDIN, PairColumn, read_stdin, with_data
+from glassformer.cli.given import PairColumn, with_data
+from glassformer.cli.inputs import gather_rows, pictures
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
-from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, read_rows, usable
+from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, usable
 from glassformer.cli.tell import tell_command, teller
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
-
-
-@dataclass
-class Texts:
-    """What to label; ``rows`` has the row in its file for each text, None where it is from no file."""
-
-    texts: list[str] = field(default_factory=list)
-    rows: list[int] | None = None
 
 
 def predict(
@@ -131,117 +122,6 @@ def refuse_other(folder: Path) -> None:
     if task is not None and task.answer is None:
         what = f"holds a {task.estimator.__name__}, which gives no labels"
         raise ConfigError(what, where=str(folder), fix=asked_by(task))
-
-
-def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:
-    """The texts of the arguments, in their order.
-
-    Args:
-        usual: columns of which a table's first is taken where ``text_column`` names none.
-
-    Raises:
-        DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
-    """
-    from glassformer.data.checks import check_texts
-
-    found = Texts()
-    for argument in given:
-        if argument == STDIN:
-            lines, rows = read_stdin()
-            found.texts += check_texts(lines, "standard input", rows)
-            if len(given) == 1:
-                found.rows = rows
-            continue
-        if not names_a_file(argument):
-            found.texts += check_texts([argument], "TEXT")
-            continue
-        if is_picture(argument):
-            raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
-        texts, rows = read_texts(Path(argument), text_column, usual)
-        found.texts += texts
-        if len(given) == 1:
-            found.rows = rows
-    return found
-
-
-def gather_rows(
-    given: Sequence[str],
-    text_column: str | None = None,
-    usual: Sequence[str | None] = (),
-    skip: bool = False,
-) -> list[Row]:
-    """As ``gather``, row for row: those of a file keep their places and their other columns."""
-    found: list[Row] = []
-    for argument in given:
-        if names_a_file(argument) and not is_picture(argument):
-            found += read_rows(Path(argument), text_column, usual, skip)
-        elif argument == STDIN:
-            lines = dict(zip(*reversed(read_stdin()), strict=True))
-            found += [
-                Row(lines.get(i, ""), i, "standard input", error=None if i in lines else "the line is empty")
-                for i in range(1, max(lines) + 1)
-            ]
-        else:
-            found += [Row(text) for text in gather([argument]).texts]
-    return found
-
-
-def is_picture(argument: str) -> bool:
-    """Whether an argument is named as pictures are."""
-    from glassformer.data.image import SUFFIXES
-
-    return argument.lower().endswith(tuple(SUFFIXES))
-
-
-def pictures(given: Sequence[str]) -> Texts:
-    """The picture files of the arguments; a folder stands for all in it, in order of name.
-
-    Raises:
-        DataError: no such file, or a folder without pictures.
-    """
-    from glassformer.data.image import picture_files
-
-    found = Texts()
-    for argument in given:
-        path = Path(argument)
-        if path.is_dir():
-            files = [str(p) for p in picture_files(path)]
-            if not files:
-                raise DataError("no pictures in this folder", where=argument, fix="Name their files")
-            found.texts += files
-        elif path.is_file():
-            found.texts.append(argument)
-        else:
-            fix = "Check the path: this model reads pictures"
-            fix = "Standard input is read for texts: name files or folders" if argument == STDIN else fix
-            raise DataError("no such picture", where=argument or "PICTURE", fix=fix)
-    return found
-
-
-def names_a_file(argument: str) -> bool:
-    """Whether an argument is a file, or a word that ends as the files do that can be read."""
-    from glassformer.data.tables import PLAIN, READERS
-
-    if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
-        return True
-    ends = (PLAIN, *READERS)
-    return len(argument.split()) == 1 and argument.lower().endswith(ends)
-
-
-def read_texts(
-    path: Path, text_column: str | None = None, usual: Sequence[str | None] = ()
-) -> tuple[list[str], list[int]]:
-    """The texts of a table or a ``.txt`` file, with their rows; other columns, labels too, are not read."""
-    from glassformer.data.checks import check_texts
-    from glassformer.data.columns import find_text
-    from glassformer.data.tables import PLAIN, read_lines, read_table
-
-    if path.suffix.lower() == PLAIN:
-        lines, rows = read_lines(path)
-        return check_texts(lines, str(path), rows), rows
-    table = read_table(path)
-    column = find_text(table, text_column, usual)
-    return check_texts(table.read(column), table.origin, table.rows), list(table.rows)
 
 
 def check_output(path: Path) -> None:

@@ -146,7 +146,7 @@ def similar_command(
     json: AsJson = False,
 ) -> None:
     """How alike two texts are, or those of each row of a table: the cosine of their vectors, at most 1."""
-    from glassformer.cli.predict import names_a_file
+    from glassformer.cli.inputs import names_a_file
 
     table = len(given) == 1 and names_a_file(given[0])
     if not table and len(given) != 2:
@@ -213,7 +213,7 @@ def search(
     Raises:
         InputError: no such model, table, column or index, or an index of another model.
     """
-    from glassformer.cli.predict import read_texts
+    from glassformer.cli.inputs import read_texts
     from glassformer.tasks.similarity.index import is_index
 
     embedder = open_embedder(model)

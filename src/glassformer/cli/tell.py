@@ -37,7 +37,7 @@ def tell_command(
     run: Path, given: Sequence[str], out: Path | None, text_column: str | None, on_bad_row: str | None
 ) -> None:
     """Spans of texts and files: a line each, or in a .jsonl, .csv (a row a span) or .conll file."""
-    from glassformer.cli.predict import gather_rows
+    from glassformer.cli.inputs import gather_rows
     from glassformer.data.tagged import conll, list_words
     from glassformer.tasks.load import load
 

@@ -11,8 +11,9 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, with_data
+from glassformer.cli.inputs import Texts, gather
 from glassformer.cli.output import AsJson, note, one_line, say, say_json
-from glassformer.cli.predict import Texts, check_output, gather
+from glassformer.cli.predict import check_output
 from glassformer.cli.rows import others_of, read_rows
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
