@@ -85,6 +85,13 @@ def test_what_is_held_out_is_judged_after_each_epoch(form):
     judged = [r for r in embedder.history_ if r["kind"] == "evaluation"]
     assert len(judged) == 2
     assert all({"loss", "score"} <= r.keys() for r in judged)
+    by_score = max(judged, key=lambda r: (r["score"], -r["loss"]))
+    assert embedder.best_step_ == by_score["step"]
+    by_loss = tiny(pairs_per_text=2, monitor="loss").fit(
+        *data, validation=data if len(data) > 1 else (*data, None)
+    )
+    lowest = min((r for r in by_loss.history_ if r["kind"] == "evaluation"), key=lambda r: r["loss"])
+    assert by_loss.best_step_ == lowest["step"]
 
 
 def test_bf16_gives_nearly_the_same_vectors():

@@ -143,7 +143,8 @@ def test_columns_are_found_by_their_names_or_by_what_they_hold(here):
     found = load_scored_pairs(table, score="how alike")
     assert found.columns == ("left side", "right side", "how alike")
     assert found.splits["train"].scores == [row[3] for row in odd]
-    assert load_scored_pairs(table, score=None).splits["train"].scores is None
+    for none in (None, "none"):  # as the library says it, and as a recipe does
+        assert load_scored_pairs(table, score=none).splits["train"].scores is None
     with pytest.raises(DataError, match="no column 'rating'"):
         load_scored_pairs(table, score="rating")
     one = write(here / "c.csv", [(a, score) for a, _, score in ROWS], ("text", "score"))

@@ -155,14 +155,19 @@ def test_another_test_of_a_run(run, tmp_path):
     assert evaluate(run, str(mine), tell=lambda line: None)[str(mine)]["known"] == 3
 
 
-def test_load_gives_word_vectors_back(run, capsys):
+def test_load_gives_word_vectors_back(run, tmp_path, capsys):
     assert type(gf.load(run)) is gf.Word2Vec
     assert (gf.load(run / "model").vectors_ == gf.Word2Vec.load(run).vectors_).all()
     for verb, way in (("predict", "Use glassformer vectors"), ("explain", "Use glassformer vectors")):
         assert main([verb, str(run), "king"]) == 2
         assert way in capsys.readouterr().err
-    assert main(["vectors", str(run), "king", "--out", "v.txt"]) == 2
-    assert "words or --json, and --out at once" in capsys.readouterr().err
+    out = tmp_path / "v.txt"
+    assert main(["vectors", str(run), "king", "--out", str(out)]) == 2
+    assert "words and --out at once" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["vectors", str(run), "--out", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"out": str(out)}
+    assert (gf.Word2Vec.load(out).vectors_ == gf.Word2Vec.load(run).vectors_).all()
     assert main(["translate", str(run), "king"]) == 2
     assert "holds a Word2Vec, which cannot translate" in capsys.readouterr().err
 

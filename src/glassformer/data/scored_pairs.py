@@ -37,6 +37,7 @@ SIDES = (  # usual names of two columns that are compared
 )
 SCORES = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
 AUTO = "auto"  # a column of scores that is found by its name, or by its numbers
+NO_SCORE = "none"  # as a recipe says it, whose file has no None
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def load_scored_pairs(
 
     Args:
         first, second: columns of a table; None finds them by their names, or takes the two that hold texts.
-        score: its column; ``"auto"`` finds it, None: all pairs belong together.
+        score: its column; ``"auto"`` finds it, None or ``"none"``: all pairs belong together.
         limit: at most this many pairs of every split, drawn with ``seed``, file order kept.
         on_bad_row: ``skip`` leaves out and lists rows that cannot be used; ``refuse`` ends at the first.
 
@@ -124,6 +125,7 @@ def load_scored_pairs(
     if not str(source):
         known = ", ".join(SCORED_SOURCES)
         raise DataError("no data set is named", where="source", fix=f"Give a path or: {known}")
+    score = None if score == NO_SCORE else score
     named = SCORED_SOURCES.get(str(source))
     path = _named_folder(named) if named else Path(source).expanduser()
     rejected: list[RejectedRow] = []

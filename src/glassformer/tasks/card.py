@@ -16,10 +16,13 @@ MOST_COUNT = 2**53  # examples; more is no count
 
 
 def counted(fit: Any) -> dict[str, int]:
-    """How many examples a classifier's fit learns from and holds out; empty where they have no targets."""
+    """How many examples a fit learns from and holds out; empty where they have no targets.
+
+    What is held out in another form (labels that are judged by pairs of texts) is left out.
+    """
     if (targets := getattr(fit.examples, "targets", None)) is None:
         return {}
-    held = {} if fit.held is None else {"validation": len(fit.held[1])}
+    held = {"validation": len(fit.held[1])} if isinstance(fit.held, tuple) else {}
     return {"train": len(targets), **held}
 
 
@@ -41,12 +44,13 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
 
     tag, use = getattr(estimator.RECIPE, "CARD", ("", ""))
     settings, model = estimator.get_params(deep=False), getattr(estimator, "model_", None)
+    classes = getattr(estimator, "classes_", None)  # None too where an embedder learned from pairs
     facts = Model(
         kind=type(estimator).__name__,
         task=estimator.RECIPE.task,
         tag=tag,
         use=use,
-        labels=tuple(map(str, estimator.classes_.tolist())) if hasattr(estimator, "classes_") else (),
+        labels=() if classes is None else tuple(map(str, classes.tolist())),
         parameters=sum(p.numel() for p in model.parameters()) if model is not None else 0,
         source=str(getattr(estimator, "weights_source_", "")),
         settings=settings,
@@ -104,7 +108,7 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
     if settings.get("clean", "none") not in ("none", None):
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
-    if hasattr(estimator, "classes_"):
+    if getattr(estimator, "classes_", None) is not None:
         out.append("It gives one of its labels to any input, also to one that is about none of them.")
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
     if temperature != 1.0 or threshold is not None:

@@ -27,6 +27,9 @@ from glassformer.train.objectives import with_gradients
 from glassformer.train.optim import learning_rate
 from glassformer.train.state import Training
 
+# Among judged figures, what decides where the monitor says little of such targets; it is not kept.
+INSTEAD = "instead of the monitor"
+
 
 @dataclass(frozen=True)
 class StepInfo:
@@ -204,7 +207,7 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
         training.model.eval()
         with training.evaluation_weights():
             record |= evaluate()
-        score = record.pop("score", None)  # in the place of a monitor that says little of such targets
+        score = record.pop(INSTEAD, None)
         if score is None:
             score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
         better = training.best_score is None or score > training.best_score

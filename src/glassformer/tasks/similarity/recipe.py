@@ -16,8 +16,8 @@ class PairsConfig(Section):
     source: str = setting("", "a named source (stsb), or a table or a folder of tables")
     first: str | None = setting(None, "column of the first texts; None: found by itself")
     second: str | None = setting(None, "column of the second texts; None: found by itself")
-    score: str | None = setting(
-        "auto", "column of what says how alike they are; auto: found; None: all pairs belong together"
+    score: str = setting(
+        "auto", "column of what says how alike they are; auto: found; none: all pairs belong together"
     )
     validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
     test_size: float | None = setting(None, "likewise for a test split, where the source has none")
