@@ -105,5 +105,5 @@ def test_texts_of_a_script_without_spaces_are_texts():
 
 
 def test_the_guide_names_every_usual_column():
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "own-csv.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "tables.md").read_text(encoding="utf-8")
     assert [name for name in (*TEXT_COLUMNS, *LABEL_COLUMNS) if f"`{name}`" not in page] == []

@@ -17,6 +17,7 @@ from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.pooling import FirstPooling
 from glassformer.packing import Packing
+from glassformer.tasks.target_classes import Classes
 
 
 class Patches(nn.Module):
@@ -51,6 +52,8 @@ def clf():
         model_=Reader().eval(),
         classes_=np.array(["cat", "dog", "owl"]),
         temperature_=1.0,
+        threshold_=None,
+        kind_=Classes(),
         decide=lambda p: np.array(["cat", "dog", "owl"])[p.argmax(1)],
         transform_=SimpleNamespace(picture=lambda x: x, normalize=lambda x: x.float() / 127.5 - 1),
     )

@@ -16,7 +16,8 @@ from PIL import Image
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.cli.app import main
 from glassformer.data.image_doctor import examine_pictures
-from glassformer.data.image_sources import ImageSplit, _labels
+from glassformer.data.image_sources import ImageSplit
+from glassformer.data.table_labels import read_labels
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
@@ -190,10 +191,10 @@ def test_a_label_of_any_script_is_drawn_without_a_warning(tmp_path):
 
 def test_a_split_whose_labels_are_all_missing_has_none(tmp_path):
     table = Table("here", ("label",), [2, 3], lambda name: [-1, -1])
-    assert _labels(table, "label", ("cat", "dog")) == []
+    assert read_labels(table, "label", ("cat", "dog")) == []
     table = Table("here", ("label",), [2, 3], lambda name: [-1, 1])
     with pytest.raises(DataError, match="label -1 has no name"):
-        _labels(table, "label", ("cat", "dog"))
+        read_labels(table, "label", ("cat", "dog"))
 
 
 def test_figures_are_those_of_the_labels_that_are_given(fitted):

@@ -31,6 +31,7 @@ NO_FIGURES |= {"epoch", "kind", "is_best"}
 METRICS = {
     "accuracy": ("accuracy", "accuracy"),
     "macro_f1": ("f1", "macro-F1"),
+    "micro_f1": ("f1", "micro-F1"),
     "weighted_f1": ("f1", "weighted F1"),
     "roc_auc": ("roc_auc", "ROC-AUC"),
     "average_precision": ("average_precision", "average precision"),
@@ -85,6 +86,7 @@ class Model:
     limits: tuple[str, ...] = ()
     use: str = ""  # lines of Python that ask it
     task: str = ""
+    several: bool = False  # whether an example may have several of the labels, or none
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.readme import place_of, signed
 from glassformer.config import read_toml
@@ -59,6 +61,7 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
         versions=versions(),
         examples=getattr(estimator, "examples_", {}),
         judged=_judged(estimator),
+        several=_gives_several(estimator),
         limits=tuple(_limits(estimator, settings, run is not None)),
     )
     return model_card(facts, *_run_facts(run), form=Form(**form) if form else None)
@@ -97,7 +100,7 @@ def _judged(estimator: Any) -> dict[str, float]:
     history = getattr(estimator, "history_", [])
     seen = [r for r in history if r.get("kind") not in ("step", None) and "accuracy" in r]
     best = [r for r in seen if r.get("step") == getattr(estimator, "best_step_", None)] or seen[-1:]
-    return {k: best[-1][k] for k in ("accuracy", "macro_f1", "loss") if best and k in best[-1]}
+    return {k: best[-1][k] for k in ("accuracy", "macro_f1", "micro_f1", "loss") if best and k in best[-1]}
 
 
 def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
@@ -108,11 +111,28 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
     if settings.get("clean", "none") not in ("none", None):
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
-    if getattr(estimator, "classes_", None) is not None:
+    several = _gives_several(estimator)
+    if getattr(estimator, "classes_", None) is not None and not several:
         out.append("It gives one of its labels to any input, also to one that is about none of them.")
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
-    if temperature != 1.0 or threshold is not None:
-        limit = "" if threshold is None else f", threshold {threshold:.4g}"
+    calibrated = bool(np.any(np.asarray(temperature) != 1.0))
+    if several and threshold is not None:  # chosen by the fit, and again by a calibration
+        out.append(
+            f"Each label has a threshold of its own ({_spread(threshold)}), chosen on the validation examples."
+        )
+    if calibrated or (threshold is not None and not several):
+        limit = "" if threshold is None or several else f", threshold {_spread(threshold)}"
         when = "; the figures above were measured before" if from_run else ""
-        out.append(f"It was calibrated afterwards (temperature {temperature:.4g}{limit}){when}.")
+        out.append(f"It was calibrated afterwards (temperature {_spread(temperature)}{limit}){when}.")
     return out
+
+
+def _gives_several(estimator: Any) -> bool:
+    """Whether an example may have several labels, or none."""
+    return bool(getattr(getattr(estimator, "kind_", None), "binary", False))
+
+
+def _spread(value: Any) -> str:
+    """A number, or the smallest and largest of several."""
+    low, high = float(np.min(value)), float(np.max(value))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
