@@ -30,9 +30,7 @@ def no_better_than_one(figures: Mapping[str, Any]) -> str:
     """A sentence where the answers are no better than one label for all: neither right oftener, nor with a
     macro-F1 of more than ``SAME`` above; else empty. Of several labels an example nothing is said.
     """
-    if "confusion" not in figures:
-        return ""
-    if "confusion" not in figures:  # of several labels an example
+    if not figures.get("confusion"):  # of several labels an example
         return ""
     counts, n = [sum(row) for row in figures["confusion"]], figures["n"]
     most = max(range(len(counts)), key=counts.__getitem__)

@@ -117,9 +117,8 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
     calibrated = bool(np.any(np.asarray(temperature) != 1.0))
     if several and threshold is not None:  # chosen by the fit, and again by a calibration
-        out.append(
-            f"Each label has a threshold of its own ({_spread(threshold)}), chosen on the validation examples."
-        )
+        reach = _spread(threshold)
+        out.append(f"Each label has a threshold of its own ({reach}), chosen on validation examples.")
     if calibrated or (threshold is not None and not several):
         limit = "" if threshold is None or several else f", threshold {_spread(threshold)}"
         when = "; the figures above were measured before" if from_run else ""
