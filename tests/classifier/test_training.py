@@ -62,7 +62,14 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
     hidden = small(**base, head="mlp").fit(*data)
     assert not same(small(**base, head="mlp", head_activation="none").fit(*data), hidden)
     assert not same(small(**base, head="mlp", head_input_dropout=0.3).fit(*data), hidden)
-    covered = set(changes) | {"stochastic_depth", "head_hidden", "head_activation", "head_input_dropout"}
+    sets = [[label] for label in data[1]]
+    of_sets = small(**base).fit(data[0], sets, validation=(data[0], sets))
+    assert not same(small(**base, pos_weight=3.0).fit(data[0], sets, validation=(data[0], sets)), of_sets)
+    untuned = small(**base, tune_thresholds=False).fit(data[0], sets, validation=(data[0], sets))
+    assert of_sets.threshold_ is not None
+    assert untuned.threshold_ is None
+    covered = set(changes) | {"pos_weight", "tune_thresholds"}
+    covered |= {"stochastic_depth", "head_hidden", "head_activation", "head_input_dropout"}
     elsewhere = {
         "model",
         "revision",

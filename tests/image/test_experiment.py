@@ -139,7 +139,8 @@ def test_bad_rows_of_pictures_are_broken_ones(run, capsys, monkeypatch):
     folder, _ = run
     seen = []
     monkeypatch.setattr("glassformer.cli.train.train", lambda recipe, *rest, **options: seen.append(recipe))
-    monkeypatch.setattr("glassformer.cli.train.show_run", lambda *shown: None)
+    for said in ("show_run", "next_step"):
+        monkeypatch.setattr(f"glassformer.cli.train.{said}", lambda *shown: "")
     for way in (["--images", str(folder / "corners")], [str(folder / "corners")]):
         assert main(["train", *way, "--on-bad-row", "skip"]) == 0
     assert [recipe.data.broken for recipe in seen] == ["skip", "skip"]
