@@ -132,7 +132,7 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
     [
         ("/v1/predict", {"text": "a dull film"}, "Did you mean 'texts'?"),
         ("/v1/predict", {"image": "aGVsbG8="}, "Did you mean 'images'?"),
-        ("/v1/predict", {"inputs": ["a"]}, "Known: images, model, texts"),
+        ("/v1/predict", {"inputs": ["a"]}, "Known: images, model, pairs, texts"),
         ("/v1/explain", {"texts": ["a dull film"]}, "Did you mean 'text'?"),
         ("/v1/predict", {"texts": "a dull film"}, 'Send a list: {"texts": [...]}'),
     ],
