@@ -35,6 +35,7 @@ MODULES = {
             "tasks.estimator",
             "tasks.classifier",
             "tasks.text_classification.estimator",
+            "tasks.text_classification.zero_shot",
             "tasks.image_classification.estimator",
             "tasks.translation.estimator",
             "tasks.masked_lm.estimator",

@@ -16,6 +16,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.checkpoints.files import MANIFEST, read_json, write_folder
+from glassformer.checkpoints.readme import UNSEALED
 from glassformer.config import read_toml
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, InputError
@@ -88,6 +89,9 @@ def test_no_file_of_a_saved_model_hangs_its_reader(saved, tmp_path, monkeypatch,
         (folder / name).unlink()
         put(kind, folder / name, monkeypatch)
         error = ended(lambda folder=folder: gf.load(folder))
+        if name in UNSEALED:  # the model card, which no reader opens
+            assert error is None
+            continue
         assert isinstance(error, CheckpointError), (name, error)
         assert name in str(error)
         assert "\n" not in str(error)

@@ -149,6 +149,7 @@ def test_what_a_folder_holds(clf, tmp_path):
         "tokenizer_config.json",
         "glassformer.json",
         "manifest.json",
+        "README.md",
     }
     about = json.loads((tmp_path / "model/glassformer.json").read_text())
     assert about["format"] == 1

@@ -20,8 +20,20 @@ ROWS = [
     (i, f"the {a} one {i}", f"a {b} one here {i % 7}", "same" if a == b else "other", "x")
     for i, (a, b) in enumerate([(a, b) for a in COLORS for b in COLORS] * 5)
 ]
-TINY = ["model=encoder-mini", "d_model=22", "num_heads=2", "d_ff=31", "num_layers=1", "epochs=1", "min_count=1",
-        "max_length=19", "precision=fp32", "threads=1", "batch_size=8", "bootstrap=20"]  # fmt: skip
+TINY = [
+    "model=encoder-mini",
+    "d_model=22",
+    "num_heads=2",
+    "d_ff=31",
+    "num_layers=1",
+    "epochs=1",
+    "min_count=1",
+    "max_length=19",
+    "precision=fp32",
+    "threads=1",
+    "batch_size=8",
+    "bootstrap=20",
+]
 SET = [word for value in TINY for word in ("--set", value)]
 
 
@@ -140,9 +152,17 @@ def test_exports_agree_and_run_alone(form, run, tmp_path, capsys):
     else:
         run = tmp_path / "bert"
         gf.TextClassifier(
-            "encoder-base", d_model=22, num_heads=2, d_ff=31, num_layers=1, max_length=19, min_count=1, epochs=1,
-            precision="fp32", threads=1,
-        ).fit([(a, b) for _, a, b, _, _ in ROWS], [row[3] for row in ROWS]).save(run)  # fmt: skip
+            "encoder-base",
+            d_model=22,
+            num_heads=2,
+            d_ff=31,
+            num_layers=1,
+            max_length=19,
+            min_count=1,
+            epochs=1,
+            precision="fp32",
+            threads=1,
+        ).fit([(a, b) for _, a, b, _, _ in ROWS], [row[3] for row in ROWS]).save(run)
     out = tmp_path / form
     assert main(["export", str(run), "--to", form, "--out", str(out), "--check", "11"]) == 0
     assert "same labels" in capsys.readouterr().out

@@ -91,8 +91,13 @@ def test_one_text_has_no_other_side():
 
 
 def test_models_without_attention_are_explained_too():
-    lstm = gf.TextClassifier("lstm", d_model=7, embedding_dim=5, **{k: SETTINGS[k] for k in ("max_length", "min_count", "precision")},
-                             epochs=1).fit(PAIRS, SAME)  # fmt: skip
+    lstm = gf.TextClassifier(
+        "lstm",
+        d_model=7,
+        embedding_dim=5,
+        **{k: SETTINGS[k] for k in ("max_length", "min_count", "precision")},
+        epochs=1,
+    ).fit(PAIRS, SAME)
     e = lstm.explain(PAIR, method="occlusion", cross=True)
     assert e.cross["first_reads_second"] is None
     assert len(e.words_of(1)) == 4

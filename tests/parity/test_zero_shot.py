@@ -26,7 +26,9 @@ def test_probabilities_are_those_of_their_pipeline(kind, multi_label, template, 
     clf = gf.ZeroShotClassifier(tmp_path, LABELS, template=template, multi_label=multi_label)
     clf.classifier.set_params(precision="fp32", max_length=97)
     found = clf.predict_proba(texts)
-    for row, answer in zip(found, theirs(texts, LABELS, hypothesis_template=template, multi_label=multi_label), strict=True):  # fmt: skip
+    for row, answer in zip(
+        found, theirs(texts, LABELS, hypothesis_template=template, multi_label=multi_label), strict=True
+    ):
         wanted = dict(zip(answer["labels"], answer["scores"], strict=True))
         np.testing.assert_allclose(row, [wanted[label] for label in LABELS], atol=1e-5)
     assert clf.predict(texts).tolist() == [LABELS[i] for i in found.argmax(1)]

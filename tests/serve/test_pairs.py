@@ -14,8 +14,19 @@ from .conftest import Running
 COLORS = ("red", "blue", "green")
 PAIRS = [(f"the {a} one", f"a {b} one here") for a in COLORS for b in COLORS]
 SAME = ["same" if a.split()[1] == b.split()[1] else "other" for a, b in PAIRS]
-SETTINGS = {"d_model": 22, "num_heads": 2, "d_ff": 31, "num_layers": 1, "max_length": 17, "min_count": 1,
-            "epochs": 2, "lr": 1e-2, "batch_size": 9, "precision": "fp32", "threads": 1}  # fmt: skip
+SETTINGS = {
+    "d_model": 22,
+    "num_heads": 2,
+    "d_ff": 31,
+    "num_layers": 1,
+    "max_length": 17,
+    "min_count": 1,
+    "epochs": 2,
+    "lr": 1e-2,
+    "batch_size": 9,
+    "precision": "fp32",
+    "threads": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +38,10 @@ def models():
 
 @pytest.fixture(scope="module")
 def served(models):
-    found = [(Served(name, clf, Limits(), threads=1, precision="fp32"), False) for name, clf in zip(("nli", "one"), models)]  # fmt: skip
+    found = [
+        (Served(name, clf, Limits(), threads=1, precision="fp32"), False)
+        for name, clf in zip(("nli", "one"), models)
+    ]
     running = Running(found, Limits())
     yield running
     running.stop()

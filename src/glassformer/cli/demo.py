@@ -115,7 +115,8 @@ def demo_command(
     for name, (folder, _) in DEMOS.items():
         run, recipe = demo(folder, QUICK[name] if quick else (), name)
         show_run(run, recipe)
-        runs[name] = as_dict(run)
+        if json:
+            runs[name] = as_dict(run)
     say("open the reports in a browser: they show the curves, the mistakes, and where a model looks")
     if json:
         say_json({"runs": runs})

@@ -95,6 +95,8 @@ class Guard:
                 status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *HEADERS, (b"cache-control", cache)]
             await send(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                share.give_back()  # before its client can ask again
 
         share = scope[SHARE] = Share(self.held)
         try:

@@ -150,7 +150,10 @@ class Model(Strict):
     size: list[int] | None = Field(description="Height and width that pictures are brought to")
     precision: Literal["fp32", "bf16"]
     calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
-    temperature: float | list[float] = Field(description="Of several labels at once, that of each")
+    temperature: float = Field(description="1 is none; where each label has its own: see temperatures")
+    temperatures: list[float] | None = Field(
+        None, description="Of several labels at once, that of each; null with others"
+    )
     threshold: float | list[float] | None = Field(
         description="Of the second of two labels, or of each of several; none: the most probable"
     )

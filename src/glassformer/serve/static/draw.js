@@ -27,9 +27,9 @@ export function drawAnswer(panel, prediction, model) {
   find(".label").textContent = prediction.label;
   find(".figure").textContent = percent(prediction.probability);
   const notes = [model.calibrated
-    ? `Calibrated on held-out data (temperature ${model.temperature.toFixed(2)}).`
+    ? `Calibrated on held-out data (temperature ${(model.temperatures ?? [model.temperature]).map((t) => t.toFixed(2)).join(", ")}).`
     : "Not calibrated: the figure may be surer than the model is right."];
-  if (model.threshold !== null) notes.push(`${model.labels[1]} from ${percent(model.threshold)} on.`);
+  if (model.threshold !== null && !prediction.labels) notes.push(`${model.labels[1]} from ${percent(model.threshold)} on.`);
   if (prediction.truncated) notes.push(`Only the first ${model.max_length} tokens were read.`);
   find(".sure").textContent = notes.join(" ");
   const order = Object.entries(prediction.probabilities).sort((a, b) => b[1] - a[1]);

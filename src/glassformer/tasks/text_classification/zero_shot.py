@@ -19,6 +19,7 @@ from glassformer.data.pair_tokens import encode_pairs, without_segments
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import softmax
+from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
 
 TEMPLATE = "This example is {}."
@@ -34,6 +35,7 @@ class ZeroShotClassifier:
     """
 
     NOUN, RECIPE = "texts", TextClassifier.RECIPE
+    kind_ = Classes()  # one label a text is given, whatever the model's own classes
 
     def __init__(
         self,
@@ -122,9 +124,13 @@ class ZeroShotClassifier:
         both = found[:, :, [self.against, self.entailment]].reshape(-1, 2)
         return softmax(both, self.classifier.temperature_)[:, 1].reshape(found.shape[:2])
 
+    def chosen(self, probabilities: np.ndarray) -> np.ndarray:
+        """The number of the most probable label of each row ``[n]``."""
+        return self.kind_.chosen(probabilities)
+
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The most probable label of each row ``[n]``."""
-        return self.classes_[probabilities.argmax(1)]
+        return self.kind_.labels(self.chosen(probabilities), self.classes_)
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
         """The most probable label of each text ``[n]``."""

@@ -147,8 +147,15 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     }
     likely = int(probabilities.argmax())
     subject = Subject(
-        view, embedded, baselines, inside, classes, likely, probabilities, shown=shown,
-    )  # fmt: skip
+        view,
+        embedded,
+        baselines,
+        inside,
+        classes,
+        likely,
+        probabilities,
+        shown=shown,
+    )
     zero = {"zero": lambda: torch.where(special[:, None], embedded, 0.0)}
     return replace(subject, baselines={**baselines, **zero})
 
