@@ -162,6 +162,23 @@ def test_a_model_without_attention_offers_what_it_has(serve, classifiers):
         running.stop()
 
 
+def test_the_temperatures_of_several_labels_stand_beside_the_one_number(serve):
+    clf = gf.TextClassifier("textcnn", d_model=7, embedding_dim=5, min_count=1, epochs=1, threads=1)
+    clf.fit(TEXTS, [("good", "long"), ("bad",)] * 20)
+    clf.temperature_, clf.threshold_ = np.array([1.5, 0.75, 2.0]), np.array([0.25, 0.5, 0.125])
+    running = serve(others={"several": clf})
+    try:
+        models = {m["name"]: m for m in running.ask("/v1/models").body["models"]}
+        about = models["several"]
+        assert (about["temperature"], about["temperatures"]) == (1.0, [1.5, 0.75, 2.0])
+        assert about["threshold"] == [0.25, 0.5, 0.125]
+        assert (models["films"]["temperature"], models["films"]["temperatures"]) == (1.5, None)
+        asked = running.ask("/v1/predict", {"texts": TEXTS[:5], "model": "several"})
+        np.testing.assert_allclose(shares(asked), clf.predict_proba(TEXTS[:5]), atol=1e-5)
+    finally:
+        running.stop()
+
+
 def test_a_body_of_no_stated_type_is_told_which(server: Running):
     answer = server.ask("/v1/predict", b'{"texts": ["a"]}', content_type="text/plain")
     assert answer.status == 422
