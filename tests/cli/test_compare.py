@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -143,7 +144,9 @@ def test_reproduce_lists_every_row(gf, refused, monkeypatch):
     assert "runs nothing" in refused("reproduce", "12", "--table")
     assert "Markdown file" in refused("reproduce", "--table", "--out", "nowhere/results.md")
     assert gf("reproduce", "--table", "--out", "results.md").code == 0
-    assert "| 13 | encoder from scratch" in Path("results.md").read_text(encoding="utf-8")
+    page = Path("results.md").read_text(encoding="utf-8")
+    assert "| 13 | [encoder from scratch, base width](results/row-13.md) |" in page
+    assert all(Path(link).is_file() for link in re.findall(r"\]\((results/[^)]*)\)", page))
 
 
 def test_rows_name_recipes_that_are_there():

@@ -47,7 +47,7 @@ def repeats(counts: Mapping[str, Counter[str]]) -> Iterable[Finding]:
         if alike > again:
             message += f", {alike:,} ({percent(alike, total)}) when case and spaces do not count"
         fix = "leave repeats out with --set drop_duplicates=true"
-        yield Finding(severity, "duplicates", message, alike, tuple(often), fix)
+        yield Finding(severity, "duplicates", message, again or alike, tuple(often), fix)
 
 
 def leaks(
