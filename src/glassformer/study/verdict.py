@@ -69,8 +69,10 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
 def _simple_models(results: dict[str, Any], measure: str, digits: int) -> list[str]:
     """That no arm reaches the best of the simple models, where none does."""
     simple = {name: figures[measure] for name, figures in results.get("baselines", {}).items()}
+    if not simple:
+        return []
     arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
-    if not simple or not arms:
+    if not arms:
         return []
     best = max(simple, key=simple.__getitem__)
     if max(arms) >= simple[best]:
