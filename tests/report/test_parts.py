@@ -102,6 +102,15 @@ def test_a_recipes_own_figures_are_shown_only_where_they_apply():
         "train.epochs = 1 (recipe: 3)",
     ):
         assert change in told
+    older = to_dict(shipped)
+    del (
+        older["data"]["pair_column"],
+        older["train"]["epochs"],
+    )  # the first was not known when the run was made
+    known = {"data": {"pair_column": shipped.data.pair_column}, "train": {"epochs": None}}
+    told = tables.expectation(older, to_dict(shipped), known)
+    assert "pair_column" not in told
+    assert "train.epochs = – (recipe: 3)" in told, "unset by hand"
     assert (
         tables.expectation(changed | {"name": "mine", "expect": "80 %"}, None)
         == "Its recipe file expects: 80 %"
