@@ -104,6 +104,33 @@ def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike) -> Statistic:
     return figure
 
 
+def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
+    """A share of each seed under resampling; ``parts``: [S, n], of ``wholes``: [n]."""
+    top, below = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
+    return lambda counts: (top @ counts.T) / np.maximum(counts @ below, 1)
+
+
+def span_f1_of(
+    true: Sequence[ArrayLike], made: Sequence[ArrayLike], exact: Sequence[ArrayLike], *, macro: bool = False
+) -> Statistic:
+    """Entity F1 of each of S seeds under resampling of sentences, over all spans or as a mean over kinds.
+
+    Args:
+        true, made, exact: [n, K] each: true spans of a sentence by kind, predicted ones, and those that are
+            both. Seeds may know different kinds.
+    """
+    parts = [tuple(np.asarray(x, np.float32) for x in own) for own in zip(true, made, exact, strict=True)]
+    if not macro:
+        parts = [tuple(x.sum(1, keepdims=True) for x in own) for own in parts]
+
+    def one(counts: np.ndarray, wanted: np.ndarray, named: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        both = counts @ wanted + counts @ named  # [c, K]
+        f1 = np.divide(2 * (counts @ hits), both, out=np.zeros_like(both), where=both > 0)
+        return f1.sum(-1) / np.maximum((both > 0).sum(-1), 1)
+
+    return lambda counts: np.stack([one(counts, *own) for own in parts])
+
+
 def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000, seed: int = 0) -> np.ndarray:
     """The mean over seeds of each arm's figure, as other examples and other seeds would have it.
 
