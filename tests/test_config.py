@@ -16,6 +16,7 @@ from glassformer.config import (
     build,
     key_places,
     nearest,
+    parse_settings,
     read_toml,
     settings_of,
     takes_none,
@@ -179,6 +180,16 @@ def test_later_override_wins_and_the_rest_stays():
     train = override("power=2", "power=4", base=base)
     assert train == Train(cars=9, engine=Engine(power=4.0, gears=(3,)))
     assert base == {"cars": 9, "engine": {"power": 1.5, "gears": [3]}}, "the caller's table was changed"
+
+
+def test_two_tables_for_one_key_become_one():
+    assert parse_settings(["a={x = 1, y = 2}", 'a={y = 3, "n/a" = ""}', "b=1", "b=2"]) == {
+        "a": {"x": 1, "y": 3, "n/a": ""},
+        "b": 2,
+    }
+    for twice in (["m=spelling", "m={x = 1}"], ["m={x = 1}", "m=spelling"]):
+        with pytest.raises(ConfigError, match="m is set twice, and one of the two is a table"):
+            parse_settings(twice)
 
 
 def test_override_values_are_toml():

@@ -121,6 +121,11 @@ def test_classes_in_two_spellings_become_one():
     assert said == ["merge_labels: 'BAD' is left out, 'bad' is left out; 2 classes"]
     named, _ = mended(TextDataset("x", {"train": split}), {"good ": "Good", "BAD": "bad"}, False)
     assert set(named.splits["train"].labels) == {"Good", "bad"}
+    both, said = mended(TextDataset("x", {"train": split}), {"*": "spelling", "bad": ""}, False)
+    assert both.splits["train"].labels == ["Good", "Good", "Good", "BAD"]  # the rest by its spelling
+    assert said == ["merge_labels: 'bad' is left out, 'good ' is 'Good'; 2 classes"]
+    with pytest.raises(ConfigError, match="'casing' does not say how to merge the rest"):
+        mended(TextDataset("x", {"train": split}), {"*": "casing"}, False)
     with pytest.raises(ConfigError, match=r"no class 'goood'.*Did you mean 'good '"):
         mended(TextDataset("x", {"train": split}), {"goood": "fine"}, False)
     with pytest.raises(ConfigError, match="'casing' does not say what to merge"):

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from glassformer.config.known import NOTHING_KNOWN as NOTHING_KNOWN
+from glassformer.config.known import KnownRecipe as KnownRecipe
 from glassformer.config.synonyms import listed as listed
 from glassformer.config.synonyms import nearest, suggestion
 from glassformer.errors import ConfigError
@@ -273,18 +275,27 @@ def takes_none(cls: type, key: str) -> bool:
 def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
     """``KEY=VALUE`` strings as key -> value. A value is read as TOML and, failing that, as text.
 
+    Of two values for one key the later holds; two tables become one.
+
     Raises:
-        ConfigError: no ``=``.
+        ConfigError: no ``=``, or a key with both a table and another value.
     """
     changes: dict[str, Any] = {}
     for setting in settings:
         key, sign, text = setting.partition("=")
         if not sign:
             raise ConfigError(f"{setting!r} has no '='", where="--set", fix="Write --set key=value")
+        key = key.strip()
         try:
-            changes[key.strip()] = tomllib.loads(f"value = {text.strip()}")["value"]
+            value = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
-            changes[key.strip()] = text.strip()
+            value = text.strip()
+        before = changes.get(key, value)
+        if isinstance(before, dict) != isinstance(value, dict):
+            what = f"{key} is set twice, and one of the two is a table: which holds is not clear"
+            tip = ', such as {"*" = "spelling", "n/a" = ""}' if key.endswith("merge_labels") else ""
+            raise ConfigError(what, where="--set", fix=f"Set it once{tip}")
+        changes[key] = before | value if isinstance(value, dict) else value
     return changes
 
 
@@ -387,14 +398,3 @@ class Section:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class KnownRecipe:
-    """What a page must know of recipes: this one's keys with defaults, and the shipped one of its name."""
-
-    defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
-    shipped: dict[str, Any] | None = None
-
-
-NOTHING_KNOWN = KnownRecipe()

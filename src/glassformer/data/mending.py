@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from glassformer.data.label_kinds import plain_name
 from glassformer.data.label_sets import LabelSet, are_sets, each
 from glassformer.errors import ConfigError
 
+REST = "*"  # in a table of names: all that it does not name
 KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the others
 
 
@@ -23,7 +24,8 @@ def mended(
 
     Args:
         merge_labels: ``none``; ``spelling``: classes whose names differ in case or white space only become
-            one, under the name that most examples have; or old name -> new name, empty: left out.
+            one, under the name that most examples have; or old name -> new name, empty: left out. In such a
+            table ``{"*" = "spelling", ...}`` merges by spelling what the others do not name.
         drop_duplicates: an example that stands in a split again is left out, and out of the training split
             one that also stands in another. Texts count as equal when case and spaces do not matter.
 
@@ -41,11 +43,17 @@ def mended(
 def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
     classes = {label for split in dataset.splits.values() for label in each(split.labels)}
     if isinstance(how, Mapping):
+        rest, how = how.get(REST), {old: name for old, name in how.items() if old != REST}
+        if rest not in (None, "spelling"):
+            fix = f'Write {{"{REST}" = "spelling"}}, or leave it out'
+            raise ConfigError(f"{rest!r} does not say how to merge the rest", where="merge_labels", fix=fix)
         by_text = {str(label): label for label in classes}
         unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
         if unknown is not None and not classes & {*how.values()}:
             raise ConfigError(f"no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text]))
         new = {label: how.get(str(label), label) for label in classes}
+        if rest:
+            new |= commonest(dataset.splits, [label for label in classes if str(label) not in how])
     elif how == "spelling":
         new = commonest(dataset.splits)
     else:
@@ -79,9 +87,14 @@ def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:
     return split if len(places) == len(split) else split.select(places)
 
 
-def commonest(splits: Mapping[str, Any]) -> dict[Any, Any]:
-    """Each label -> the way in which most examples write it, case and white space left aside."""
-    counts = Counter(label for split in splits.values() for label in each(split.labels))
+def commonest(splits: Mapping[str, Any], only: Collection[Any] | None = None) -> dict[Any, Any]:
+    """Each label -> the way in which most examples write it, case and white space left aside.
+
+    Args:
+        only: labels that count; None: all.
+    """
+    labels = (label for split in splits.values() for label in each(split.labels))
+    counts = Counter(label for label in labels if only is None or label in only)
     ways: dict[str, list[str]] = {}
     for label in counts:
         if isinstance(label, str):
