@@ -95,9 +95,10 @@ class Supervised(Explains, Adapts, Estimator):
         X, y, validation, sample_weight = data
         y = list(y) if isinstance(y, Iterator) else y  # which is read once
         self.kind_ = self.kind_for(y)
-        examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check, self.kind_.read)
+        word = self.kind_.word
+        examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
         classes = self.kind_.classes(labels)
-        self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, "labels")
+        self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, word)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         share = fit.train.validation_fraction
         if validation is None and share > 0:
@@ -129,11 +130,11 @@ class Supervised(Explains, Adapts, Estimator):
             y,
             "validation",
             f"validation {self.NOUN}",
-            "validation labels",
+            f"validation {self.kind_.word}",
             self.check,
             self.kind_.read,
         )
-        return examples, self.targets(labels, "validation labels")
+        return examples, self.targets(labels, f"validation {self.kind_.word}")
 
     def _weights(self, examples: Labeled) -> np.ndarray | None:
         """Class weights times sample weights, with mean 1."""

@@ -28,6 +28,7 @@ class Classes:
     """One class an example: a softmax over the logits, and the most probable class."""
 
     problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
+    word: ClassVar[str] = "labels"  # what targets are called in messages
     measure: ClassVar[str | None] = (
         None  # what a run's lines and tables begin with; None: the recipe's choice
     )

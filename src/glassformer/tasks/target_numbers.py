@@ -34,6 +34,7 @@ class Numbers(Classes):
     mean: float = 0.0
     unit: float = 1.0
     problem_type: ClassVar[str | None] = "regression"
+    word: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
     joint: ClassVar[bool] = False
     labels_given: ClassVar[bool] = False
