@@ -21,6 +21,7 @@ from glassformer.evaluate.compare import (
     holm,
     macro_f1_of,
     mcnemar,
+    paired_difference,
 )
 
 
@@ -190,3 +191,24 @@ def test_resamples_are_as_many_as_asked_and_repeat_themselves(monkeypatch):
 
 def test_bounds_hold_95_percent():
     assert bounds(np.arange(1001)) == [25, 975]
+
+
+def test_a_paired_difference_is_narrower_than_two_intervals():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 3, 211)
+    theirs = np.where(rng.random(211) < 0.7, y, (y + 1) % 3)
+    ours = theirs.copy()
+    mended = np.flatnonzero(theirs != y)[:13]
+    ours[mended] = y[mended]  # right wherever the other is, and on 13 more
+    found = paired_difference(y, ours, theirs, 3)
+    assert found["value"] == pytest.approx(13 / 211)
+    assert 0 < found["interval"][0] < 13 / 211 < found["interval"][1]
+    own = bounds(bootstrap_means([accuracy_of((ours == y)[None])], 211)[0])
+    assert found["interval"][1] - found["interval"][0] < own[1] - own[0]
+    macro = paired_difference(y, ours, theirs, 3, measure="macro_f1")
+    expected = sk.f1_score(y, ours, average="macro") - sk.f1_score(y, theirs, average="macro")
+    assert macro["value"] == pytest.approx(expected)
+    sets = paired_difference(
+        np.eye(3, dtype=int)[y], np.eye(3, dtype=int)[ours], np.eye(3, dtype=int)[theirs], 3
+    )
+    assert sets["value"] == pytest.approx(found["value"])

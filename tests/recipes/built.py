@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -92,10 +93,15 @@ class Built:
         return [self.fitted["tokenizer_"].id_to_token(int(i)) for i in table.ids]
 
 
+def _folder() -> Path:
+    """A new folder, gone when the tests are."""
+    return Path(mkdtemp(prefix="given-", dir=os.environ.get("GLASSFORMER_TEST_HOME")))
+
+
 @cache
 def checkpoint(kind: str) -> str:
     """A tiny checkpoint as the Hub lays out BERT, or a ViT with a head of 1,000 classes."""
-    folder = Path(mkdtemp(prefix="given-"))
+    folder = _folder()
     if kind == "bert":
         tokenizer = wordpiece_tokenizer(texts())
         save_pretrained(
@@ -127,7 +133,7 @@ def built(name: str, *changes: str) -> Built:
 
     places = ("glassformer.tasks.estimator.run_with", "glassformer.tasks.word2vec.estimator.run_with")
     with patch(places[0], caught), patch(places[1], caught), suppress(Stop):
-        estimator.fit(*data_of(recipe), checkpoints=Path(mkdtemp(prefix="given-")))
+        estimator.fit(*data_of(recipe), checkpoints=_folder())
     return found[0]
 
 

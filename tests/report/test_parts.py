@@ -64,6 +64,20 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
     assert "So does" in wording.against(scores(1.0), {"x": scores(1.0)})
 
 
+def test_a_paired_difference_decides_where_it_is_known():
+    def beside(ours, theirs, low, high):
+        known = {"measure": "accuracy", "value": ours - theirs, "interval": [low, high]}
+        return wording.against(
+            scores(ours, low=0.4, high=1), {"simple": scores(theirs, low=0.4, high=1) | {"difference": known}}
+        )
+
+    worse = beside(0.69, 0.95, -0.41, -0.11)  # the models' own intervals overlap
+    assert "simpler and faster model is better here" in worse
+    assert "-41.00 to -11.00 points" in worse
+    assert "chance alone could make" in beside(0.9, 0.89, -0.02, 0.04)
+    assert "more than chance" in beside(0.93, 0.89, 0.01, 0.07)
+
+
 def test_tags_are_set_back_but_sentences_with_signs_are_not():
     text = wording.faint_tags("good<br />a < b, c > d & <i>e</i>")
     assert text.count('class="tag"') == 3
@@ -88,6 +102,15 @@ def test_a_recipes_own_figures_are_shown_only_where_they_apply():
         "train.epochs = 1 (recipe: 3)",
     ):
         assert change in told
+    older = to_dict(shipped)
+    del (
+        older["data"]["pair_column"],
+        older["train"]["epochs"],
+    )  # the first was not known when the run was made
+    known = {"data": {"pair_column": shipped.data.pair_column}, "train": {"epochs": None}}
+    told = tables.expectation(older, to_dict(shipped), known)
+    assert "pair_column" not in told
+    assert "train.epochs = – (recipe: 3)" in told, "unset by hand"
     assert (
         tables.expectation(changed | {"name": "mine", "expect": "80 %"}, None)
         == "Its recipe file expects: 80 %"

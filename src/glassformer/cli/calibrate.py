@@ -31,7 +31,10 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     """What was chosen, and the figures before and after on each split."""
     from glassformer.report.wording import decimal, digits_for, interval, percent
 
-    columns = ("", "error", "95 % interval", "log loss", "accuracy", "macro-F1")  # within 80 characters
+    words = "entity_f1" in found["splits"][found["chosen_by"]]["before"]
+    second = "entity_f1" if words else "macro_f1"
+    called = ("words right", "entity F1") if words else ("accuracy", "macro-F1")
+    columns = ("", "error", "95 % interval", "log loss", *called)  # within 80 characters
     several = isinstance(found["threshold"], list) or isinstance(found["temperature"], list)
     if several:
         say("a temperature a label; error is the expected calibration error over all labels")
@@ -49,7 +52,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
                     interval(s["ece_interval"], 2),
                     decimal(s["log_loss"], 4),
                     percent(s["accuracy"], digits),
-                    percent(s["macro_f1"], digits),
+                    percent(s[second], digits),
                 ]
             )
         show_table(name, columns, rows, right=columns[1:])
@@ -59,10 +62,8 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         say(f"threshold on {found['classes'][1]!r}: {found['threshold']:.4f}, for the best {found['metric']}")
     seen = found["splits"][found["chosen_by"]]["before"]["n"]
     if seen < FEW:
-        note(
-            f"chosen by {seen} examples only: with fewer than {FEW} the temperature is little more than a "
-            "guess"
-        )
+        what = f"{seen} {'words' if words else 'examples'}"
+        note(f"chosen by {what} only: with fewer than {FEW} the temperature is little more than a guess")
     if found["at_bound"]:
         note(
             "the temperature is at the end of the range looked at: the model is far from calibrated, or the "

@@ -106,12 +106,12 @@ def compare_finished(runs: Sequence[str], out: Path | None) -> dict[str, Any]:
 
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
     """A study on the terminal: a row an arm, the verdict, a sentence each, and where it lies."""
-    from glassformer.evaluate.metrics import MEASURES
+    from glassformer.evaluate.metrics import CALLED
     from glassformer.report.wording import NONE, digits_for, duration, p_value, percent
     from glassformer.study.verdict import measured, signed
 
     digits, measure = digits_for(results["n"]), measured(results)
-    columns = ("arm", MEASURES[measure], "SD", "points from baseline", "p (Holm)", "an epoch")
+    columns = ("arm", CALLED[measure], "SD", "points from baseline", "p (Holm)", "an epoch")
     rows = []
     for arm in results["arms"]:
         found = arm[measure]

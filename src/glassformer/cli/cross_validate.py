@@ -72,6 +72,12 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
         raise
 
 
+def predictions_of(folder: Path) -> Path:
+    """The file of out-of-fold answers."""
+    tagged = folder / "predictions.conll"
+    return tagged if tagged.is_file() else folder / "predictions.csv"
+
+
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     """A row a fold, their mean and scatter, and the figures of all answers together."""
     from glassformer.evaluate.metrics import no_better_than_one
@@ -79,7 +85,7 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     from glassformer.report.wording import bounds, count, decimal, digits_for, duration, percent
 
     scores, digits = metrics["test"], digits_for(metrics["test"]["n"])
-    measures = leading(metrics.get("measure", "accuracy"))
+    measures = leading(metrics.get("measure", "accuracy"), scores)
     columns = ("fold", "examples", *(called for _, called in measures), "log loss", "time")
     rows = [
         [
@@ -102,7 +108,7 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     )
     if plain := no_better_than_one(scores):
         note(f"these answers are {plain}")
-    say(f"predictions: {folder / 'predictions.csv'}")
+    say(f"predictions: {predictions_of(folder)}")
     say(f"report: {folder / 'report.html'}")
 
 
@@ -163,5 +169,5 @@ def cross_validate_command(
     show = show_number_folds if "numbers" in metrics else show_folds
     show(metrics, folder)
     if json:
-        files = {"predictions": folder / "predictions.csv", "report": folder / "report.html"}
+        files = {"predictions": predictions_of(folder), "report": folder / "report.html"}
         say_json({"folder": folder, **files, "metrics": metrics})

@@ -48,6 +48,25 @@ class WordRows:
         return out
 
 
+def joined_rows(parts: Sequence[WordRows]) -> WordRows:
+    """Several as one, in their order."""
+    tables = [part.table for part in parts]
+    ends = np.cumsum([0, *(len(table.ids) for table in tables[:-1])])
+    table = TokenTable(
+        np.concatenate([table.ids for table in tables]),
+        starts_of(np.concatenate([table.lengths for table in tables])),
+        None,
+        np.concatenate([table.truncated for table in tables]),
+    )
+    return WordRows(
+        table,
+        np.concatenate([part.first + end for part, end in zip(parts, ends, strict=True)]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.words for part in parts]),
+        np.concatenate([part.offsets for part in parts]),
+    )
+
+
 def encode_words(
     tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], *, max_length: int, chunk: int = 2048
 ) -> WordRows:

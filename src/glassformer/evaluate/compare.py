@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -104,6 +104,33 @@ def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike) -> Statistic:
     return figure
 
 
+def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
+    """A share of each seed under resampling; ``parts``: [S, n], of ``wholes``: [n]."""
+    top, below = np.asarray(parts, np.float32), np.asarray(wholes, np.float32)
+    return lambda counts: (top @ counts.T) / np.maximum(counts @ below, 1)
+
+
+def span_f1_of(
+    true: Sequence[ArrayLike], made: Sequence[ArrayLike], exact: Sequence[ArrayLike], *, macro: bool = False
+) -> Statistic:
+    """Entity F1 of each of S seeds under resampling of sentences, over all spans or as a mean over kinds.
+
+    Args:
+        true, made, exact: [n, K] each: true spans of a sentence by kind, predicted ones, and those that are
+            both. Seeds may know different kinds.
+    """
+    parts = [tuple(np.asarray(x, np.float32) for x in own) for own in zip(true, made, exact, strict=True)]
+    if not macro:
+        parts = [tuple(x.sum(1, keepdims=True) for x in own) for own in parts]
+
+    def one(counts: np.ndarray, wanted: np.ndarray, named: np.ndarray, hits: np.ndarray) -> np.ndarray:
+        both = counts @ wanted + counts @ named  # [c, K]
+        f1 = np.divide(2 * (counts @ hits), both, out=np.zeros_like(both), where=both > 0)
+        return f1.sum(-1) / np.maximum((both > 0).sum(-1), 1)
+
+    return lambda counts: np.stack([one(counts, *own) for own in parts])
+
+
 def bootstrap_means(arms: Sequence[Statistic], n: int, *, resamples: int = 2000, seed: int = 0) -> np.ndarray:
     """The mean over seeds of each arm's figure, as other examples and other seeds would have it.
 
@@ -158,3 +185,45 @@ def bootstrap_p(differences: np.ndarray) -> float:
     """Two-sided p-value of "no difference" from bootstrapped differences; never 0."""
     below, above = (differences <= 0).sum(), (differences >= 0).sum()
     return float(min(2 * (min(below, above) + 1) / (len(differences) + 1), 1.0))
+
+
+def paired_difference(
+    targets: ArrayLike,
+    ours: ArrayLike,
+    theirs: ArrayLike,
+    classes: int,
+    *,
+    measure: Literal["accuracy", "macro_f1"] = "accuracy",
+    resamples: int = 1000,
+) -> dict[str, Any]:
+    """How much better one model answers than another on the same examples, and the 95 % interval of it.
+
+    Two models are right and wrong on much the same examples, so the interval of the difference is narrower
+    than what the two models' own intervals suggest: those may overlap where the difference is beyond chance.
+
+    Args:
+        targets, ours, theirs: [n] class indices, or [n, K] of 0 and 1.
+        classes: K.
+        measure: shares in [0, 1].
+
+    Returns:
+        measure, value (ours - theirs, in [-1, 1]) and interval (paired percentile bootstrap over examples).
+
+    Raises:
+        DataError: no examples.
+    """
+    y, answers = (
+        np.asarray(targets),
+        [np.asarray(ours)[None], np.asarray(theirs)[None]],
+    )  # [1, n] or [1, n, K]
+    if measure == "accuracy":
+        hits = [(a == y).reshape(1, len(y), -1).all(-1) for a in answers]
+        arms = [accuracy_of(h) for h in hits]
+    elif y.ndim == 2:
+        arms = [macro_f1_of_sets(y, a) for a in answers]
+    else:
+        arms = [macro_f1_of(y, a, classes) for a in answers]
+    drawn = bootstrap_means(arms, len(y), resamples=resamples)
+    whole = np.ones((1, len(y)), np.float32)
+    value = float(arms[0](whole).item() - arms[1](whole).item())
+    return {"measure": measure, "value": value, "interval": bounds(drawn[0] - drawn[1])}

@@ -23,6 +23,7 @@ class LabelReview:
     suspicious: np.ndarray  # [n] bool
     order: np.ndarray  # [n]: suspicious ones first, the least probable label first
     joint: np.ndarray  # [K, K]: estimated share of examples with label i (row) whose class is j
+    likeliest: np.ndarray  # [n]: probability of the most probable class
 
 
 def confident_joint(labels: ArrayLike, probabilities: ArrayLike) -> np.ndarray:
@@ -72,7 +73,7 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     suspicious &= suggested != y
     quality = p[np.arange(n), y]
     order = np.lexsort((quality, ~suspicious))
-    return LabelReview(quality, suggested, suspicious, order, joint / n)
+    return LabelReview(quality, suggested, suspicious, order, joint / n, p.max(1))
 
 
 def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:

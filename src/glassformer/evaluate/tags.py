@@ -17,6 +17,7 @@ from glassformer.data.tags import Scheme, Span, spans_of
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
 CONFUSIONS = 12  # pairs of kinds that are listed
 MEASURE = "entity_f1"
+TINY = 1e-6
 
 
 def tag_figures(
@@ -74,6 +75,31 @@ def tag_figures(
         "errors_by_kind": {k: {error: errors[error][k] for error in ERRORS} for k in kinds},
         "confusions": [[a, b, n] for (a, b), n in confusions.most_common(CONFUSIONS)],
     }
+
+
+def word_log_loss(probabilities: np.ndarray, tags: Sequence[str], classes: Sequence[str]) -> float:
+    """Mean negative log likelihood of the true tags in nats, from ``[W, C]``; 0 counts as 1e-6, and a tag
+    that is none of ``classes`` as 0."""
+    number = {tag: i for i, tag in enumerate(classes)}
+    chances = [
+        float(row[number[tag]]) if tag in number else 0.0
+        for row, tag in zip(probabilities, tags, strict=True)
+    ]
+    return float(-np.log(np.clip(chances, TINY, 1.0)).mean())
+
+
+def span_counts(
+    truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: Scheme, kinds: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """True, predicted and exactly found spans of each sentence and kind, ``[n, K]`` each."""
+    number = {kind: k for k, kind in enumerate(kinds)}
+    out = np.zeros((3, len(truth), len(kinds)), np.float32)
+    for i, (t, p) in enumerate(zip(truth, predicted, strict=True)):
+        wanted, found = spans_of(t, scheme), spans_of(p, scheme)
+        for row, spans in enumerate((wanted, found, set(wanted) & set(found))):
+            for span in spans:
+                out[row, i, number[span.kind]] += 1
+    return out[0], out[1], out[2]
 
 
 def errors_of(truth: Sequence[Span], predicted: Sequence[Span]) -> list[tuple[str, str, str]]:

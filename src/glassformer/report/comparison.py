@@ -9,7 +9,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from glassformer.evaluate.metrics import MEASURES
+from glassformer.evaluate.metrics import CALLED
 from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
 from glassformer.report.wording import cut, headed
 
@@ -27,9 +27,9 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
             axes.barh(y, found["mean"], height=0.6, color=color, alpha=0.35)
             axes.hlines(y, *found["interval"], color=color, linewidth=2.2)
             axes.plot(found["values"], [y] * len(found["values"]), "o", color=INK, markersize=2.6, alpha=0.7)
-        axes.set(xlim=(0, 1.0), xlabel=MEASURES[measure])
+        axes.set(xlim=(0, 1.0), xlabel=CALLED[measure])
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "bars", f"{headed(MEASURES[measure])} of each arm with its 95 % interval")
+        return as_svg(figure, "bars", f"{headed(CALLED[measure])} of each arm with its 95 % interval")
 
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> str:
@@ -44,7 +44,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
             face = HELD if arm["significant"] else "none"
             at = 100 * arm[measure]["difference"]
             axes.plot([at], [y], "o", color=HELD, markersize=6.5, markerfacecolor=face)
-        axes.set(xlabel=f"difference in {MEASURES[measure]}, points")
+        axes.set(xlabel=f"difference in {CALLED[measure]}, points")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
         return as_svg(
@@ -70,7 +70,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
             axes.set_title(cut(arm["name"], 30), fontsize=9.5, color=INK, loc="left")
             axes.set_ylim(low - room, high + room)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            if key in MEASURES:
+            if key in CALLED:
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         for axes in grid[len(arms) :]:
             axes.set_visible(False)
@@ -79,7 +79,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
         return as_svg(
             figure,
             f"curves-{key}",
-            f"Validation {MEASURES.get(key, key)} of each arm over the evaluations, mean over seeds",
+            f"Validation {CALLED.get(key, key)} of each arm over the evaluations, mean over seeds",
         )
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from glassformer.errors import DataError
-from glassformer.evaluate.metrics import MEASURES
+from glassformer.evaluate.metrics import CALLED
 from glassformer.report import comparison, tables
 from glassformer.report.html import render_page, write_page
 from glassformer.report.run import MAX_BYTES, shown
@@ -81,7 +81,7 @@ def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
     """The page's HTML; ``pages``: see ``run_pages``."""
     arms, baseline = results["arms"], results["baseline"]
-    measure = results["measure"] if results.get("measure") in MEASURES else "accuracy"
+    measure = results["measure"] if results.get("measure") in CALLED else "accuracy"
     figures = {"bars": Markup(comparison.bars(arms, baseline, measure))}
     if len(arms) > 1:
         figures["differences"] = Markup(comparison.differences(arms, baseline, measure))
@@ -98,5 +98,5 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         spread=comparison.spread_in_words(arms, measure),
         pages=pages or {},
         confusions=confusions(results),
-        leading=tables.leading(measure),
+        leading=tables.leading(measure, arms[0]),
     )

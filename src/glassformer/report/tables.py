@@ -119,22 +119,28 @@ ASIDE = {
 }
 
 
-def expectation(config: dict[str, Any], shipped: dict[str, Any] | None) -> str:
+def expectation(
+    config: dict[str, Any],
+    shipped: dict[str, Any] | None,
+    defaults: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
     """What the recipe says will come out; where its settings were changed, which ones, instead.
 
     Args:
         shipped: the recipe of that name that ships with the package; None: there is none.
+        defaults: of every key, by its section. A key at its default that the run lacks is newer than the run.
     """
     name, expect = config.get("name"), config.get("expect")
     if not expect:
         return ""
     if shipped is None:
         return f"Its recipe file expects: {expect}"
-    theirs, ours = _flat(shipped), _flat(config)
+    theirs, ours, usual = _flat(shipped), _flat(config), _flat(dict(defaults or {}))
+    newer = {key for key in theirs if key not in ours and key in usual and theirs[key] == usual[key]}
     other = [
         f"{key} = {wording.plain(ours.get(key))} (recipe: {wording.plain(theirs.get(key))})"
         for key in [*theirs, *(key for key in ours if key not in theirs)]
-        if key.rpartition(".")[2] not in ASIDE and ours.get(key) != theirs.get(key)
+        if key.rpartition(".")[2] not in ASIDE and key not in newer and ours.get(key) != theirs.get(key)
     ]
     if not other:
         return f"The recipe expects: {expect}"

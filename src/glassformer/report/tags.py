@@ -45,6 +45,7 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
     evaluations = [h for h in history if h.get("kind") == "evaluation"]
     examples = shown(read_json(folder / "spans.json", dict)).get("examples", [])
     doctor = shown(read_json(folder / "doctor.json", dict))
+    calibration = shown(read_json(folder / "calibration.json", dict))
     scores = metrics.get("test") or metrics.get("validation") or {}
     kinds = sorted(scores.get("by_kind") or {})
     hues = {kind: f"k{i % HUES}" for i, kind in enumerate(kinds)}
@@ -63,13 +64,14 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
             hues=hues,
             errors=ERRORS,
             columns=SHOWN,
+            calibration=calibration if calibration.get("splits") else None,
             findings=[f for f in doctor.get("findings", []) if f.get("severity") != "ok"],
             examples=[e | {"pieces": pieces(e, hues)} for e in examples],
             sentences=[s | {"parts": parts(s, hues)} for s in metrics.get("sentences") or []],
             loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
             accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
             settings=tables.settings(config, known.defaults),
-            expectation=tables.expectation(config, known.shipped),
+            expectation=tables.expectation(config, known.shipped, known.defaults),
             facts=tables.facts(metrics),
             times=tables.times(metrics.get("seconds") or {}),
             architecture=architecture(metrics, "tokens [N]"),

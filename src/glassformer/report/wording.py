@@ -165,6 +165,17 @@ def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measur
     text = f"{what} {points} points {'above' if gap > 0 else 'below'} the best simple model, {name}"
     if best.get("class_weight") is not None:
         text += ", trained with the same class weights"
+    known = best.get("difference") or {}
+    if known.get("measure") == measure:
+        low, high = (100 * bound for bound in known["interval"])
+        digits = digits_for(scores["n"])
+        span = f"{low:+.{digits}f} to {high:+.{digits}f} points"
+        span = f"95{THIN}% interval of the difference on the same examples: {span}"
+        if low <= 0 <= high:
+            return f"{text}; chance alone could make that difference ({span})."
+        if gap > 0:
+            return f"{text}, more than chance would make it ({span})."
+        return f"{text}: a simpler and faster model is better here ({span})."
     ours, theirs = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
     if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
         return f"{text}; their intervals overlap, so this run alone does not settle which is better."

@@ -43,6 +43,9 @@ from glassformer.serve.schema import (
     StateResponse,
 )
 from glassformer.serve.similarity import ROUTES, add_similarity
+from glassformer.serve.taggers import ServedTagger
+from glassformer.serve.tagging import ROUTES as TAG_ROUTES
+from glassformer.serve.tagging import add_tagging
 
 log = logging.getLogger("glassformer.serve")
 
@@ -54,7 +57,10 @@ STATIC = {  # served from memory; a path from a client only ever looks a name up
     "/static/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
     "/static/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-BASE = "/static/base.css"  # the style sheet of all pages
+# The style sheet of all pages, and that of spans.
+SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
+USES = {"labels": "/v1/predict", "vectors": "/v1/embed or /v1/similar", "tags": "/v1/tag"}
+MADE_BY = {"vectors": "an Embedder", "tags": "a TokenTagger"}
 REASONS = {
     400: "Not JSON, or not served under this host name",
     401: "No key, or a wrong one",
@@ -148,8 +154,8 @@ class Server:
                 if (s.kind, s.gives) == (kind, gives) and getattr(s, "pairs", False) == pairs
             )
             found = next(able, None)
-            if found is None and gives == "vectors":
-                raise Problem(422, "no model here gives vectors", fix="Serve a run of an Embedder")
+            if found is None and gives in MADE_BY:
+                raise Problem(422, f"no model here gives {gives}", fix=f"Serve a run of {MADE_BY[gives]}")
             if found is None:
                 what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
                 raise Problem(422, f"no model here reads {what}")
@@ -163,7 +169,7 @@ class Server:
             other = "texts" if served.kind == "text" else "pictures"
             raise Problem(422, f"this model reads {other}", where="model")
         if served.gives != gives:
-            use = "/v1/embed or /v1/similar" if gives == "labels" else "/v1/predict"
+            use = USES[served.gives]
             raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
         if getattr(served, "pairs", False) != pairs:
             what, fix = (
@@ -184,7 +190,12 @@ class Server:
         method: str = request.method
         if "method" not in request.model_fields_set and method not in served.methods:
             method = served.methods[0]
-        begun = self.explaining.submit(served.explain, given, method, request.target, options)
+        asked = (given, method, request.target, options)
+        begun = (
+            self.explaining.submit(served.explain_word, *asked, request.word)
+            if isinstance(served, ServedTagger)
+            else self.explaining.submit(served.explain, *asked)
+        )
         work = asyncio.wrap_future(begun)
         work.add_done_callback(self.explained)
         try:
@@ -230,19 +241,21 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=server.lifespan,
-        description="Labels for texts and pictures, and what they rest on.",
+        description="Labels for texts and pictures, tags of words, and what they rest on.",
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
     )
     app.state.server = server
     app.router.route_class = JsonRoute
     _add_routes(app, server)
     add_similarity(app, server, WRONG)
+    add_tagging(app, server, WRONG)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    routes = [*STATIC, BASE, PREDICT, *ROUTES, "/v1/explain", "/v1/models", "/health", "/ready", "/metrics"]
+    posted = [PREDICT, *ROUTES, *TAG_ROUTES, "/v1/explain"]
+    routes = [*STATIC, *SHEETS, *posted, "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
         limits=limits,
@@ -257,7 +270,7 @@ def create_app(
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    asked = {PREDICT: PredictRequest, **ROUTES}.get(request.url.path, ExplainRequest)
+    asked = {PREDICT: PredictRequest, **ROUTES, **TAG_ROUTES}.get(request.url.path, ExplainRequest)
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
 
@@ -282,7 +295,13 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         kind = "text" if request.text is not None else "image"
         if request.text_pair is not None and request.text is None:
             raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
-        served = server.choose(request.model, kind, pairs=request.text_pair is not None)
+        pairs, named = request.text_pair is not None, server.models.get(request.model or "")
+        gives = "tags" if getattr(named, "gives", "") == "tags" else "labels"
+        if request.word is not None and gives == "labels":
+            if named is not None:
+                raise Problem(422, "this model gives labels, of a text and not of words", where="word")
+            gives = "tags"
+        served = server.choose(request.model, kind, gives, pairs)
         given = getattr(request, kind)
         if request.text_pair is not None:
             given = TextPair(given, request.text_pair)
@@ -317,7 +336,8 @@ def _add_routes(app: FastAPI, server: Server) -> None:
 def _add_page(app: FastAPI) -> None:
     folder = files("glassformer.serve") / "static"
     contents = {path: (folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in STATIC.items()}
-    contents[BASE] = asset("page.css").encode(), "text/css; charset=utf-8"
+    for path, name in SHEETS.items():
+        contents[path] = asset(name).encode(), "text/css; charset=utf-8"
 
     async def static(request: Request) -> Response:
         content, kind = contents[request.scope["path"]]

@@ -144,4 +144,4 @@ class Batcher:
             job.rows[i] = row
             job.left -= 1
             if not job.left and not job.answer.done():
-                job.answer.set_result(np.stack([r for r in job.rows if r is not None]))
+                job.answer.set_result(self.served.together([r for r in job.rows if r is not None]))

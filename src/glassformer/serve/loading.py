@@ -17,6 +17,7 @@ from glassformer.serve.embedders import ServedEmbedder
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import EXAMPLES, Served
 from glassformer.serve.problems import printable
+from glassformer.serve.taggers import ServedTagger
 
 log = logging.getLogger("glassformer.serve")
 
@@ -79,7 +80,11 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
     calibrated = bool(np.any(clf.temperature_ != 1.0)) if hasattr(clf, "temperature_") else False
     run_folder = path.parent if path.name == "model" else path
     examples = example_sentences(run_folder)
-    kind = ServedEmbedder if hasattr(clf, "explain_similarity") else Served
+    kind = Served
+    if hasattr(clf, "explain_similarity"):
+        kind = ServedEmbedder
+    elif hasattr(clf, "word_logits"):
+        kind = ServedTagger
     served = kind(name, clf, limits, threads=threads, precision=precision, examples=examples)
     served.try_out()
     return served, calibrated

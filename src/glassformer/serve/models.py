@@ -68,7 +68,8 @@ class Served:
     ):
         answer = TASKS[clf.RECIPE.task].answer
         if answer is None:
-            raise ConfigError(f"holds a {type(clf).__name__}; classifiers are served", where=name)
+            what = f"holds a {type(clf).__name__}; classifiers, embedders and taggers are served"
+            raise ConfigError(what, where=name)
         self.name, self.clf, self.limits, self.answer = name, clf, limits, answer
         self.kind = "text" if clf.NOUN == "texts" else "image"
         self.pairs = bool(getattr(clf, "reads_pairs", False))
@@ -205,6 +206,14 @@ class Served:
             table = Windows(tokens, len(items), owners)
         return self.clf.chances(self.clf.table_rows(model, table, "logits", device))
 
+    def together(self, rows: Sequence[Any]) -> Any:
+        """The answers of one request's inputs, as ``compute`` gives those of a batch."""
+        return np.stack(rows)
+
+    def finite(self, answers: Any) -> bool:
+        """Whether what ``compute`` gave are numbers."""
+        return bool(np.isfinite(answers).all())
+
     def try_out(self) -> None:
         """Answer one small input.
 
@@ -220,7 +229,7 @@ class Served:
         except Exception as error:  # whatever weights and settings that do not fit each other end in
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise CheckpointError(f"does not answer: {reason}", where=self.name) from None
-        if not np.isfinite(shares).all():
+        if not self.finite(shares):
             raise CheckpointError("its answers are no numbers", where=self.name, fix="Train it again")
 
     def _small(self) -> Item:

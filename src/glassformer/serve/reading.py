@@ -41,7 +41,7 @@ def parse(body: bytes, limits: Limits) -> Any:
         body = body.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
     check_shape(body, limits)
     value = json.loads(body, object_pairs_hook=_each_once)
-    for name in ("texts", "images", "pairs") if isinstance(value, dict) else ():
+    for name in ("texts", "images", "pairs", "sentences") if isinstance(value, dict) else ():
         if isinstance(inputs := value.get(name), list) and len(inputs) > limits.inputs:
             raise too_many(len(inputs), limits.inputs, name)
     return value

@@ -69,6 +69,9 @@ class ExplainRequest(Strict):
     target: str | None = Field(
         None, max_length=200, description="The label to explain; not with rollout, attention"
     )
+    word: int | str | None = Field(
+        None, description="Of a tagger: the word of the text to explain, or its number from 0"
+    )
     layer: int | None = Field(None, ge=-1000, le=1000, description="With attention; -1 is the last")
     head: int | None = Field(None, ge=-1000, le=1000, description="With attention; none: the mean of all")
 
@@ -139,11 +142,53 @@ class SimilarResponse(Strict):
     explanation: PairExplanation | None
 
 
+class TagRequest(Strict):
+    """Texts, which are split at white space, or words: one sentence or several, in one of four forms."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Ann left Rome"}]})
+    text: Text | None = None
+    words: list[Text] | None = Field(None, min_length=1, fail_fast=True, description="Of one sentence")
+    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
+    sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = Field(
+        None, min_length=1, fail_fast=True, description="Words of each"
+    )
+    model: Name | None = None
+
+
+class SpanOut(Strict):
+    """Characters ``start`` to ``end``, words ``first`` to ``last``; both ends are exclusive."""
+
+    text: str
+    label: str
+    start: int
+    end: int
+    first: int
+    last: int
+    probability: float = Field(description="Of its least sure word, after the model's temperature")
+
+
+class TaggedSentence(Strict):
+    """Characters count in ``text``: as it was sent, or the words with blanks between."""
+
+    text: str
+    words: list[str]
+    tags: list[str]
+    spans: list[SpanOut]
+
+
+class TagResponse(Strict):
+    model: str
+    sentences: list[TaggedSentence]
+
+
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
-    gives: Literal["labels", "vectors"] = Field("labels", description="vectors: of /v1/embed, /v1/similar")
-    labels: list[str]
+    gives: Literal["labels", "vectors", "tags"] = Field(
+        "labels", description="vectors: of /v1/embed, /v1/similar; tags: of /v1/tag"
+    )
+    labels: list[str] = Field(description="Of a tagger its tags")
+    spans: list[str] = Field([], description="Of a tagger: the kinds of its spans")
     examples: list[str] = Field(description="Sentences that the recipe of a text model names")
     pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")
     max_length: int | None = Field(description="Tokens that are read of a text")

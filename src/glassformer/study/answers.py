@@ -11,10 +11,25 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.label_sets import JOIN, indicator
+from glassformer.data.tagged import load_tagged
+from glassformer.data.tags import kind_of_tag, scheme_of
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.evaluate.tags import span_counts
 
+TAGGED = "predictions.conll"
 TINY = 1e-6  # probabilities are written with six digits
+
+
+@dataclass(frozen=True)
+class Spans:
+    """What a run of tags found in each of the n judged sentences."""
+
+    true: np.ndarray  # [n, K] spans of each kind
+    made: np.ndarray  # [n, K] those predicted
+    exact: np.ndarray  # [n, K] those that are both
+    right: np.ndarray  # [n] words with the right tag
+    words: np.ndarray  # [n]
 
 
 @dataclass(frozen=True)
@@ -25,7 +40,8 @@ class Answers:
     classes: tuple[str, ...]
     targets: np.ndarray  # [n]; of several labels [n, K] bool
     predicted: np.ndarray  # likewise
-    log_loss: float
+    log_loss: float | None
+    spans: Spans | None = None  # of tags; then an example is a sentence, right (0) where all its tags are
 
 
 def read_answers(folder: Path) -> Answers:
@@ -34,6 +50,8 @@ def read_answers(folder: Path) -> Answers:
     Raises:
         DataError: there is none, it is damaged, or its examples have no labels.
     """
+    if (folder / TAGGED).is_file():
+        return _of_words(folder)
     path = folder / "predictions.csv"
     digest, labels, predicted, chances = hashlib.sha256(), [], [], []
     chances_of: list[list[float]] = []
@@ -55,6 +73,25 @@ def read_answers(folder: Path) -> Answers:
     loss = float(-np.log(np.clip(chances, TINY, 1.0)).mean())
     targets, guesses = (np.array([numbers[x] for x in column]) for column in (labels, predicted))
     return Answers(digest.hexdigest(), classes, targets, guesses, loss)
+
+
+def _of_words(folder: Path) -> Answers:
+    """Answers of tags, from a run's predictions.conll: word, true tag, predicted tag."""
+    path, metrics = folder / TAGGED, read_object(folder / "metrics.json")
+    truth = load_tagged(path, tags_column="2").splits["train"]
+    made = load_tagged(path, tags_column="3").splits["train"].tags or []
+    tags, scheme = truth.tags or [], metrics.get("scheme") or scheme_of(truth.tags or [])
+    kinds = sorted({kind_of_tag(tag, scheme) for own in (*tags, *made) for tag in own} - {""})
+    right = np.array(
+        [sum(a == b for a, b in zip(t, p, strict=True)) for t, p in zip(tags, made, strict=True)]
+    )
+    words = np.array(list(map(len, tags)))
+    digest = hashlib.sha256(repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace"))
+    wrong = (right < words).astype(np.int64)
+    found = Spans(*span_counts(tags, made, scheme, kinds), right, words)
+    loss = (metrics.get("test") or {}).get("log_loss")
+    # kinds differ between runs that find other ones: the sentences and their tags say what was judged
+    return Answers(digest.hexdigest(), (), np.zeros(len(words), np.int64), wrong, loss, found)
 
 
 def _of_sets(

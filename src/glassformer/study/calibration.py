@@ -14,9 +14,16 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
 from glassformer.data.splits import labelled
+from glassformer.data.tags import repaired
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.calibrate import COLDEST, HOTTEST, Metric
-from glassformer.report.html import write_report
+from glassformer.evaluate.calibrate import (
+    COLDEST,
+    HOTTEST,
+    Metric,
+    describe,
+    fit_temperature,
+    probabilities_of,
+)
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.load import load
@@ -53,7 +60,11 @@ def calibrate_run(
     """
     folder = Path(folder)
     recipe = read_run_recipe(folder)
-    check_classifies(recipe)
+    if not TASKS[recipe.task].each_word:
+        check_classifies(recipe)
+    elif threshold is not None:
+        what = "tags of words have no threshold"
+        raise ConfigError(what, where="threshold", fix="Leave it out: the most probable tag is taken")
     with writing(folder):
         asked = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         other = _other(data, asked) if data else None
@@ -78,6 +89,8 @@ def _calibrate(
             where=str(folder),
             fix="Give other labelled examples with --data",
         )
+    if TASKS[recipe.task].each_word:
+        return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
     kind = clf.kind_
     if threshold is not None and not kind.binary and len(clf.classes_) != 2:
         raise ConfigError(
@@ -105,13 +118,69 @@ def _calibrate(
         say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
         out["splits"][splits.judged_name] = _both(clf, *judged, (1.0, own), (temperature, limit), bootstrap)
-    clf.temperature_, clf.threshold_ = temperature, limit
+    clf.threshold_ = limit
+    return _saved(folder, recipe, clf, temperature, out)
+
+
+def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str, Any]) -> dict[str, Any]:
+    """The model with its temperature, calibration.json and the page; returns ``out``."""
+    clf.temperature_ = temperature
     clf.save(folder / "model", overwrite=True)
     write_card(folder / "model", clf, folder)
     replace_text(folder / "calibration.json", json.dumps(out, indent=1, ensure_ascii=False) + "\n")
     if (folder / "metrics.json").is_file():
-        write_report(folder, known_recipe(folder))
+        TASKS[recipe.task].page(folder, known_recipe(folder))
     return out
+
+
+def _calibrate_words(
+    folder: Path, recipe: Any, clf: Any, splits: Any, by: tuple[Any, str], bootstrap: int, say: Say
+) -> dict[str, Any]:
+    """The temperature of what tags words, by the words of held-out sentences; intervals draw sentences."""
+    chosen_by, name = by
+    say(f"calibrating on the words of {len(chosen_by):,} {name} sentences")
+    held = _Words(clf, chosen_by)
+    temperature = fit_temperature(held.logits[held.known], held.targets[held.known])
+    out: dict[str, Any] = {
+        "kind": "calibration",
+        "temperature": temperature,
+        "threshold": None,
+        "metric": None,
+        "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99,
+        "chosen_by": name,
+        "classes": clf.classes_.tolist(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "splits": {name: held.both(temperature, bootstrap)},
+    }
+    judged = labelled(splits.judged)
+    if judged is not None and splits.judged_name != "validation":
+        say(f"looking at {len(judged):,} {splits.judged_name} sentences")
+        out["splits"][splits.judged_name] = _Words(clf, judged).both(temperature, bootstrap)
+    return _saved(folder, recipe, clf, temperature, out)
+
+
+class _Words:
+    """The words of a split: what the model gives for each, and its own tag."""
+
+    def __init__(self, clf: Any, split: Any):
+        self.clf, self.split = clf, split
+        found = clf.logits(split.words)
+        self.logits = np.concatenate(found)  # [W, C]
+        self.targets = clf.numbers([repaired(own, clf.scheme_) for own in split.tags])  # [W]
+        self.known = self.targets >= 0  # a tag that was not learned is left out
+        self.sentences = np.repeat(np.arange(len(found)), list(map(len, found)))
+        if not self.known.any():
+            raise DataError("no word has a tag that the model knows", where=split.origin)
+        figures = clf.judge(split.words, split.tags, bootstrap=0, answers=clf.decide(found))
+        self.figures = {key: figures[key] for key in ("accuracy", "entity_f1")}  # of any temperature
+
+    def both(self, temperature: float, resamples: int) -> dict[str, Any]:
+        """Figures before and after."""
+        z, y, groups = self.logits[self.known], self.targets[self.known], self.sentences[self.known]
+        return {
+            side: describe(probabilities_of(z, t), y, resamples=resamples, groups=groups) | self.figures
+            for side, t in (("before", 1.0), ("after", temperature))
+        }
 
 
 def _both(clf: Any, logits: np.ndarray, targets: np.ndarray, before: Any, after: Any, resamples: int):

@@ -12,7 +12,6 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,26 +31,16 @@ from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.study.fold import MARKER, NAME, Fold, over_folds
+from glassformer.study.word_folds import run_word_folds
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.tasks.target_sets import spread
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
-MARKER = "fold.json"  # of a fold, written last
-NAME = "out-of-fold"  # of the split that the figures are of
 FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss", *OF_NUMBERS)  # the third of several labels
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Fold:
-    """One training: what it learns from and what it is judged on, as indices of the examples."""
-
-    number: int
-    train: np.ndarray
-    held: np.ndarray
-    folder: Path
 
 
 def cross_validate(
@@ -76,13 +65,16 @@ def cross_validate(
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
-    check_classifies(recipe)
+    each_word = TASKS[recipe.task].each_word
+    if not each_word:
+        check_classifies(recipe)
     if folds < 2:
         raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
-        return _run_folds(recipe, folder, folds, say, callbacks, started)
+        run = run_word_folds if each_word else _run_folds
+        return run(recipe, folder, folds, say, callbacks, started)
 
 
 def _run_folds(
@@ -114,7 +106,7 @@ def _run_folds(
         out[fold.held] = p = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
         chosen[fold.held] = kind.chosen(p, figures.get("threshold"))
         found.append(figures)
-        said = f"{called[measure]} {figures[measure]:.4f}"
+        said = f"{called[measure]} {(figures[measure] or 0.0):.4f}"
         rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
         when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
         say(f"fold {k + 1} of {folds}: {said}{when}")
@@ -127,7 +119,7 @@ def _run_folds(
         "judged": NAME,
         "measure": measure,
         "folds": found,
-        "over_folds": over_folds(found),
+        "over_folds": over_folds(found, FIGURES),
         "baselines": {},
         "weights_source": found[0]["weights_source"],
         "parameters": found[0]["parameters"],
@@ -224,17 +216,6 @@ def run_fold(
     replace_text(marker, json.dumps(figures) + "\n")
     shutil.rmtree(checkpoints, ignore_errors=True)
     return figures
-
-
-def over_folds(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Mean, standard deviation and range of each figure. The folds share most of their training examples, so
-    the deviation divided by the root of k is no standard error."""
-    out = {}
-    for key in (key for key in FIGURES if all(fold.get(key) is not None for fold in found)):
-        values = np.array([fold[key] for fold in found])
-        spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
-        out[key] = {name: float(value) for name, value in spread.items()}
-    return out
 
 
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:

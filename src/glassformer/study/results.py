@@ -28,14 +28,18 @@ from glassformer.evaluate.compare import (
     macro_f1_of,
     macro_f1_of_sets,
     mcnemar,
+    share_of,
+    span_f1_of,
 )
 from glassformer.evaluate.predictions import csv_safe
+from glassformer.evaluate.tags import MEASURE
 from glassformer.study.answers import Answers, read_answers, read_object
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.verdict import sentences
 from glassformer.tasks.labelled import measure_of
 
+CURVES = ("accuracy", "macro_f1", MEASURE, "loss")
 LEVEL = 0.05  # of significance, after correction
 
 
@@ -104,10 +108,13 @@ def beside(
     several = first.targets.ndim == 2
     chosen = {"macro_f1" if several else measure_of(job.recipe) for job in jobs}
     measure = chosen.pop() if len(chosen) == 1 else "accuracy"
+    if first.spans is not None:
+        measure = MEASURE
     _test(arms, runs, baseline, first, resamples, measure)
     metrics = read_object(first_job.folder / "metrics.json")
     baselines = next((m for j in jobs if (m := read_object(j.folder / "metrics.json").get("baselines"))), {})
     kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "log_loss", "seconds")
+    kept += () if first.spans is None else (MEASURE, f"{MEASURE}_interval")
     results = (
         {"kind": "study"}
         | about
@@ -141,7 +148,7 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
         "runs": [job.place for job, _ in finished.values()],
         "log_loss": _spread(losses),
         "cost": {key: _mean([c[key] for c in costs]) for key in costs[0]},
-        "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", "accuracy", "macro_f1", "loss")},
+        "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", *CURVES)},
         "curve": list(_curve(histories)),
         "robustness": _robustness(folders),
         "confusion": np.sum([_confusion(answers) for _, answers in finished.values()], axis=0).tolist(),
@@ -150,7 +157,7 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
 
 def _confusion(answers: Answers) -> np.ndarray:
     """Counts ``[true][predicted]``; none of several labels, where one is not taken for another."""
-    if answers.targets.ndim == 2:
+    if answers.targets.ndim == 2 or answers.spans is not None:
         return np.zeros((0, 0), np.int64)
     size = len(answers.classes)
     cells = answers.targets * size + answers.predicted
@@ -164,10 +171,17 @@ def _test(
     y, classes = first.targets, len(first.classes)
     guesses = [np.stack([a.predicted for _, a in runs[arm["name"]].values()]) for arm in arms]  # [S, n] each
     place = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
-    measures = {
-        "accuracy": [accuracy_of(_right(g, y)) for g in guesses],
-        "macro_f1": [macro_f1_of_sets(y, g) if y.ndim == 2 else macro_f1_of(y, g, classes) for g in guesses],
-    }
+    measures: dict[str, list[Any]]
+    measures = (
+        _of_spans(arms, runs)
+        if first.spans is not None
+        else {
+            "accuracy": [accuracy_of(_right(g, y)) for g in guesses],
+            "macro_f1": [
+                macro_f1_of_sets(y, g) if y.ndim == 2 else macro_f1_of(y, g, classes) for g in guesses
+            ],
+        }
+    )
     for key, statistics in measures.items():
         drawn = bootstrap_means(statistics, len(y), resamples=resamples)
         for i, arm in enumerate(arms):
@@ -197,13 +211,28 @@ def _test(
         arms[i]["significant"] = corrected < LEVEL
 
 
+def _of_spans(arms: list[dict[str, Any]], runs: Any) -> dict[str, list[Any]]:
+    """Statistics of each arm whose runs give tags: of words, of spans, and of spans as a mean over kinds."""
+    found = [[a.spans for _, a in runs[arm["name"]].values()] for arm in arms]
+    counts = [([s.true for s in own], [s.made for s in own], [s.exact for s in own]) for own in found]
+    return {
+        "accuracy": [share_of(np.stack([s.right for s in own]), own[0].words) for own in found],
+        "macro_f1": [span_f1_of(*own, macro=True) for own in counts],
+        MEASURE: [span_f1_of(*own) for own in counts],
+    }
+
+
 def _right(predicted: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """Whether each answer is right; of several labels, all of them."""
     right = predicted == targets
     return right.all(-1) if targets.ndim == 2 else right
 
 
-def _spread(values: Sequence[float]) -> dict[str, Any]:
+def _spread(values: Sequence[float | None]) -> dict[str, Any]:
+    known = [v for v in values if v is not None]
+    if not known:
+        return {"values": [], "mean": None, "sd": None, "min": None, "max": None}
+    values = known
     return {
         "values": list(values),
         "mean": float(np.mean(values)),
@@ -253,7 +282,7 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
     """Mean over seeds of each evaluation that all of them reached."""
     evaluations = [[r for r in h if r.get("kind") == "evaluation"] for h in histories]
     for together in zip(*evaluations):
-        keys = ("step", "epoch", "accuracy", "macro_f1", "loss", "train_loss", "train_accuracy")
+        keys = ("step", "epoch", *CURVES, "train_loss", "train_accuracy")
         yield {key: _mean([r.get(key) for r in together]) for key in keys}
 
 

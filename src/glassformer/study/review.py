@@ -15,12 +15,15 @@ from glassformer.checkpoints.files import read_json, replace_text, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.label_noise import review_labels
+from glassformer.evaluate.label_noise import LabelReview, review_labels
 from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import csv_safe, read_predictions
 from glassformer.report.review import write_review_page
+from glassformer.study.answers import TAGGED
 from glassformer.study.corrected import give_back, write_corrected
-from glassformer.study.folds import NAME
+from glassformer.study.fold import NAME
+from glassformer.study.word_review import judged_words, write_to_correct
+from glassformer.study.word_review import suggestions as suggestions_of
 
 COLUMNS = (
     "rank",
@@ -67,15 +70,15 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     folder = Path(folder)
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="top", fix="Use 1 or more")
-    path = folder / "predictions.csv"
+    path, tagged = folder / "predictions.csv", folder / TAGGED
     if not (folder / "folds.json").is_file():
         fix = "Make one with: glassformer cross-validate"
         raise ConfigError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
-    if not path.is_file():
+    if not (path.is_file() or tagged.is_file()):
         fix = "Give the command of the cross-validation again: it goes on"
         raise ConfigError("this cross-validation has not ended", where=str(folder), fix=fix)
     with writing(folder):
-        return _review(folder, path, top)
+        return _review_words(folder, top) if tagged.is_file() else _review(folder, path, top)
 
 
 def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
@@ -104,30 +107,7 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
         for rank, i in enumerate(chosen.tolist(), 1)
     ]
     config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
-    pairs = [
-        {
-            "label": classes[i],
-            "suggested": classes[j],
-            "share": float(judged.joint[i, j]),
-            "count": round(float(judged.joint[i, j]) * len(rows)),
-        }
-        for i in range(len(classes))
-        for j in range(len(classes))
-        if i != j
-    ]
-    found = {
-        "kind": "review",
-        "name": config.get("name", ""),
-        "source": config.get("data", {}).get("source", ""),
-        "n": len(rows),
-        "suspicious": int(judged.suspicious.sum()),
-        "noise": float(judged.joint.sum() - judged.joint.trace()),
-        "classes": classes,
-        "pairs": sorted(pairs, key=lambda pair: -pair["count"]),
-        "listed": len(suggestions),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "suggestions": [vars(s) | {"text": s.text[:TEXT]} for s in suggestions[:ON_PAGE]],
-    }
+    found = _found(config, classes, judged, suggestions)
     _write_csv(folder / "review.csv", suggestions)
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, classes)
     found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
@@ -137,6 +117,58 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     write_review_page(folder)
     return found
+
+
+def _review_words(folder: Path, top: int) -> dict[str, Any]:
+    """The same of the tags of words."""
+    train, classes, labels, judged = judged_words(folder)
+    listed = [Suggestion(**s) for s in suggestions_of(train, classes, labels, judged, top)]
+    config = read_toml(folder / "config.toml")
+    found = _found(config, classes, judged, listed)
+    _write_csv(folder / "review.csv", listed)
+    path, fresh = write_to_correct(folder, train, classes, labels, judged)
+    found |= {"pictures": False, "judge": "", "to_correct": {"file": path.name, "edited": not fresh}}
+    found["give_back"] = ["glassformer", "train", str(folder / "config.toml"), "--set", f"source={path}"]
+    found["give_back"] += [
+        w
+        for key in ("words_column", "tags_column")
+        if config.get("data", {}).get(key)
+        for w in ("--set", f"{key}=none")
+    ]
+    replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    write_review_page(folder)
+    return found
+
+
+def _found(
+    config: dict[str, Any], classes: list[str], judged: LabelReview, suggestions: list[Suggestion]
+) -> dict[str, Any]:
+    """What review.json says of labels, of examples or of words."""
+    n = len(judged.quality)
+    pairs = [
+        {
+            "label": classes[i],
+            "suggested": classes[j],
+            "share": float(judged.joint[i, j]),
+            "count": round(float(judged.joint[i, j]) * n),
+        }
+        for i in range(len(classes))
+        for j in range(len(classes))
+        if i != j
+    ]
+    return {
+        "kind": "review",
+        "name": config.get("name", ""),
+        "source": config.get("data", {}).get("source", ""),
+        "n": n,
+        "suspicious": int(judged.suspicious.sum()),
+        "noise": float(judged.joint.sum() - judged.joint.trace()),
+        "classes": classes,
+        "pairs": sorted(pairs, key=lambda pair: -pair["count"]),
+        "listed": len(suggestions),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "suggestions": [vars(s) | {"text": s.text[:TEXT]} for s in suggestions[:ON_PAGE]],
+    }
 
 
 def _judge(folder: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glassformer.evaluate.metrics import MEASURES
+from glassformer.evaluate.metrics import CALLED
 from glassformer.report.wording import NONE, count, decimal, digits_for, interval, p_value, percent
 
 
@@ -96,7 +96,7 @@ def _unsettled(arm: dict[str, Any]) -> bool:
 def _along_ladder(results: dict[str, Any]) -> list[str]:
     """At which strength the measure first falls beyond chance, arms in a stated order; else: no fall seen."""
     measure = measured(results)
-    called = MEASURES[measure]
+    called = CALLED[measure]
     arms = {arm["name"]: arm for arm in results["arms"]}
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
@@ -113,7 +113,7 @@ def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
     apart, between = arm[measure]["difference"], arm[measure]["difference_interval"]
     side = "above" if apart > 0 else "below"
     same = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
-    of = "" if measure == "accuracy" else f" of {MEASURES[measure]}"
+    of = "" if measure == "accuracy" else f" of {CALLED[measure]}"
     size = f"{points(apart, digits)}{of} {side} {baseline}" if apart else same
     low, high = (f"{100 * x:+.{digits}f}" for x in between)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
@@ -135,15 +135,17 @@ def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
 def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: the verdict, one row an arm, and how to read it."""
     digits, by = digits_for(results["n"]), measured(results)
+    spans = by == "entity_f1"
+    first, second = (by, "accuracy") if spans else ("accuracy", "macro_f1")
     header = (
         "Arm",
         "Seeds",
-        "Accuracy",
+        "Entity F1" if spans else "Accuracy",
         "SD over seeds",
         "95 % interval",
-        "Macro-F1",
+        "Words right" if spans else "Macro-F1",
         "Log loss",
-        "Difference (points)" if by == "accuracy" else f"Difference ({MEASURES[by]}, points)",
+        "Difference (points)" if by == "accuracy" else f"Difference ({CALLED[by]}, points)",
         "p (Holm)",
         "Best epoch",
         "s/epoch",
@@ -162,7 +164,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     lines += [_row(header), "|" + "---|" * len(header)]
     for arm in results["arms"]:
-        accuracy, cost = arm["accuracy"], arm["cost"]
+        accuracy, cost = arm[first], arm["cost"]
         of_measure = arm[by]
         lines.append(
             _row(
@@ -172,7 +174,7 @@ def markdown(results: dict[str, Any]) -> str:
                     percent(accuracy["mean"], digits),
                     NONE if accuracy["sd"] is None else f"{100 * accuracy['sd']:.2f}",
                     interval(accuracy["interval"], digits),
-                    percent(arm["macro_f1"]["mean"], digits),
+                    percent(arm[second]["mean"], digits),
                     decimal(arm["log_loss"]["mean"], 4),
                     signed(of_measure, digits),
                     p_value(arm.get("p_holm")),

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from glassformer.data.label_sets import each
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError, InputError
+from glassformer.evaluate.compare import paired_difference
 from glassformer.evaluate.label_baselines import judged_with
 from glassformer.evaluate.label_sets import tune_thresholds
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.epochs import judge_epochs
@@ -106,7 +108,10 @@ def judge_splits(work: Work) -> dict[str, Any]:
             )
         if recipe.evaluate.baselines:
             work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
-            out["baselines"] = judge_baselines(work.task.baselines, clf, recipe, splits)
+            chosen = clf.chosen(probabilities)
+            out["baselines"] = judge_baselines(
+                work.task.baselines, clf, recipe, splits, chosen, out["measure"]
+            )
         write_predictions(
             work.folder / "predictions.csv",
             judged.names(),
@@ -167,11 +172,19 @@ def one_vs_rest(
     return judged_with(featurize, splits.train.examples, targets, judged.examples, by, tune_thresholds)
 
 
-def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> dict[str, Any]:
-    """The figures of simple models, trained and judged on the same splits."""
+def judge_baselines(
+    baselines: Any, clf: Any, recipe: Any, splits: Splits, chosen: np.ndarray, measure: str
+) -> dict[str, Any]:
+    """The figures of simple models, trained and judged on the same splits.
+
+    Args:
+        chosen: what the classifier itself answers on the judged split, as ``clf.chosen`` gives it.
+        measure: what its ``difference`` from each baseline is of.
+    """
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
+    truth = clf.targets(judged.labels or [], judged.origin, judged.rows)
     out: dict[str, Any] = {}
     for baseline in baselines:
         started = time.perf_counter()
@@ -181,6 +194,16 @@ def judge_baselines(baselines: Any, clf: Any, recipe: Any, splits: Splits) -> di
         name, probabilities, *decided = made
         found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
+        if recipe.evaluate.bootstrap and measure in MEASURES:
+            theirs = decided[0] if decided else probabilities.argmax(1)
+            out[name]["difference"] = paired_difference(
+                truth,
+                chosen,
+                theirs,
+                len(clf.classes_),
+                measure=cast(Any, measure),
+                resamples=recipe.evaluate.bootstrap,
+            )
         if clf.class_weight is not None:
             out[name]["class_weight"] = clf.class_weight
     return out

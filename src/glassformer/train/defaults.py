@@ -57,7 +57,7 @@ class Kind:
 
 # Figures: benchmarks/defaults.py, docs/defaults.md.
 KINDS: dict[str, Kind] = {
-    "pretrained": Kind(1e-4, 700, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
+    "pretrained": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
     "adapter": Kind(5e-4, 700, 3, 20, width=384, power=1.0, low=2e-4, high=2e-3),
     "head": Kind(1e-2, 1500, 10, 60),
     "encoder": Kind(1e-3, 1000, 3, 60, width=128, power=1.0, low=1e-4, high=2e-3),

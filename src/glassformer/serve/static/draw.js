@@ -3,6 +3,7 @@
 const LEVELS = 10;
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_BARS = 10;
+const HUES = 8; // colors of kinds; kinds beyond share them
 
 export function element(tag, className = "", text = "") {
   const made = document.createElement(tag);
@@ -21,28 +22,80 @@ export function figure(value) {
 export function drawAnswer(panel, prediction, model) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = !prediction;
+  find(".tagged").hidden = true;
   find(".bars").replaceChildren();
   find(".sure").textContent = "";
   if (!prediction) return;
   find(".label").textContent = prediction.label;
   find(".figure").textContent = percent(prediction.probability);
-  const notes = [model.calibrated
-    ? `Calibrated on held-out data (temperature ${(model.temperatures ?? [model.temperature]).map((t) => t.toFixed(2)).join(", ")}).`
-    : "Not calibrated: the figure may be surer than the model is right."];
+  const notes = [sureness(model)];
   if (model.threshold !== null && !prediction.labels) notes.push(`${model.labels[1]} from ${percent(model.threshold)} on.`);
   if (prediction.truncated) notes.push(`Only the first ${model.max_length} tokens were read.`);
   find(".sure").textContent = notes.join(" ");
   const order = Object.entries(prediction.probabilities).sort((a, b) => b[1] - a[1]);
-  find(".bars").replaceChildren(...order.slice(0, MOST_BARS).map(([label, share]) => {
-    const line = element("li");
-    const track = element("span", "track");
-    const bar = track.appendChild(element("span"));
-    bar.style.width = `${100 * share}%`;
-    const name = element("span", "what", label);
-    name.title = label;
-    line.append(name, track, element("span", "n", percent(share)));
-    return line;
-  }));
+  find(".bars").replaceChildren(...order.slice(0, MOST_BARS).map(([label, share]) => bar(label, share)));
+}
+
+// The words of a sentence, spans in the color of their kind; each word can be chosen to be explained.
+export function drawTags(panel, sentence, model, chosen, choose) {
+  const find = (name) => panel.querySelector(name);
+  find(".answer").hidden = true;
+  find(".tagged").hidden = !sentence;
+  find(".tagged").replaceChildren();
+  find(".bars").replaceChildren();
+  find(".sure").textContent = "";
+  if (!sentence) return;
+  const words = placesOf(sentence);
+  const starts = new Map(sentence.spans.map((span) => [span.first, span]));
+  let place = find(".tagged");
+  let end = 0;
+  words.forEach(([start, stop], i) => {
+    place.append(sentence.text.slice(end, start));
+    if (starts.has(i)) {
+      const hue = `k${Math.max(0, model.spans.indexOf(starts.get(i).label)) % HUES}`;
+      place = find(".tagged").appendChild(element("span", `span ${hue}`));
+    }
+    const word = place.appendChild(element("button", "", sentence.text.slice(start, stop)));
+    word.type = "button";
+    word.title = sentence.tags[i];
+    word.setAttribute("aria-pressed", String(i === chosen));
+    word.addEventListener("click", () => choose(i));
+    end = stop;
+    const span = sentence.spans.find((s) => s.last === i + 1);
+    if (!span) return;
+    place.append(element("small", "", `${span.label} ${percent(span.probability)}`));
+    place = find(".tagged");
+  });
+  place.append(sentence.text.slice(end));
+  const notes = [sentence.spans.length ? "Choose a word to see what its tag rests on." : "No span is found.", sureness(model)];
+  find(".sure").textContent = notes.join(" ");
+  find(".bars").replaceChildren(...sentence.spans.slice(0, MOST_BARS).map((span) => bar(`${span.text}: ${span.label}`, span.probability)));
+}
+
+// Where each word stands in the text, in the units of JavaScript's strings.
+function placesOf(sentence) {
+  let from = 0;
+  return sentence.words.map((word) => {
+    const start = sentence.text.indexOf(word, from);
+    from = start + word.length;
+    return [start, from];
+  });
+}
+
+function sureness(model) {
+  return model.calibrated
+    ? `Calibrated on held-out data (temperature ${(model.temperatures ?? [model.temperature]).map((t) => t.toFixed(2)).join(", ")}).`
+    : "Not calibrated: the figure may be surer than the model is right.";
+}
+
+function bar(label, share) {
+  const line = element("li");
+  const track = element("span", "track");
+  track.appendChild(element("span")).style.width = `${100 * share}%`;
+  const name = element("span", "what", label);
+  name.title = label;
+  line.append(name, track, element("span", "n", percent(share)));
+  return line;
 }
 
 function shade(value, most) {

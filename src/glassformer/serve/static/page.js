@@ -1,6 +1,6 @@
 // The page: what is asked, of which model, and how the answer is looked at. All of it stands in the URL's fragment.
 
-import { drawAnswer, drawExplanation, drawNothing, element } from "./draw.js";
+import { drawAnswer, drawExplanation, drawNothing, drawTags, element } from "./draw.js";
 import { Pad } from "./pad.js";
 
 const byId = (id) => document.getElementById(id);
@@ -53,6 +53,7 @@ class Panel {
     this.pad = new Pad(this.root, (content) => this.changed(content, WAIT / 2));
     this.timer = 0;
     this.asked = new AbortController();
+    this.word = null; // of a tagger: the one that is explained; none: the first that is in a span
   }
 
   // What stands in the boxes: of a pair both texts.
@@ -63,11 +64,13 @@ class Panel {
   // A new input: answered after a pause, so that not every key is a request.
   changed(content, wait) {
     inputs[this.number] = content;
+    this.word = null;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => { remember(); this.run(); }, wait);
   }
 
   show(content) {
+    this.word = null;
     inputs[this.number] = content;
     if (modelNow().kind === "text") [this.text.value, this.second.value = ""] = modelNow().pairs ? content.split(BETWEEN) : [content];
     else this.pad.show(content, modelNow().size);
@@ -110,7 +113,10 @@ class Panel {
     const text = model.kind === "text";
     const why = this.root.querySelector(".why");
     try {
-      if (!explainOnly) {
+      if (model.gives === "tags" && !explainOnly) {
+        const answer = await ask("/v1/tag", { model: model.name, text: content }, signal);
+        this.draw(answer.sentences[0], model);
+      } else if (!explainOnly) {
         const what = model.pairs ? "pairs" : text ? "texts" : "images";
         const answer = await ask("/v1/predict", { model: model.name, [what]: [model.pairs ? parts : content] }, signal);
         drawAnswer(this.root, answer.predictions[0], model);
@@ -134,8 +140,19 @@ class Panel {
     why.removeAttribute("aria-busy");
   }
 
+  // A tagged sentence; a word that is chosen in it is explained.
+  draw(sentence, model) {
+    drawTags(this.root, sentence, model, this.word, (word) => {
+      this.word = word;
+      this.draw(sentence, model);
+      this.root.querySelectorAll(".tagged button")[word].focus();
+      this.run(true);
+    });
+  }
+
   question(model, content) {
     const asked = { model: model.name, method: state.method, [model.kind]: content };
+    if (model.gives === "tags" && this.word !== null) asked.word = this.word;
     if (model.pairs) [asked.text, asked.text_pair] = content.split(BETWEEN);
     if (state.method === "attention") {
       asked.layer = Number(state.layer);

@@ -81,6 +81,7 @@ class TagAnswers:
     classes_: np.ndarray
     scheme_: Scheme
     length_: int
+    temperature_: float
 
     @property
     def budget(self) -> int:
@@ -119,7 +120,11 @@ class TagAnswers:
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None
     ) -> list[np.ndarray]:
         """Probabilities of the tags of each sentence's words, ``[W_i, C]`` fp64, as ``classes_``."""
-        return [softmax(rows) for rows in self.logits(X, progress=progress)]
+        return [self.chances(rows) for rows in self.logits(X, progress=progress)]
+
+    def chances(self, logits: np.ndarray) -> np.ndarray:
+        """Logits ``[W, C]`` as probabilities, by the temperature as it is now."""
+        return softmax(logits, self.temperature_)
 
     def predict(self, X: Sequence[Any]) -> list[list[str]]:
         """The most probable tag of each word; well-formed, whatever the model says of neighbors."""

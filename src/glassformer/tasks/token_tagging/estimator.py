@@ -73,12 +73,12 @@ class TokenTagger(TagAnswers, Estimator):
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
     says what each means. Fitted state beside that of ``Estimator``: ``classes_`` (tags, in the order of the
     logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (words of training whose tag was
-    malformed), ``tokenizer_``, ``length_`` (tokens of a window).
+    malformed), ``tokenizer_``, ``length_`` (tokens of a window), ``temperature_`` (1 until it is calibrated).
     """
 
     RECIPE, NOUN = TaggingRecipe, "sentences"
     SECTIONS = {"text": TaggerTextConfig, "model": TaggerModelConfig, "train": TaggerFitConfig}  # noqa: RUF012
-    FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length")
+    FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length", "temperature")
 
     model: str
     max_length: int | None
@@ -180,7 +180,7 @@ class TokenTagger(TagAnswers, Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Tagged, Tagged | None]:
         X, y, validation = data
-        words = check_words(X)
+        words, self.temperature_ = check_words(X), 1.0
         tags, held = check_tags(y, words), None
         self.scheme_ = scheme_of(tags)
         mended = [repaired(own, self.scheme_) for own in tags]
@@ -288,6 +288,13 @@ class TokenTagger(TagAnswers, Estimator):
         self.classes_ = np.asarray(read_labels(classes, "classes", where))
         if self.scheme_ not in ("BIO", "BIOES", "plain"):
             raise CheckpointError(f"scheme = {self.scheme_!r} is not known", where=where)
+        t = self.temperature_
+        if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < float("inf"):
+            raise CheckpointError(f"temperature = {t!r} is no number above 0", where=where)
+
+    @classmethod
+    def restore(cls, folder: Path, about: dict[str, Any]) -> TokenTagger:
+        return super().restore(folder, {"temperature": 1.0} | about)
 
     def check_parts(self, folder: Path) -> None:
         config = self.model_.config
@@ -315,6 +322,7 @@ class TokenTagger(TagAnswers, Estimator):
         tagger.model_ = load_pretrained(fitting(checkpoint, tagger.tokenizer_, str(folder)))
         tagger.classes_, tagger.scheme_, tagger.repaired_ = np.asarray(names), scheme_of([names]), 0
         tagger.length_ = min(LONGEST, tagger.model_.config.embedding.max_positions)
-        tagger.history_, tagger.chosen_, tagger.best_step_, tagger.train_seconds_ = [], {}, 0, 0.0
+        tagger.temperature_, tagger.history_, tagger.chosen_ = 1.0, [], {}
+        tagger.best_step_, tagger.train_seconds_ = 0, 0.0
         tagger.weights_source_ = tagger.model_.weights_source
         return tagger

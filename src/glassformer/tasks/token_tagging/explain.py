@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
-from glassformer.evaluate.predict import softmax
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.methods import check_attention, check_method, explain, target_number
@@ -132,7 +131,7 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     with torch.inference_mode():
         out = view.run_rows(embedded.to(next(model.encoder.parameters()).dtype), packing)
     assert out.logits is not None
-    probabilities = softmax(out.logits.float().cpu().numpy())[0]
+    probabilities = tagger.chances(out.logits.float().cpu().numpy())[0]
     classes = tagger.classes_.tolist()
     label = tags[number]
     said = f"word {number + 1} of {len(words)}, {words[number]!r}: {label}"

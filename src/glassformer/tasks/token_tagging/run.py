@@ -25,7 +25,7 @@ from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
 from glassformer.data.tags import Scheme, Span, check_words, kind_of_tag, repaired, scheme_of, spans_of
 from glassformer.errors import DataError
-from glassformer.evaluate.tags import MEASURE, errors_of
+from glassformer.evaluate.tags import MEASURE, errors_of, word_log_loss
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggedConfig, TaggingRecipe
@@ -152,10 +152,11 @@ def _figures(
     tagger: TokenTagger, split: TaggedSplit, bootstrap: int, told: Any = None
 ) -> tuple[dict[str, Any], list[np.ndarray]]:
     """The figures of a split and its probabilities, ``[W_i, C]`` of each sentence."""
-    found = tagger.predict_proba(split.words, progress=told)
-    return tagger.judge(
-        split.words, split.tags or [], bootstrap=bootstrap, answers=tagger.decide(found)
-    ), found
+    found, tags = tagger.predict_proba(split.words, progress=told), split.tags or []
+    figures = tagger.judge(split.words, tags, bootstrap=bootstrap, answers=tagger.decide(found))
+    truth = [tag for own in tags for tag in repaired(own, tagger.scheme_)]
+    loss = word_log_loss(np.concatenate(found), truth, tagger.classes_.tolist())
+    return figures | {"log_loss": loss}, found
 
 
 def _baseline(work: Work, judged: TaggedSplit) -> dict[str, Any]:
@@ -269,5 +270,6 @@ TASK = Task(
     tiny=tiny,
     show=show,
     tell=tell,
+    each_word=True,
     packages=("tokenizers", "safetensors"),
 )

@@ -1,0 +1,188 @@
+"""Cross-validation of what tags words: k trainings, each judged on the sentences that it has not seen.
+
+    FOLDER/config.toml  folds.json  fold-0/fold.json, probabilities.npy ...  and then, as a run has them,
+    metrics.json (the out-of-fold figures)  predictions.conll (out-of-fold)  report.html
+
+``probabilities.npy`` of a fold has a row for each word of its sentences, ``[W, C]``, and a column for each
+tag of ``label_names`` in metrics.json.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import disk_errors, replace_text, replacing
+from glassformer.config import to_toml
+from glassformer.data.copies import groups_of
+from glassformer.data.rejected import summary
+from glassformer.data.splits import labelled, stratified_folds
+from glassformer.data.tagged import TaggedSplit, conll
+from glassformer.data.tags import Scheme, classes_of, repaired, scheme_of, spans_of
+from glassformer.errors import DataError
+from glassformer.evaluate.tags import MEASURE, tag_figures, word_log_loss
+from glassformer.report.tags import write_tag_report
+from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.study.fold import MARKER, NAME, Fold, over_folds
+from glassformer.tasks.catalog import TASKS, known_recipe
+from glassformer.tasks.run_folder import as_begun
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
+
+FIGURES = (MEASURE, "precision", "recall", "accuracy", "log_loss")
+Say = Callable[[str], None]
+
+
+def run_word_folds(
+    recipe: Any, folder: Path, folds: int, say: Say, callbacks: Sequence[Callback], started: float
+) -> dict[str, Any]:
+    """As ``folds.cross_validate``, whose checks are over; figures are those of ``evaluate.tags``.
+
+    Raises:
+        DataError: fewer sentences than folds, one tag alone, or unusable data.
+    """
+    recipe, _ = as_begun(recipe, folder)
+    splits = TASKS[recipe.task].load(recipe)
+    train: TaggedSplit = splits.train
+    tags = train.tags or []
+    scheme = scheme_of(tags)
+    truth = [repaired(own, scheme) for own in tags]
+    classes = classes_of(truth, scheme)
+    if len(classes) < 2:
+        raise DataError(f"every word has the tag {classes[0]!r}", where=train.origin)
+    numbers = _assignment(recipe, train, scheme, folder, folds)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    replace_text(folder / "config.toml", to_toml(recipe))
+    replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    if rejected := splits.dataset.rejected:
+        say(summary(rejected, listed=False))
+    say(f"{len(train):,} sentences in {folds} folds")
+    guesses: list[list[str]] = [[] for _ in truth]
+    found = []
+    for k in range(folds):
+        fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
+        known = (fold.folder / MARKER).is_file()
+        found.append(
+            run_word_fold(fold, recipe, train, labelled(splits.validation), classes, scheme, callbacks)
+        )
+        for i, own in zip(fold.held.tolist(), word_answers(fold.folder, train, fold.held), strict=True):
+            guesses[i] = repaired([classes[c] for c in own.argmax(1).tolist()], scheme)
+        rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
+        when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
+        say(f"fold {k + 1} of {folds}: entity F1 {found[-1][MEASURE]:.4f}{when}")
+    metrics = {
+        "task": recipe.task,
+        "train": None,
+        "validation": None,
+        "test": tag_figures(truth, guesses, scheme, bootstrap=recipe.evaluate.bootstrap),
+        "judged": NAME,
+        "measure": MEASURE,
+        "scheme": scheme,
+        "folds": found,
+        "over_folds": over_folds(found, FIGURES),
+        "baselines": {},
+        "weights_source": found[0]["weights_source"],
+        "parameters": found[0]["parameters"],
+        "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
+        "peak_memory_mb": peak_memory_mb(),
+        "machine": machine_facts(),
+        "versions": versions("tokenizers", "safetensors"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": recipe.train.seed,
+        "label_names": classes,
+    }
+    replace_text(folder / "predictions.conll", conll(train.words, truth, guesses))
+    replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    write_tag_report(folder, known_recipe(folder))
+    return metrics
+
+
+def _assignment(recipe: Any, train: TaggedSplit, scheme: Scheme, folder: Path, folds: int) -> np.ndarray:
+    """The fold of each sentence: those with spans in equal shares, where there are enough of both."""
+    plan = folder / "folds.json"
+    if plan.is_file():
+        begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
+        if len(begun) == len(train):
+            return begun
+    groups = groups_of(train) if recipe.data.copies == "together" else None
+    kinds = ["spans" if spans_of(own, scheme) else "none" for own in train.tags or []]
+    firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
+    if len(firsts) < folds:
+        what = f"{len(firsts)} different sentences for {folds} folds"
+        raise DataError(what, where=train.origin, fix="Use fewer folds, or give more sentences")
+    if min(Counter(firsts.values()).values()) < folds:
+        kinds = ["sentence"] * len(kinds)
+    return stratified_folds(kinds, folds, recipe.data.split_seed, groups)
+
+
+def run_word_fold(
+    fold: Fold,
+    recipe: Any,
+    train: TaggedSplit,
+    validation: TaggedSplit | None,
+    classes: Sequence[str],
+    scheme: Scheme,
+    callbacks: Sequence[Callback] = (),
+) -> dict[str, Any]:
+    """Train and judge one fold from wherever it stands; a finished one is left as it is. Its figures."""
+    marker = fold.folder / MARKER
+    if marker.is_file():
+        return json.loads(marker.read_text(encoding="utf-8"))
+    with disk_errors(fold.folder):
+        fold.folder.mkdir(parents=True, exist_ok=True)
+    tagger = TASKS[recipe.task].estimator.from_recipe(recipe)
+    checkpoints = fold.folder / "checkpoints"
+    own, held = train.select(fold.train.tolist()), train.select(fold.held.tolist())
+    tagger.fit(
+        own.words,
+        own.tags,
+        validation=None if validation is None else (validation.words, validation.tags),
+        checkpoints=checkpoints,
+        resume=True,
+        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+    )
+    found = tagger.predict_proba(held.words)
+    wide = spread_tags(np.concatenate(found), tagger.classes_.tolist(), classes)
+    truth = [repaired(tags, scheme) for tags in held.tags or []]
+    scores = tag_figures(truth, tagger.decide(found), scheme, bootstrap=0)
+    figures = {
+        "fold": fold.number,
+        "n": scores["n"],
+        "trained_on": len(own),
+        **{key: scores[key] for key in FIGURES if key in scores},
+        "log_loss": word_log_loss(wide, [tag for tags in truth for tag in tags], classes),
+        "seconds": tagger.train_seconds_,
+        "weights_source": tagger.weights_source_,
+        "parameters": sum(p.numel() for p in tagger.model_.parameters()),
+    }
+    with replacing(fold.folder / "probabilities.npy") as fresh, open(fresh, "wb") as file:
+        np.save(file, wide.astype(np.float32), allow_pickle=False)
+    replace_text(marker, json.dumps(figures) + "\n")
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return figures
+
+
+def spread_tags(p: np.ndarray, own: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+    """Probabilities ``[W, len(own)]`` in the columns of ``classes``; a tag that was not learned has 0."""
+    out = np.zeros((len(p), len(classes)))
+    known = [(i, classes.index(tag)) for i, tag in enumerate(own) if tag in classes]
+    out[:, [j for _, j in known]] = p[:, [i for i, _ in known]]
+    return out
+
+
+def word_answers(folder: Path, train: TaggedSplit, held: np.ndarray) -> list[np.ndarray]:
+    """What a finished fold gave to the words of each of its sentences, ``[W_i, C]``."""
+    rows = np.load(folder / "probabilities.npy", allow_pickle=False)
+    counts = [len(train.words[i]) for i in held.tolist()]
+    if sum(counts) != len(rows):
+        what = "has answers for other sentences than the data hold now"
+        raise DataError(what, where=str(folder), fix="Choose another --out")
+    return np.split(rows, np.cumsum(counts)[:-1])

@@ -1,0 +1,112 @@
+"""Tags that are probably wrong, from the out-of-fold answers for words.
+
+review.json, review.csv and a ranked page as of labels; and ``to_correct.conll``: all sentences, those with
+the most doubtful words first, each word with the tag that is suggested for it, how probable its own is, and
+its own tag, which is the one to correct. A tagger reads the file as it is: the first column is the word, the
+last the tag.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import read_json, replace_text
+from glassformer.data.tagged import TaggedSplit, conll
+from glassformer.data.tags import repaired
+from glassformer.errors import DataError
+from glassformer.evaluate.label_noise import LabelReview, review_labels
+from glassformer.study.word_folds import word_answers
+from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.run_folder import read_run_recipe
+
+NAME = "to_correct.conll"
+AROUND = 12  # words on each side of a doubtful one in the list
+NOTHING = "_"  # where nothing is suggested
+
+
+def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, LabelReview]:
+    """The sentences of a cross-validation of tags, its tags, those of all words as numbers ``[W]``, and
+    what is thought of them.
+
+    Raises:
+        DataError: the data have changed since, or show one tag only.
+    """
+    recipe, metrics = read_run_recipe(folder), read_json(folder / "metrics.json")
+    train: TaggedSplit = TASKS[recipe.task].load(recipe).train
+    plan = json.loads((folder / "folds.json").read_text(encoding="utf-8"))
+    numbers = np.array(plan["assignment"], np.int64)
+    if len(numbers) != len(train):
+        what = f"{len(train)} sentences, and the folds were of {len(numbers)}"
+        raise DataError(what, where=str(folder), fix="Choose another --out")
+    answers: list[Any] = [None] * len(train)
+    for k in range(plan["folds"]):
+        held = np.flatnonzero(numbers == k)
+        for i, own in zip(held.tolist(), word_answers(folder / f"fold-{k}", train, held), strict=True):
+            answers[i] = own
+    every: list[str] = metrics["label_names"]
+    tags = [tag for own in train.tags or [] for tag in repaired(own, metrics["scheme"])]
+    classes = [tag for tag in every if tag in set(tags)]  # others are never given, and cannot be wrong
+    p = np.concatenate(answers)[:, [every.index(tag) for tag in classes]].astype(np.float64)
+    p /= np.maximum(p.sum(1, keepdims=True), 1e-12)
+    labels = np.array([classes.index(tag) for tag in tags])
+    return train, classes, labels, review_labels(labels, p)
+
+
+def suggestions(
+    train: TaggedSplit, classes: list[str], labels: np.ndarray, judged: LabelReview, top: int
+) -> list[dict[str, Any]]:
+    """The most doubtful words, each shown in its sentence between angle quotes."""
+    starts = np.cumsum([0, *map(len, train.words)])
+    out = []
+    for rank, word in enumerate(judged.order[:top].tolist(), 1):
+        i = int(np.searchsorted(starts, word, side="right")) - 1
+        at, words = word - int(starts[i]), train.words[i]
+        before, behind = words[max(at - AROUND, 0) : at], words[at + 1 : at + 1 + AROUND]
+        out.append(
+            {
+                "rank": rank,
+                "row": "" if train.rows is None else str(train.rows[i]),
+                "text": " ".join([*before, f"\u00ab{words[at]}\u00bb", *behind]),
+                "label": classes[labels[word]],
+                "suggested": classes[judged.suggested[word]],
+                "label_probability": float(judged.quality[word]),
+                "suggested_probability": float(judged.likeliest[word]),
+                "suspicious": bool(judged.suspicious[word]),
+            }
+        )
+    return out
+
+
+def write_to_correct(
+    folder: Path, train: TaggedSplit, classes: list[str], labels: np.ndarray, judged: LabelReview
+) -> tuple[Path, bool]:
+    """Write ``to_correct.conll``; one that has been edited since stays as it is.
+
+    Returns:
+        The file, and whether it is the one that was written now.
+    """
+    cuts = np.cumsum(list(map(len, train.words)))[:-1]
+    place = np.empty(len(labels), np.int64)
+    place[judged.order] = np.arange(len(labels))
+    doubts = [int(own.min()) for own in np.split(place, cuts)]
+    suspicious, guessed = np.split(judged.suspicious, cuts), np.split(judged.suggested, cuts)
+    order = sorted(range(len(train)), key=doubts.__getitem__)
+    shares = np.split(judged.quality, cuts)
+    tags = train.tags or []
+    columns = [
+        [
+            [classes[g] if s else NOTHING for s, g in zip(suspicious[i], guessed[i], strict=True)]
+            for i in order
+        ],
+        [[f"{share:.4f}" for share in shares[i]] for i in order],
+        [tags[i] for i in order],
+    ]
+    path, text = folder / NAME, conll([train.words[i] for i in order], *columns)
+    if path.is_file() and path.read_bytes() != text.encode():
+        return path, False
+    replace_text(path, text)
+    return path, True
