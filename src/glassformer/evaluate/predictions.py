@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from glassformer.data.spreadsheet import csv_plain, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.evaluate.number_file import NUMBER_HEADER
 from glassformer.reading import open_regular
 
 __all__ = [
@@ -176,6 +177,9 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
             behind = [csv_plain(column) for column in header[len(HEADER) :]]
             names = [column[2:] for column in takewhile(lambda column: column.startswith("p:"), behind)]
             pairs = behind[len(names) : len(names) + 1] == [SECOND_CELL]
+            if tuple(header[: len(NUMBER_HEADER)]) == NUMBER_HEADER:
+                what, fix = "holds predicted numbers, not labels", "Name a run of a classifier"
+                raise DataError(what, where=str(path), fix=fix)
             if tuple(header[: len(HEADER)]) != HEADER:
                 raise DataError(
                     f"the header is not {','.join(HEADER)}", where=str(path), fix="Is it a predictions.csv?"

@@ -256,6 +256,17 @@ class Served:
         """As ``Prediction`` has it; raises Problem where the model's answer is no number."""
         if not np.isfinite(shares).all():
             raise Problem(422, "the model's answer to an input is no number", where="model")
+        if not self.clf.kind_.labels_given:
+            half = self.clf.kind_.about_export(self.clf)["half_width"]
+            return [
+                {
+                    "label": f"{number:.6g}",
+                    "number": number,
+                    **({} if half is None else {"interval": [number - half, number + half]}),
+                    "truncated": item.truncated,
+                }
+                for item, number in zip(items, shares[:, 0].tolist(), strict=True)
+            ]
         return [
             {
                 "label": str(label),

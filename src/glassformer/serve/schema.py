@@ -38,13 +38,19 @@ class PredictRequest(Strict):
 
 class Prediction(Strict):
     label: str
-    probability: float = Field(
-        description="Of that label, after the model's temperature; of several, of the least sure one"
+    probability: float | None = Field(
+        None,
+        description="Of that label, after the model's temperature; of several, of the least sure one; absent "
+        "with regressors",
     )
-    probabilities: dict[str, float]
+    probabilities: dict[str, float] | None = Field(None, description="Absent with regressors")
     truncated: bool = Field(description="Whether the text was longer than the model reads")
     labels: list[str] | None = Field(
         None, description="Of a model that gives several labels: all of them; absent with others"
+    )
+    number: float | None = Field(None, description="Of a regressor, whose label is this number in words")
+    interval: list[float] | None = Field(
+        None, description="Of a regressor: holds 90 % of true numbers; absent where too little is known"
     )
 
 
