@@ -30,6 +30,7 @@ from glassformer.cli.given import (
 from glassformer.cli.keys import show_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
 from glassformer.cli.output import AsJson, note, say, say_json, stream
+from glassformer.cli.own_data import around, hold_out
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError, FewStepsWarning, MalformedTagsWarning, ShortModelWarning
@@ -40,7 +41,6 @@ from glassformer.tasks.text_classification.recipe import Recipe
 if TYPE_CHECKING:
     from glassformer.tasks.run_folder import Run
 
-HELD_OUT = 0.1  # of a file without splits
 EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
 
 
@@ -214,7 +214,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     from glassformer.data.sources import load_text_dataset
 
     where = _whole_path(source)
-    values, cls = _around(Recipe, where, settings, chosen)
+    values, cls = around(Recipe, where, settings, chosen)
     asked = build(cls, apply_overrides(values, settings, cls), "--set")
     d: Any = asked.data
     dataset = load_text_dataset(
@@ -230,21 +230,8 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         numbers=hasattr(d, "target"),
     )
     tell_siblings(where)
-    _hold_out(values, dataset)
+    hold_out(values, dataset)
     return build(cls, apply_overrides(values, settings, cls), "--set")
-
-
-def _around(
-    cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None
-) -> tuple[dict[str, Any], Any]:
-    """The values of a recipe around data of one's own, and its class, as ``target`` says."""
-    from glassformer.tasks.catalog import TASKS, task_with_target
-
-    task = task_with_target(cls.task, {}, settings)
-    kind = "a classifier" if task == cls.task else "a regressor"
-    values: dict[str, Any] = {"name": Path(source).stem, "summary": f"{kind} of {Path(source).name}"}
-    values |= {"task": task, "data": {"source": source}} | (chosen or {})
-    return values, TASKS.recipe(task)
 
 
 def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Any:
@@ -253,7 +240,7 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
     from glassformer.tasks.image_classification.build import is_image_architecture
 
     where = _whole_path(source)
-    values, cls = _around(ImageRecipe, where, settings, chosen)
+    values, cls = around(ImageRecipe, where, settings, chosen)
     asked = build(cls, apply_overrides(values, settings, cls), "--set")
     d: Any = asked.data
     dataset = load_image_dataset(
@@ -266,29 +253,13 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
         seed=d.split_seed,
         broken=d.broken,  # what is left out of the training counts for no split either
     )
-    _hold_out(values, dataset)
+    hold_out(values, dataset)
     if is_image_architecture(asked.model.model):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
     else:
         values["image"] = {"augment": "light"}
     return build(cls, apply_overrides(values, settings, cls), "--set")
-
-
-def _hold_out(values: dict[str, Any], dataset: Any) -> None:
-    """A tenth for each split that the data lack; where that is too little, a place for every class."""
-    from glassformer.data.label_sets import are_sets
-    from glassformer.data.numbers import are_numbers
-
-    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    examples, classes = (
-        len(labels or ()),
-        1 if are_sets(labels) or are_numbers(labels) else len(set(labels or ())),
-    )
-    held = HELD_OUT if round(HELD_OUT * examples) >= classes else classes
-    for split in ("validation", "test"):
-        if split not in dataset.splits:
-            values["data"][f"{split}_size"] = held
 
 
 def _whole_path(source: str) -> str:

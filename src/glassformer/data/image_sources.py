@@ -27,6 +27,7 @@ from glassformer.data.table_labels import column_checks, read_labels
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
+OF_NUMBERS = "Give a table with a column of pictures or file names, and one of numbers"
 IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
 
 
@@ -106,8 +107,7 @@ def load_image_dataset(
         raise DataError(f"{limit} examples a split", where="limit", fix="Give 1 or more")
     named = NAMED_IMAGES.get(str(source))
     if named is not None and numbers:
-        what = f"the pictures of {str(source)!r} have classes, not numbers"
-        raise DataError(what, fix="Give a table with a column of pictures or file names, and one of numbers")
+        raise DataError(f"the pictures of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
     if named is not None:
         dataset = named.load(named, splits)
         dataset = replace(
@@ -198,8 +198,7 @@ def _load_path(
     if path.is_dir():
         files = split_files(path)
         if not files and labels.numbers:
-            what = "folders of pictures name classes, not numbers"
-            raise DataError(what, where=str(path), fix="Give a table with file names and numbers")
+            raise DataError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
         if not files:
             return load_image_folder(path, wanted)
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):

@@ -64,8 +64,8 @@ class NumberMeter:
         Returns:
             n, kind ("numbers"), r2 (1 - squared errors / those of the mean), mse, rmse, mae (in the numbers'
             unit, squared for mse), pearson, spearman, each but rmse with an ``_interval`` (95 %, percentile
-            bootstrap over examples; None with ``bootstrap=0``), mean and deviation of the true numbers. What
-            is not defined (all true or all predicted numbers are the same) is None.
+            bootstrap over examples; None with ``bootstrap=0``). What is not defined (all true or all
+            predicted numbers are the same) is None.
 
         Raises:
             DataError: nothing was counted.
@@ -76,8 +76,7 @@ class NumberMeter:
         out: dict[str, Any] = {"n": len(true), "kind": "numbers", **measured(found, true)}
         out["rmse"] = math.sqrt(out["mse"])
         bounds = intervals(found, true, bootstrap, seed) if bootstrap else {}
-        out |= {f"{key}_interval": bounds.get(key) for key in FIGURES}
-        return out | {"mean": float(true.mean()), "deviation": float(true.std())}
+        return out | {f"{key}_interval": bounds.get(key) for key in FIGURES}
 
 
 def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
