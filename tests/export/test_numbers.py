@@ -19,9 +19,17 @@ def test_onnx_gives_the_same_numbers(tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     est = gf.TextRegressor(
-        "encoder-mini", max_length=16, d_model=14, num_layers=1, num_heads=2, epochs=1, min_count=1, seed=1,
-        precision="fp32", threads=1,
-    )  # fmt: skip
+        "encoder-mini",
+        max_length=16,
+        d_model=14,
+        num_layers=1,
+        num_heads=2,
+        epochs=1,
+        min_count=1,
+        seed=1,
+        precision="fp32",
+        threads=1,
+    )
     numbers = [2000.0 + len(text) for text in TEXTS]
     est.fit(TEXTS, numbers, validation=(TEXTS[:11], numbers[:11]))
     checked = export_onnx(est, tmp_path / "onnx", TEXTS[:5])

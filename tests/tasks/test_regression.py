@@ -183,9 +183,25 @@ def table(tmp_path_factory):
 
 
 TINY = [
-    "--set", "target=number", "--model", "encoder-mini", "--set", "epochs=3", "--set", "lr=0.02", "--set", "threads=1",
-    "--set", "d_model=14", "--set", "num_layers=1", "--set", "num_heads=2", "--set", "copies=apart",
-]  # fmt: skip
+    "--set",
+    "target=number",
+    "--model",
+    "encoder-mini",
+    "--set",
+    "epochs=3",
+    "--set",
+    "lr=0.02",
+    "--set",
+    "threads=1",
+    "--set",
+    "d_model=14",
+    "--set",
+    "num_layers=1",
+    "--set",
+    "num_heads=2",
+    "--set",
+    "copies=apart",
+]
 
 
 @pytest.fixture(scope="module")

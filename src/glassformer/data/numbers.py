@@ -17,9 +17,19 @@ from glassformer.errors import DataError
 
 # Usual names of a column of numbers, the plainest first.
 NUMBER_COLUMNS = (
-    "score", "label", "target", "rating", "value", "number", "labels", "similarity", "relatedness", "stars",
-    "price", "y",
-)  # fmt: skip
+    "score",
+    "label",
+    "target",
+    "rating",
+    "value",
+    "number",
+    "labels",
+    "similarity",
+    "relatedness",
+    "stars",
+    "price",
+    "y",
+)
 LARGEST = 1e100  # of a target; squares of larger ones are no numbers any more
 STRATA = 10  # parts of equal size, by rank, whose shares a random split keeps
 FAR = 6.0  # times the middle half of all numbers away from it: likely a slip of the pen

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import replacing
 from glassformer.data.spreadsheet import csv_plain, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError
+from glassformer.evaluate.table_file import table_file
 
 NUMBER_HEADER = ("split", "row", "text", "label", "predicted", "low", "high")
 
@@ -25,8 +25,7 @@ def numbers_file(path: str | Path, others: Sequence[str] = ()) -> Iterator[Calla
     Args:
         others: names of further columns, behind ours.
     """
-    with replacing(Path(path)) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+    with table_file(path) as writer:
         writer.writerow([*NUMBER_HEADER, *map(csv_safe, others)])
 
         def write(texts: Sequence[str], predicted: Sequence[float | None], **columns: Any) -> None:

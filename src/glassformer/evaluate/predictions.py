@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_plain, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
-from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate.number_file import NUMBER_HEADER
+from glassformer.evaluate.table_file import table_file
 from glassformer.reading import open_regular
 
 __all__ = [
@@ -109,20 +109,9 @@ def predictions_file(
     Args:
         others: names of the further columns.
     """
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, others)])
-            yield partial(_write, writer, classes)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with table_file(path) as writer:
+        writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, others)])
+        yield partial(_write, writer, classes)
 
 
 def _write(

@@ -38,12 +38,12 @@ class PredictRequest(Strict):
 
 class Prediction(Strict):
     label: str
-    probability: float | None = Field(
-        None,
+    probability: float = Field(
+        0.0,
         description="Of that label, after the model's temperature; of several, of the least sure one; absent "
         "with regressors",
     )
-    probabilities: dict[str, float] | None = Field(None, description="Absent with regressors")
+    probabilities: dict[str, float] = Field({}, description="Absent with regressors")
     truncated: bool = Field(description="Whether the text was longer than the model reads")
     labels: list[str] | None = Field(
         None, description="Of a model that gives several labels: all of them; absent with others"

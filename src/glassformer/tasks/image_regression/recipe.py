@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, setting
-from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig, ImageRecipe
 from glassformer.train.config import NumberFitConfig
 
 
@@ -49,8 +49,8 @@ class ImageNumberEvaluateConfig(Section):
 class ImageNumberRecipe:
     """One experiment on pictures, read from top to bottom."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
-    CARD = ("image-classification", 'print(model.predict(["picture.png"]))')
+    # For the model card: the Hub's pipeline tag (that of classes), and how such a model is asked.
+    CARD = (ImageRecipe.CARD[0], 'print(model.predict(["picture.png"]))')
 
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["image-regression"] = setting("image-regression", "which engine runs it")

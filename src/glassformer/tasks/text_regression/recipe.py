@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, setting
-from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
+from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig
 from glassformer.train.config import NumberFitConfig, TokenBatches
 
 
@@ -63,8 +63,8 @@ class NumberEvaluateConfig(Section):
 class TextNumberRecipe:
     """One experiment, read from top to bottom."""
 
-    # For the model card: the Hub's pipeline tag, and how such a model is asked.
-    CARD = ("text-classification", 'print(model.predict(["A text."]), model.predict_interval(["A text."]))')
+    # For the model card: the Hub's pipeline tag (that of classes), and how such a model is asked.
+    CARD = (Recipe.CARD[0], 'print(model.predict(["A text."]), model.predict_interval(["A text."]))')
 
     name: str = setting("", "of the run folder; by default the file's")
     task: Literal["text-regression"] = setting("text-regression", "which engine runs it")
