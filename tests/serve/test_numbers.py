@@ -7,6 +7,7 @@ import pytest
 import glassformer as gf
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import Served
+from glassformer.serve.schema import PredictResponse
 
 TEXTS = [f"a {word} film {i % 5}" for i, word in enumerate(["good", "bad", "fine"] * 11)]
 
@@ -24,14 +25,13 @@ def test_a_number_comes_with_its_interval(regressor):
     served = Served("films", regressor, Limits(), threads=1, precision="fp32")
     served.try_out()
     items = served.prepare(TEXTS[:3])
-    found = served.predictions(items, served.compute(items))
+    answer = served.response(items, served.compute(items))
+    assert answer["predictions"] == []
+    found = answer["numbers"]
     assert [p["number"] for p in found] == pytest.approx(regressor.predict(TEXTS[:3]).tolist(), abs=1e-5)
     low, high = regressor.predict_interval(TEXTS[:1])[0]
     assert found[0]["interval"] == pytest.approx([low, high], abs=1e-5)
-    assert found[0].keys() == {"label", "number", "interval", "truncated"}
-    from glassformer.serve.schema import Prediction
-
-    assert Prediction(**found[0]).number == found[0]["number"]
+    assert PredictResponse(model="films", **answer).numbers is not None
     assert served.about(False)["labels"] == ["number"]
     why = served.explain(TEXTS[0], "occlusion", None, {})
     assert float(why["label"]) == pytest.approx(why["probability"], rel=1e-4)
@@ -44,4 +44,4 @@ def test_without_held_out_examples_there_is_no_interval(regressor):
     bare.errors_ = bare.errors_[:3]
     served = Served("films", bare, Limits(), threads=1, precision="fp32")
     items = served.prepare(TEXTS[:1])
-    assert "interval" not in served.predictions(items, served.compute(items))[0]
+    assert "interval" not in served.response(items, served.compute(items))["numbers"][0]

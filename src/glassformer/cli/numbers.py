@@ -163,7 +163,7 @@ class NumberAnswers(Answers):
                 typer.echo("\t\t" + text)
                 continue
             number = next(numbers)
-            inside = "" if self.half is None else f"{number - self.half:.4g} to {number + self.half:.4g}"
+            inside = "" if self.half is None else f"{number - self.half:.6g} to {number + self.half:.6g}"
             typer.echo(f"{number:.6g}\t{inside}\t{text}")
 
     def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:

@@ -39,24 +39,27 @@ class PredictRequest(Strict):
 class Prediction(Strict):
     label: str
     probability: float = Field(
-        0.0,
-        description="Of that label, after the model's temperature; of several, of the least sure one; absent "
-        "with regressors",
+        description="Of that label, after the model's temperature; of several, of the least sure one"
     )
-    probabilities: dict[str, float] = Field({}, description="Absent with regressors")
+    probabilities: dict[str, float]
     truncated: bool = Field(description="Whether the text was longer than the model reads")
     labels: list[str] | None = Field(
         None, description="Of a model that gives several labels: all of them; absent with others"
     )
-    number: float | None = Field(None, description="Of a regressor, whose label is this number in words")
+
+
+class PredictedNumber(Strict):
+    number: float
     interval: list[float] | None = Field(
-        None, description="Of a regressor: holds 90 % of true numbers; absent where too little is known"
+        None, description="Holds 90 % of true numbers; absent where too few examples were held out to know"
     )
+    truncated: bool = Field(description="Whether the text was longer than the model reads")
 
 
 class PredictResponse(Strict):
     model: str
-    predictions: list[Prediction]
+    predictions: list[Prediction] = Field(description="Empty with regressors")
+    numbers: list[PredictedNumber] | None = Field(None, description="Of a regressor; absent with others")
 
 
 class ExplainRequest(Strict):
