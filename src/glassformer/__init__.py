@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.packing import Packing
     from glassformer.process import tune_process
     from glassformer.tasks.image_classification.estimator import ImageClassifier
+    from glassformer.tasks.image_regression.estimator import ImageRegressor
     from glassformer.tasks.load import load
     from glassformer.tasks.masked_lm.estimator import MaskedLM
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
+    from glassformer.tasks.text_regression.estimator import TextRegressor
     from glassformer.tasks.token_tagging.estimator import TokenTagger
     from glassformer.tasks.translation.estimator import Translator
     from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -34,6 +36,8 @@ _PUBLIC = {
     "MaskedLM": "glassformer.tasks.masked_lm.estimator",
     "MaskedPatches": "glassformer.tasks.masked_patches.estimator",
     "ImageClassifier": "glassformer.tasks.image_classification.estimator",
+    "TextRegressor": "glassformer.tasks.text_regression.estimator",
+    "ImageRegressor": "glassformer.tasks.image_regression.estimator",
     "Embedder": "glassformer.tasks.similarity.estimator",
     "Probe": "glassformer.tasks.probe",
     "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
@@ -53,12 +57,14 @@ __all__ = [
     "Embedder",
     "GlassformerError",
     "ImageClassifier",
+    "ImageRegressor",
     "InputError",
     "MaskedLM",
     "MaskedPatches",
     "Packing",
     "Probe",
     "TextClassifier",
+    "TextRegressor",
     "TokenTagger",
     "Trace",
     "Translator",

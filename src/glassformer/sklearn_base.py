@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from glassformer.config.synonyms import suggestion
 
 if TYPE_CHECKING:
-    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
-__all__ = ["BaseEstimator", "ClassifierMixin", "answering", "check_is_fitted", "go_plain"]
+__all__ = ["BaseEstimator", "ClassifierMixin", "RegressorMixin", "answering", "check_is_fitted", "go_plain"]
 
 _plain = False
 
@@ -69,11 +69,11 @@ class PlainEstimator:
 
 
 class PlainMixin:
-    """In the place of ``ClassifierMixin``."""
+    """In the place of ``ClassifierMixin`` and ``RegressorMixin``."""
 
 
 def __getattr__(name: str) -> Any:  # ``from glassformer.sklearn_base import BaseEstimator`` decides which
-    plain = {"BaseEstimator": PlainEstimator, "ClassifierMixin": PlainMixin}
+    plain = {"BaseEstimator": PlainEstimator, "ClassifierMixin": PlainMixin, "RegressorMixin": PlainMixin}
     if name not in plain:
         raise AttributeError(f"module 'glassformer.sklearn_base' has no attribute {name!r}")
     if _plain:

@@ -130,7 +130,9 @@ def test_a_setting_whose_default_came_later_counts_as_what_was_done_before_it():
 def test_validation_is_taken_out_of_the_data_where_asked(kind):
     estimator, data = example(kind)
     estimator.set_params(validation_fraction=0.3).fit(*data)
-    assert [r for r in estimator.history_ if r["kind"] == "evaluation" and {"accuracy", "score"} & r.keys()]
+    assert [
+        r for r in estimator.history_ if r["kind"] == "evaluation" and {"accuracy", "score", "r2"} & r.keys()
+    ]
     assert estimator.best_step_ > 0
     assert weights(clone(estimator).fit(*data)) == weights(estimator)
 

@@ -19,6 +19,7 @@ from glassformer.cli.given import (
     column_settings,
     data_option,
 )
+from glassformer.cli.numbers import show_number_folds
 from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
 from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
@@ -165,7 +166,8 @@ def cross_validate_command(
     chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
     folder = out or default_folder(chosen.name, "-folds")
     metrics = cross_validate(chosen, folder, folds)
-    show_folds(metrics, folder)
+    show = show_number_folds if "numbers" in metrics else show_folds
+    show(metrics, folder)
     if json:
         files = {"predictions": predictions_of(folder), "report": folder / "report.html"}
         say_json({"folder": folder, **files, "metrics": metrics})

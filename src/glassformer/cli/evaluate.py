@@ -22,6 +22,7 @@ from glassformer.cli.given import (
     one_data,
     refuse_columns,
 )
+from glassformer.cli.numbers import show_number_figures
 from glassformer.cli.output import AsJson, say, say_json, show_figures, show_table, show_translation_scores
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
@@ -141,6 +142,8 @@ def evaluate_command(
         show_table(str(run), ("", "value"), rows, right=("value",))
     elif {"pairs", "spearman"} <= figures.keys() or "found" in figures:
         show_similarity(str(run), {"": figures})
+    elif figures.get("kind") == "numbers":
+        show_number_figures(str(run), figures)
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run))
     elif all(

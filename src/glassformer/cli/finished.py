@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from glassformer.cli.numbers import show_numbers_run
 from glassformer.cli.output import (
     excerpt,
     note,
@@ -24,6 +25,7 @@ def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: its figures, by what they are of, and where it lies."""
     show = {
         "scheme": show_tags_run,
+        "numbers": show_numbers_run,
         "similarity": show_similarity_run,
         "baselines": show_labels_run,
         "tests": show_vectors_run,

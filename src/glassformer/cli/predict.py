@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.answers import Answers, LargeFile, large_file
+from glassformer.cli.answers import LargeFile, large_file
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import PairColumn, with_data
 from glassformer.cli.inputs import gather_rows, pictures
+from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, usable
@@ -59,7 +60,7 @@ def predict(
     texts = usable(rows)
     try:
         with _counted(clf, len(texts)) as told:
-            return clf, rows, clf.predict_proba(texts, progress=told)
+            return clf, rows, clf.outputs(texts, progress=told)
     except DataError as error:
         if skip or not error.where:
             raise
@@ -229,9 +230,20 @@ def predict_command(
             help="skip: a row or picture that cannot be used gets no label, and says why.",
         ),
     ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Of a regressor: the share of true numbers that intervals hold.",
+            show_default="0.9",
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Label texts or pictures: one line each with label, probability, and the text or the file."""
+    """Label texts or pictures: one line each with label, probability, and the text or the file.
+
+    Of a regressor a line has the number and the interval around it.
+    """
     check_bad_row(on_bad_row)
     given = with_data(given, None if data is None else str(data), "predict")
     if run.is_dir() and teller(run) is not None:
@@ -252,16 +264,16 @@ def predict_command(
     clf: Any = opened(run) if large is not None else None
     if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
         rows = LargeFile(large, text_column, [_trained_column(run)], skip)
-        answers = Answers(clf, out, rows.layout, json)
+        answers = answers_of(clf, out, rows.layout, json, coverage)
         with answers.written(), _counted(clf, rows.good) as told:
             for piece in rows:
                 texts = [row.text for row in piece if row.error is None]
-                answers.add(piece, clf.predict_proba(texts, progress=told) if texts else ())
+                answers.add(piece, clf.outputs(texts, progress=told) if texts else ())
     else:
         clf, found, probabilities = predict(
             run, given, text_column, on_bad_row, pair_column, labels or (), template
         )
-        answers = Answers(clf, out, layout_of(found), json)
+        answers = answers_of(clf, out, layout_of(found), json, coverage)
         with answers.written():
             answers.add(found, probabilities)
     if json:

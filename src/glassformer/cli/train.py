@@ -30,6 +30,7 @@ from glassformer.cli.given import (
 from glassformer.cli.keys import show_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
 from glassformer.cli.output import AsJson, note, say, say_json, stream
+from glassformer.cli.own_data import around, hold_out
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError, FewStepsWarning, MalformedTagsWarning, ShortModelWarning
@@ -40,7 +41,6 @@ from glassformer.tasks.text_classification.recipe import Recipe
 if TYPE_CHECKING:
     from glassformer.tasks.run_folder import Run
 
-HELD_OUT = 0.1  # of a file without splits
 EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
 
 
@@ -197,7 +197,7 @@ def _other_columns(data: Any, asked: set[str]) -> Any:
     return replace(data, **dict(zip(keys, found, strict=True)))
 
 
-def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Recipe:
+def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Any:
     """A recipe around labelled texts of one's own; rate, epochs and batches are left for the fit to choose.
 
     A tenth each is held out for validation and for the figures where the source has no such split.
@@ -214,66 +214,52 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     from glassformer.data.sources import load_text_dataset
 
     where = _whole_path(source)
-    values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
-    values |= {"data": {"source": where}} | (chosen or {})
-    asked = build(Recipe, apply_overrides(values, settings, Recipe), "--set")
-    d = asked.data
+    values, cls = around(Recipe, where, settings, chosen)
+    asked = build(cls, apply_overrides(values, settings, cls), "--set")
+    d: Any = asked.data
     dataset = load_text_dataset(
         d.source,
         text_column=d.text_column,
         pair_column=d.pair_column,
         label_column=d.label_column,
-        label_separator=d.label_separator,
+        label_separator=getattr(d, "label_separator", None),
         limit=d.limit,
         seed=d.split_seed,
         need_labels=True,
         on_bad_row=d.on_bad_row,
+        numbers=hasattr(d, "target"),
     )
     tell_siblings(where)
-    _hold_out(values, dataset)
-    return build(Recipe, apply_overrides(values, settings, Recipe), "--set")
+    hold_out(values, dataset)
+    return build(cls, apply_overrides(values, settings, cls), "--set")
 
 
-def image_recipe(
-    source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None
-) -> ImageRecipe:
+def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Any:
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.tasks.image_classification.build import is_image_architecture
 
     where = _whole_path(source)
-    values: dict[str, Any] = {"name": Path(where).stem, "summary": f"a classifier of {Path(where).name}"}
-    values |= {"task": ImageRecipe.task, "data": {"source": where}} | (chosen or {})
-    asked = build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
-    d = asked.data
+    values, cls = around(ImageRecipe, where, settings, chosen)
+    asked = build(cls, apply_overrides(values, settings, cls), "--set")
+    d: Any = asked.data
     dataset = load_image_dataset(
         d.source,
         image_column=d.image_column,
         label_column=d.label_column,
-        label_separator=d.label_separator,
+        label_separator=getattr(d, "label_separator", None),
+        numbers=hasattr(d, "target"),
         limit=d.limit,
         seed=d.split_seed,
         broken=d.broken,  # what is left out of the training counts for no split either
     )
-    _hold_out(values, dataset)
+    hold_out(values, dataset)
     if is_image_architecture(asked.model.model):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
     else:
         values["image"] = {"augment": "light"}
-    return build(ImageRecipe, apply_overrides(values, settings, ImageRecipe), "--set")
-
-
-def _hold_out(values: dict[str, Any], dataset: Any) -> None:
-    """A tenth for each split that the data lack; where that is too little, a place for every class."""
-    from glassformer.data.label_sets import are_sets
-
-    labels = dataset.splits["train"].labels if "train" in dataset.splits else None
-    examples, classes = len(labels or ()), 1 if are_sets(labels) else len(set(labels or ()))
-    held = HELD_OUT if round(HELD_OUT * examples) >= classes else classes
-    for split in ("validation", "test"):
-        if split not in dataset.splits:
-            values["data"][f"{split}_size"] = held
+    return build(cls, apply_overrides(values, settings, cls), "--set")
 
 
 def _whole_path(source: str) -> str:

@@ -19,6 +19,7 @@ from glassformer.data.image import picture_files, picture_name
 from glassformer.data.image_checks import without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
+from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import data_folders, joined, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
@@ -26,6 +27,7 @@ from glassformer.data.table_labels import column_checks, read_labels
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
+OF_NUMBERS = "Give a table with a column of pictures or file names, and one of numbers"
 IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
 
 
@@ -85,6 +87,7 @@ def load_image_dataset(
     broken: str = "refuse",
     on_bad_row: str = "refuse",
     label_separator: str | None = None,
+    numbers: bool = False,
 ) -> ImageDataset:
     """A data set by name or path; see the top of this file.
 
@@ -95,6 +98,7 @@ def load_image_dataset(
             and the notes count and name it; so is a row of a table whose label cannot be used.
         on_bad_row: of tables: ``skip`` leaves out and lists ragged rows and those whose label cannot be used.
         label_separator: of tables: stands between the names in a cell of several labels.
+        numbers: labels are numbers, as ``float``, which a column of a table holds.
 
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
@@ -102,6 +106,8 @@ def load_image_dataset(
     if limit is not None and limit < 1:
         raise DataError(f"{limit} examples a split", where="limit", fix="Give 1 or more")
     named = NAMED_IMAGES.get(str(source))
+    if named is not None and numbers:
+        raise DataError(f"the pictures of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
     if named is not None:
         dataset = named.load(named, splits)
         dataset = replace(
@@ -112,7 +118,8 @@ def load_image_dataset(
         )
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
-        dataset = _load_path(source, image_column, label_column, splits, rejected, label_separator)
+        labels = _Labels(label_column, label_separator, numbers)
+        dataset = _load_path(source, image_column, labels, splits, rejected)
         if rejected:
             said = summary(rejected, listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, said))
@@ -143,6 +150,8 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
     train = set(each(splits["train"].labels)) if "train" in splits else set()
     out = []
     for name, split in splits.items():
+        if are_numbers(split.labels):
+            continue
         if name != "train" and split.labels and (missing := train - set(each(split.labels))):
             listed = ", ".join(sorted(map(str, missing))[:6])
             out.append(f"no picture of {listed} in {name}: its figures say nothing about that class")
@@ -152,17 +161,44 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
 # --- paths ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Labels:
+    """Which column of a table holds the labels, and what they are."""
+
+    column: str | None = None
+    separator: str | None = None  # of several labels in a cell
+    numbers: bool = False
+
+    def find(self, table: Table, image: str) -> str | None:
+        """The column beside that of pictures."""
+        if self.numbers:
+            return number_column(table, self.column, [image])
+        return find_label(table, self.column, taken=image)
+
+    def checks(self, table: Table, label: str) -> dict[str, Callable]:
+        """Column -> what raises for a value of it."""
+        if self.numbers:
+            return {label: check_numbers}
+        return column_checks(table, label, self.separator) or {label: check_labels}
+
+    def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
+        if self.numbers:
+            return read_numbers(table, label)
+        return read_labels(table, label, class_names, self.separator)
+
+
 def _load_path(
     source: str | Path,
     image_column: str | None,
-    label_column: str | None,
+    labels: _Labels,
     wanted: Sequence[str] | None,
     rejected: list[RejectedRow] | None = None,
-    separator: str | None = None,
 ) -> ImageDataset:
     path = Path(source).expanduser()
     if path.is_dir():
         files = split_files(path)
+        if not files and labels.numbers:
+            raise DataError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
         if not files:
             return load_image_folder(path, wanted)
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
@@ -174,16 +210,15 @@ def _load_path(
     chosen = choose_splits(files, wanted, str(path))
     tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in chosen.items()}
     name = path.name if path.is_dir() else path.stem
-    return _from_tables(name, tables, image_column, label_column, rejected, separator)
+    return _from_tables(name, tables, image_column, labels, rejected)
 
 
 def _from_tables(
     name: str,
     tables: dict[str, list[Table]],
     image_column: str | None,
-    label_column: str | None,
+    kind: _Labels,
     rejected: list[RejectedRow] | None = None,
-    separator: str | None = None,
 ) -> ImageDataset:
     splits, class_names, notes = {}, (), {}
     for split, parts in tables.items():
@@ -197,19 +232,20 @@ def _from_tables(
                     where=table.origin,
                     fix=f"There are: {', '.join(table.names)}. Name it with image_column",
                 )
-            label = find_label(table, label_column, taken=column)
+            label = kind.find(table, column)
             if rejected is not None and label is not None:
-                checks = column_checks(table, label, separator) or {label: check_labels}
+                checks = kind.checks(table, label)
                 table = parts[i] = without_bad_rows(table, column, label, rejected, checks)
             images += [_beside(x, table.origin) for x in table.read(column)]
-            if label not in (None, label_column) and label.lower() not in LABEL_COLUMNS:
+            if label not in (None, kind.column) and label.lower() not in LABEL_COLUMNS:
                 notes[f"found by what the columns hold: labels in {label!r}; label_column names another"] = 1
             if label is not None:
                 class_names = table.class_names.get(label, class_names)
-                labels += read_labels(table, label, class_names, separator)
+                labels += kind.read(table, label, class_names)
         splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
-    splits = one_spelling(splits)
-    return ImageDataset(name, splits, tuple(map(str, class_names)) or _names(splits), notes=tuple(notes))
+    splits = splits if kind.numbers else one_spelling(splits)
+    names = () if kind.numbers else tuple(map(str, class_names)) or _names(splits)
+    return ImageDataset(name, splits, names, notes=tuple(notes))
 
 
 def _beside(value: Any, origin: str) -> Any:
@@ -301,7 +337,7 @@ class NamedImages:
 def _load_stored(source: NamedImages, wanted: Sequence[str] | None) -> ImageDataset:
     for root in data_folders():
         if (root / source.folder).is_dir():
-            return _load_path(root / source.folder, None, None, wanted)
+            return _load_path(root / source.folder, None, _Labels(), wanted)
     raise DataError(
         f"the data set {source.folder!r} is not on this machine",
         fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures "

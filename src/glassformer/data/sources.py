@@ -29,6 +29,7 @@ from glassformer.data.folders import (
 )
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.network import unreachable
+from glassformer.data.numbers import check_numbers, number_column, read_numbers
 from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
 from glassformer.data.parts import joined
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
@@ -53,6 +54,7 @@ def load_text_dataset(
     labels: bool = True,
     pair_column: str = NONE,
     label_separator: str | None = None,
+    numbers: bool = False,
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -70,6 +72,7 @@ def load_text_dataset(
         pair_column: of the second texts, whose rows become ``TextPair``s; ``auto`` looks for two columns of
             texts (``find_sides`` of ``data/pair_columns.py``), ``none``: a row has one text.
         label_separator: stands between the names in a cell of several labels; None: a cell is one label.
+        numbers: labels are numbers, as ``float``; their column is found by its name or by what it holds.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers. A column of lists holds several labels an example, and so
@@ -88,6 +91,7 @@ def load_text_dataset(
     skipped = rejected if on_bad_row == "skip" else None
     found, between = find_labels or need_labels, label_separator
     columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
+    columns = replace(columns, numbers=numbers)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -120,6 +124,7 @@ class _Columns:
     labels: bool = True  # are read
     pair: str = NONE
     separator: str | None = None  # of several labels in a cell
+    numbers: bool = False  # labels are numbers
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
@@ -161,7 +166,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
                 checks = row_checks(found)
-                if sets := column_checks(table, found.label, columns.separator):
+                if sets := _label_checks(table, found.label, columns):
                     checks = (checks or {found.text: check_texts}) | sets
                 table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected, checks)
             with way_out(columns.rejected):
@@ -172,14 +177,26 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 continue
             class_names = table.class_names.get(found.label, class_names)
             with way_out(columns.rejected):
-                labels += read_labels(table, found.label, class_names, columns.separator)
+                if columns.numbers:
+                    labels += read_numbers(table, found.label)
+                else:
+                    labels += read_labels(table, found.label, class_names, columns.separator)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
-    splits = whole_numbers(one_spelling(splits), untyped)
-    names, said = class_names or names_of(splits), (first.said,) if first and first.said else ()
+    if not columns.numbers:
+        splits = whole_numbers(one_spelling(splits), untyped)
+    names = () if columns.numbers else class_names or names_of(splits)
+    said = (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
     pair = first.pair if first else None
     return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said, pair_column=pair)
+
+
+def _label_checks(table: Table, label: str | None, columns: _Columns) -> dict[str, Callable] | None:
+    """Column -> what raises for a value of it that is no label of this kind; None: the usual checks."""
+    if columns.numbers and label is not None:
+        return {label: check_numbers}
+    return column_checks(table, label, columns.separator)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> Columns:
@@ -193,6 +210,8 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         text = text or (first.text if first.text in table.names else None)
         label = label or (first.label if first.label in table.names else None)
         pair = NONE if first.pair is None else first.pair
+    if columns.numbers and split != "unsupervised" and label not in table.names:
+        label = number_column(table, columns.label, [name for name in (text, pair) if name is not None])
     options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
     found = columns_of_pairs(table, text, label, pair, **options)
     found = found or find_columns(table, text, label, **options)

@@ -13,7 +13,9 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.data.copies import distinct, groups_of
 from glassformer.data.label_kinds import about_labels, without_class
-from glassformer.data.label_sets import are_sets, strata
+from glassformer.data.label_sets import are_sets
+from glassformer.data.label_sets import strata as strata_of_sets
+from glassformer.data.numbers import are_numbers, strata_of
 from glassformer.errors import ConfigError, DataError
 
 Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
@@ -34,7 +36,16 @@ def _count(size: float, n: int) -> int:
 
 def _strata(labels: Labels, size: float) -> Sequence[Any]:
     """What a part of that size is stratified by; single labels as they are."""
-    return strata(labels, _count(size, len(labels))) if are_sets(labels) else labels
+    if are_sets(labels) or are_numbers(labels):
+        return strata(labels, _count(size, len(labels)))
+    return labels
+
+
+def strata(labels: Labels, held: int) -> Sequence[Any]:
+    """What a choice of ``held`` examples is stratified by: class, a set's rarest label, a number's rank."""
+    if are_numbers(labels):
+        return strata_of(labels, min(held, len(labels) - held))
+    return strata_of_sets(labels, held)
 
 
 def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -96,7 +107,7 @@ def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.
 
     Args and errors: as in ``stratified_split``.
     """
-    labels = list(_strata(labels, size))
+    labels = [0] * len(labels) if are_numbers(labels) else list(_strata(labels, size))
     _, of_class = stratified_split(labels, size, seed)  # checks, and how many of each class
     wanted = Counter(labels[i] for i in of_class.tolist())
     rng, held = np.random.default_rng(seed), []
@@ -180,6 +191,7 @@ def stratified_folds(
     for index, key in enumerate(keys):
         first.setdefault(key, index)
     kept = list(strata([labels[i] for i in first.values()], len(first) // folds))
+    kept = [0] * len(kept) if blocks and are_numbers(labels) else kept
     rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
     if seen < folds:
         what = f"class {rare!r} has {seen} distinct examples for {folds} folds"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_plain, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
-from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.errors import DataError, ShapeError
+from glassformer.evaluate.number_file import NUMBER_HEADER
+from glassformer.evaluate.table_file import table_file
 from glassformer.reading import open_regular
 
 __all__ = [
@@ -108,20 +109,9 @@ def predictions_file(
     Args:
         others: names of the further columns.
     """
-    path = Path(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, others)])
-            yield partial(_write, writer, classes)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with table_file(path) as writer:
+        writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, others)])
+        yield partial(_write, writer, classes)
 
 
 def _write(
@@ -176,6 +166,9 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
             behind = [csv_plain(column) for column in header[len(HEADER) :]]
             names = [column[2:] for column in takewhile(lambda column: column.startswith("p:"), behind)]
             pairs = behind[len(names) : len(names) + 1] == [SECOND_CELL]
+            if tuple(header[: len(NUMBER_HEADER)]) == NUMBER_HEADER:
+                what, fix = "holds predicted numbers, not labels", "Name a run of a classifier"
+                raise DataError(what, where=str(path), fix=fix)
             if tuple(header[: len(HEADER)]) != HEADER:
                 raise DataError(
                     f"the header is not {','.join(HEADER)}", where=str(path), fix="Is it a predictions.csv?"

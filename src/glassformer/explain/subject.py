@@ -146,12 +146,12 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
 
 def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
     """Probabilities ``[C]`` of one input, the number of the label to explain, and the label itself."""
-    if clf.kind_.binary:
+    if not clf.kind_.joint:
         probabilities = clf.chances(logits[None].double().cpu().numpy())[0]
     else:
         probabilities = torch.softmax(logits.double() / clf.temperature_, 0).cpu().numpy()
     target = clf.kind_.explained(probabilities, clf.threshold_)
-    return probabilities, target, clf.classes_[target]
+    return probabilities, target, clf.kind_.named(target, probabilities, clf.classes_)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         probabilities,
         temperature=clf.temperature_,
         judge=judge,
-        chances=clf.chances if clf.kind_.binary else None,
+        chances=None if clf.kind_.joint else clf.chances,
         shown={
             "text": tokens.text,
             "tokens": tokens.names,
@@ -274,7 +274,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         grid=grid,
         temperature=clf.temperature_,
         judge=judge,
-        chances=clf.chances if clf.kind_.binary else None,
+        chances=None if clf.kind_.joint else clf.chances,
         shown={
             "text": "",
             "tokens": [],

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from glassformer.checkpoints.files import read_json, write_folder
@@ -115,8 +114,9 @@ def export_hf(
     found: dict[str, Any] = {}
 
     def write(folder: Path) -> None:
-        given, names = as_hub_has_it(clf.model_, clf.model), tuple(map(str, clf.classes_.tolist()))
-        save_pretrained(given, folder, label_names=names, problem_type=clf.kind_.problem_type)
+        with clf.in_own_unit() as model:
+            given, names = as_hub_has_it(model, clf.model), clf.names_on_hub()
+            save_pretrained(given, folder, label_names=names, problem_type=clf.kind_.problem_type)
         config = read_json(folder / "config.json")
         clf.write_parts(folder)
         whole = "glassformer" not in config
@@ -126,10 +126,10 @@ def export_hf(
             if getattr(clf, "reads_pairs", False):
                 text = text.replace("PAIRS = False", "PAIRS = True")
             (folder / "run.py").write_text(text, encoding="utf-8")
-        before, model = judge_in_fp32(clf, samples), clf.model_
+        before, model = clf.kind_.written(judge_in_fp32(clf, samples)), clf.model_
         try:
             clf.model_ = load_pretrained(folder)
-            moved = float(np.abs(judge_in_fp32(clf, samples) - before).max())
+            moved = clf.kind_.apart(judge_in_fp32(clf, samples), before)
         finally:
             clf.model_ = model
         if not moved <= TOLERANCE:

@@ -156,7 +156,7 @@ def _about(clf: Any) -> dict[str, Any]:
         "outputs": {"logits": ["batch", "label"], "probabilities": ["batch", "label"]},
         "labels": list(map(str, clf.classes_.tolist())),
         "threshold": plain(clf.threshold_),
-        **({"several": True} if clf.kind_.binary else {}),
+        **clf.kind_.about_export(clf),
     }
 
 
@@ -217,7 +217,7 @@ def _judge_int8(
     if validation is not None:
         examples, labels = validation
         logits, found = judge_in_fp32(clf, examples), answers(folder, about, run, examples, clf)
-    if labels is not None:
+    if labels is not None and clf.kind_.labels_given:
         out["judged"] = len(labels)
         truth = np.array(list(map(str, labels)))
         for name, rows in (("accuracy_fp32", logits), ("accuracy_int8", found)):
@@ -232,4 +232,6 @@ def _labels(clf: Any, logits: np.ndarray) -> np.ndarray:
 def compare(clf: Any, ours: np.ndarray, theirs: np.ndarray) -> tuple[float, int]:
     """The largest difference of two logits, and the number of inputs whose label changes."""
     moved = float(np.abs(ours - theirs).max()) if np.isfinite(theirs).all() else float("inf")
+    if not clf.kind_.labels_given:
+        return moved, 0
     return moved, int((_labels(clf, ours) != _labels(clf, theirs)).sum())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.text_pairs import TextPair
+from glassformer.evaluate.number_file import texts_in
 from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
 from glassformer.evaluate.predictions import read_predictions
 
@@ -24,7 +25,10 @@ def samples_of(clf: Any, run: str | Path, count: int, seed: int = 0) -> tuple[li
         return [random_picture(rng) for _ in range(count)], None
     texts, labels = [], []
     file = Path(run) / "predictions.csv"
-    if file.is_file():
+    if file.is_file() and not clf.kind_.labels_given:
+        rows = list(islice(texts_in(file), 50 * count))
+        texts = [rows[i] for i in sorted(rng.permutation(len(rows))[:count].tolist())]
+    elif file.is_file():
         rows = list(islice(read_predictions(file), 50 * count))
         chosen = sorted(rng.permutation(len(rows))[:count].tolist())
         texts, labels = [rows[i].text for i in chosen], [rows[i].label for i in chosen]

@@ -288,14 +288,22 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
         seen += len(inputs)
     if seen != shard.rows:
         raise DataError(f"{seen} of {shard.rows} rows were read", where=shard.source)
-    label_type = pa.int64() if isinstance(classes[0], int) else pa.string()
+    label_type: Any = pa.int64() if isinstance(classes[0], int) else pa.string()
     if clf.kind_.binary:
         label_type, labels = pa.list_(label_type), [None if x is None else list(x) for x in labels]
+    if clf.kind_.labels_given:
+        given = {"label": pa.array(labels, label_type), "probability": pa.array(shares, pa.float64())}
+        given |= {
+            f"p:{c}": pa.array(rows[:, k], pa.float64(), from_pandas=True) for k, c in enumerate(classes)
+        }
+    else:
+        given = {"number": pa.array(rows[:, 0], pa.float64(), from_pandas=True)}
+        if (half := clf.kind_.about_export(clf)["half_width"]) is not None:
+            for name, bound in (("low", rows[:, 0] - half), ("high", rows[:, 0] + half)):
+                given[name] = pa.array(bound, pa.float64(), from_pandas=True)
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
-        "label": pa.array(labels, label_type),
-        "probability": pa.array(shares, pa.float64()),
-        **{f"p:{c}": pa.array(rows[:, k], pa.float64(), from_pandas=True) for k, c in enumerate(classes)},
+        **given,
         **({"truncated": pa.array(cut, pa.bool_())} if clf.NOUN == "texts" else {}),
         "error": pa.array(errors, pa.string()),
     }
@@ -323,13 +331,13 @@ def _answers(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
     if not good:
         return errors, None
     try:
-        return errors, clf.predict_proba(good)
+        return errors, clf.outputs(good)
     except DataError:
         if clf.NOUN != "texts":
             raise
     errors = _encodable(clf, inputs, errors)  # one text that cannot be tokenized ends no shard
     good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
-    return errors, clf.predict_proba(good) if good else None
+    return errors, clf.outputs(good) if good else None
 
 
 def _encodable(clf: Any, texts: list[Any], errors: list[str | None]) -> list[str | None]:

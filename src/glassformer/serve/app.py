@@ -284,7 +284,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         served = server.choose(request.model, "image" if what == "images" else "text", pairs=what == "pairs")
         inputs = [TextPair(*pair) for pair in inputs] if what == "pairs" else inputs
         items, shares = await server.batchers[served.name].submit(inputs, what)
-        return JSONResponse({"model": served.name, "predictions": served.predictions(items, shares)})
+        return JSONResponse({"model": served.name, **served.response(items, shares)})
 
     @app.post(
         "/v1/explain", response_model=ExplainResponse, responses=WRONG, summary="What an answer rests on"

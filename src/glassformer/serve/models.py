@@ -252,6 +252,23 @@ class Served:
         self.compute([one] * max(1, most // one.tokens))
         self.compute([alone])
 
+    def response(self, items: Sequence[Item], shares: np.ndarray) -> dict[str, Any]:
+        """As ``PredictResponse`` has it, less the model; raises Problem where an answer is no number."""
+        if self.clf.kind_.labels_given:
+            return {"predictions": self.predictions(items, shares)}
+        if not np.isfinite(shares).all():
+            raise Problem(422, "the model's answer to an input is no number", where="model")
+        half = self.clf.kind_.about_export(self.clf)["half_width"]
+        numbers = [
+            {
+                "number": number,
+                **({} if half is None else {"interval": [number - half, number + half]}),
+                "truncated": item.truncated,
+            }
+            for item, number in zip(items, shares[:, 0].tolist(), strict=True)
+        ]
+        return {"predictions": [], "numbers": numbers}
+
     def predictions(self, items: Sequence[Item], shares: np.ndarray) -> list[dict[str, Any]]:
         """As ``Prediction`` has it; raises Problem where the model's answer is no number."""
         if not np.isfinite(shares).all():

@@ -48,9 +48,18 @@ class Prediction(Strict):
     )
 
 
+class PredictedNumber(Strict):
+    number: float
+    interval: list[float] | None = Field(
+        None, description="Holds 90 % of true numbers; absent where too few examples were held out to know"
+    )
+    truncated: bool = Field(description="Whether the text was longer than the model reads")
+
+
 class PredictResponse(Strict):
     model: str
-    predictions: list[Prediction]
+    predictions: list[Prediction] = Field(description="Empty with regressors")
+    numbers: list[PredictedNumber] | None = Field(None, description="Of a regressor; absent with others")
 
 
 class ExplainRequest(Strict):

@@ -27,7 +27,7 @@ def over_folds(found: Sequence[dict[str, Any]], figures: Sequence[str]) -> dict[
     """Mean, standard deviation and range of each figure. The folds share most of their training examples, so
     the deviation divided by the root of k is no standard error."""
     out = {}
-    for key in (key for key in figures if key in found[0]):
+    for key in (key for key in figures if all(fold.get(key) is not None for fold in found)):
         values = np.array([fold[key] for fold in found])
         spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
         out[key] = {name: float(value) for name, value in spread.items()}

@@ -26,9 +26,10 @@ from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import measures_of
+from glassformer.evaluate.number_file import write_numbers
+from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
-from glassformer.report.html import write_report
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.study.fold import MARKER, NAME, Fold, over_folds
 from glassformer.study.word_folds import run_word_folds
@@ -36,10 +37,9 @@ from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, kno
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.tasks.target_sets import spread
-from glassformer.tasks.targets import kind_of_targets
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
-FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss")  # the third of several labels an example
+FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss", *OF_NUMBERS)  # the third of several labels
 Say = Callable[[str], None]
 
 
@@ -93,12 +93,12 @@ def _run_folds(
     if rejected := getattr(splits.dataset, "rejected", ()):
         say(summary(rejected, listed=False))
     say(f"{len(train):,} examples in {folds} folds")
-    kind = kind_of_targets(train.labels)
+    kind = TASKS[recipe.task].estimator.kind_for(train.labels)
     classes = np.asarray(kind.classes(train.labels))
     targets = kind.numbered(train.labels, classes.tolist(), train.origin, train.rows)
     out, chosen = np.empty((len(train), len(classes))), np.empty(targets.shape, targets.dtype)
     found, measure = [], kind.measure or measure_of(recipe)
-    called = measures_of({"kind": "labels" if kind.binary else None})
+    called = {**measures_of({"kind": "labels" if kind.binary else None}), **OF_NUMBERS}
     for k in range(folds):
         fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
         known = (fold.folder / MARKER).is_file()
@@ -106,7 +106,7 @@ def _run_folds(
         out[fold.held] = p = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
         chosen[fold.held] = kind.chosen(p, figures.get("threshold"))
         found.append(figures)
-        said = f"{called[measure]} {figures[measure]:.4f}"
+        said = f"{called[measure]} {(figures[measure] or 0.0):.4f}"
         rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
         when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
         say(f"fold {k + 1} of {folds}: {said}{when}")
@@ -131,6 +131,10 @@ def _run_folds(
         "seed": recipe.train.seed,
         "label_names": [str(c) for c in classes.tolist()],
     }
+    if not kind.labels_given:
+        about: dict[str, Any] = {"labels": train.labels, "rows": train.rows, "split": NAME}
+        write_numbers(folder / "predictions.csv", names, out[:, 0].tolist(), **about)
+        return _reported(recipe, folder, metrics | {"numbers": {"held_out": 0}, "intervals": []})
     write_predictions(
         folder / "predictions.csv",
         names,
@@ -142,8 +146,13 @@ def _run_folds(
         rows=train.rows,
         split=NAME,
     )
+    return _reported(recipe, folder, metrics)
+
+
+def _reported(recipe: Any, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
+    """The metrics, once they and their page are written."""
     replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
-    write_report(folder, known_recipe(folder))
+    TASKS[recipe.task].page(folder, known_recipe(folder))
     return metrics
 
 
@@ -183,11 +192,11 @@ def run_fold(
         callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
     )
     p, labels = (
-        clf.predict_proba([train.examples[i] for i in fold.held]),
+        clf.outputs([train.examples[i] for i in fold.held]),
         [train.labels[i] for i in fold.held],
     )
     kind, own, cut = clf.kind_, clf.classes_.tolist(), clf.threshold_
-    classes = kind_of_targets(train.labels).classes(train.labels)
+    classes = clf.kind_for(train.labels).classes(train.labels)
     if kind.binary and own != classes:  # a rare label stands in the held part alone: it is never given
         p, cut = spread(p, own, classes, 0.0), spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0]
     meter = kind.meter(classes)

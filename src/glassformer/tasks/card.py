@@ -47,6 +47,7 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
     tag, use = getattr(estimator.RECIPE, "CARD", ("", ""))
     settings, model = estimator.get_params(deep=False), getattr(estimator, "model_", None)
     classes = getattr(estimator, "classes_", None)  # None too where an embedder learned from pairs
+    classes = classes if _gives_labels(estimator) else None
     facts = Model(
         kind=type(estimator).__name__,
         task=estimator.RECIPE.task,
@@ -98,9 +99,10 @@ def _run_facts(run: str | Path | None) -> list[Any]:
 def _judged(estimator: Any) -> dict[str, float]:
     """The figures of the weights that were kept, where they were judged while training."""
     history = getattr(estimator, "history_", [])
-    seen = [r for r in history if r.get("kind") not in ("step", None) and "accuracy" in r]
+    seen = [r for r in history if r.get("kind") not in ("step", None) and {"accuracy", "r2"} & r.keys()]
     best = [r for r in seen if r.get("step") == getattr(estimator, "best_step_", None)] or seen[-1:]
-    return {k: best[-1][k] for k in ("accuracy", "macro_f1", "micro_f1", "loss") if best and k in best[-1]}
+    keys = ("accuracy", "macro_f1", "micro_f1", "r2", "mae", "pearson", "spearman", "loss")
+    return {k: best[-1][k] for k in keys if best and k in best[-1]}
 
 
 def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
@@ -112,7 +114,10 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
     if settings.get("clean", "none") not in ("none", None):
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
     several = _gives_several(estimator)
-    if getattr(estimator, "classes_", None) is not None and not several:
+    if (errors := getattr(estimator, "errors_", None)) is not None:
+        told = f"Its intervals rest on {len(errors):,} held-out examples, and have one width for every input."
+        out.append(told if len(errors) else "No examples were held out: it gives numbers without intervals.")
+    elif getattr(estimator, "classes_", None) is not None and not several:
         out.append("It gives one of its labels to any input, also to one that is about none of them.")
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
     calibrated = bool(np.any(np.asarray(temperature) != 1.0))
@@ -124,6 +129,11 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         when = "; the figures above were measured before" if from_run else ""
         out.append(f"It was calibrated afterwards (temperature {_spread(temperature)}{limit}){when}.")
     return out
+
+
+def _gives_labels(estimator: Any) -> bool:
+    """Whether answers are labels, where there are classes at all."""
+    return bool(getattr(getattr(estimator, "kind_", None), "labels_given", True))
 
 
 def _gives_several(estimator: Any) -> bool:

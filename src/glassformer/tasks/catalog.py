@@ -7,7 +7,15 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.config import KnownRecipe, apply_overrides, build, nearest, read_toml, to_dict
+from glassformer.config import (
+    KnownRecipe,
+    apply_overrides,
+    build,
+    nearest,
+    parse_settings,
+    read_toml,
+    to_dict,
+)
 from glassformer.errors import ConfigError
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 
@@ -90,6 +98,24 @@ def _token_tagging() -> Iterator[Any]:
     yield TASK
 
 
+def _text_regression() -> Iterator[Any]:
+    from glassformer.tasks.text_regression.recipe import TextNumberRecipe
+
+    yield TextNumberRecipe
+    from glassformer.tasks.text_regression.run import TASK
+
+    yield TASK
+
+
+def _image_regression() -> Iterator[Any]:
+    from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
+
+    yield ImageNumberRecipe
+    from glassformer.tasks.image_regression.run import TASK
+
+    yield TASK
+
+
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
@@ -134,8 +160,33 @@ TASKS = Tasks(
         "similarity": _similarity,
         "masked-patches": _masked_patches,
         "token-tagging": _token_tagging,
+        "text-regression": _text_regression,
+        "image-regression": _image_regression,
     }
 )
+
+
+# What ``data.target`` makes of a task whose recipes have no such key.
+TARGETS = {
+    ("text-classification", "number"): "text-regression",
+    ("image-classification", "number"): "image-regression",
+}
+
+
+def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[str]) -> Any:
+    """The task that a recipe's ``data.target``, or the settings laid over it, make of one.
+
+    Raises:
+        ConfigError: ``target`` is nothing that can be learned.
+    """
+    data = values.get("data")
+    target = data.get("target") if isinstance(data, Mapping) else None
+    asked = {key.removeprefix("data."): value for key, value in parse_settings(overrides).items()}
+    target = asked.get("target", target)
+    if target is None or (task, target) in TARGETS or task not in {name for name, _ in TARGETS}:
+        return TARGETS.get((task, target), task) if isinstance(task, str) else task
+    fix = f"Use {' or '.join(sorted({kind for _, kind in TARGETS}))}, or leave target out for classes"
+    raise ConfigError(f"target = {target!r} is nothing that can be learned", where="data.target", fix=fix)
 
 
 def recipe_classes() -> dict[str, type]:
@@ -205,11 +256,11 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     Raises:
         ConfigError: an unknown task or key (the nearest is named), or a value of the wrong type.
     """
-    task = values.get("task", DEFAULT_TASK)
+    task = task_with_target(values.get("task", DEFAULT_TASK), values, overrides)
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
     cls = TASKS.recipe(task)
-    return build(cls, apply_overrides(dict(values), overrides, cls), where)
+    return build(cls, apply_overrides(dict(values) | {"task": task}, overrides, cls), where)
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:

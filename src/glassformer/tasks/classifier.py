@@ -1,4 +1,4 @@
-"""What every classifier here is: scikit-learn's contract around a model, its preprocessing and its labels.
+"""What every estimator of targets is: scikit-learn's contract around a model, its preprocessing, its labels.
 
 ``fit`` hands everything to the one training loop; where texts and pictures differ is at the end of the class.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -24,6 +25,7 @@ from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.target_classes import Classes
+from glassformer.tasks.target_numbers import Numbers
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
 from glassformer.train.defaults import chosen, kind_of
@@ -40,8 +42,8 @@ class Labeled(NamedTuple):
     sample_weight: np.ndarray | None  # [n], of mean 1
 
 
-class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
-    """A classifier of raw examples.
+class Supervised(Explains, Adapts, Estimator):
+    """What raw examples with targets are learned by, whatever the kind of target.
 
     Fitted state beside ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing's.
     """
@@ -92,10 +94,11 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         X, y, validation, sample_weight = data
         y = list(y) if isinstance(y, Iterator) else y  # which is read once
-        self.kind_ = kind_of_targets(y)
-        examples, labels = check_pairs(X, y, "fit", self.NOUN, "labels", self.check, self.kind_.read)
+        self.kind_ = self.kind_for(y)
+        word = self.kind_.word
+        examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
         classes = self.kind_.classes(labels)
-        self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, "labels")
+        self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, word)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         share = fit.train.validation_fraction
         if validation is None and share > 0:
@@ -108,6 +111,16 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
             held = self._held_out(validation)
         return Labeled(examples, targets, weights), held
 
+    @classmethod
+    def learns(cls, kind: Classes) -> bool:
+        """Whether targets of that kind are for this estimator."""
+        raise NotImplementedError
+
+    @classmethod
+    def kind_for(cls, y: Any) -> Classes:
+        """The kind of raw targets."""
+        return kind_of_targets(y)
+
     def _held_out(self, validation: Any) -> tuple[list[Any], np.ndarray] | None:
         if validation is None:
             return None
@@ -117,11 +130,11 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
             y,
             "validation",
             f"validation {self.NOUN}",
-            "validation labels",
+            f"validation {self.kind_.word}",
             self.check,
             self.kind_.read,
         )
-        return examples, self.targets(labels, "validation labels")
+        return examples, self.targets(labels, f"validation {self.kind_.word}")
 
     def _weights(self, examples: Labeled) -> np.ndarray | None:
         """Class weights times sample weights, with mean 1."""
@@ -204,18 +217,18 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
         """What the head gives before temperature and threshold, ``[n, C]``, fp32."""
         return self._rows(X, "logits")
 
-    def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""
+    def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
+        """What answers are made of, ``[n, C]`` fp64: probabilities, or of numbers themselves ``[n, 1]``."""
         return self.chances(self._rows(X, "logits", progress))
 
     def chances(self, logits: np.ndarray) -> np.ndarray:
-        """Logits ``[n, C]`` as probabilities, by the temperature as it is now."""
+        """Logits ``[n, C]`` as probabilities, by the temperature as it is now; or as numbers."""
         return self.kind_.chances(logits, getattr(self, "temperature_", 1.0))
 
     def predict(self, X: Sequence[Any]) -> Any:
         """The most probable label of each example ``[n]``; of several labels a 0/1 matrix ``[n, K]`` where
         training had one, else a list of tuples of labels."""
-        return self.kind_.returned(self.chosen(self.predict_proba(X)), self.classes_)
+        return self.kind_.returned(self.chosen(self.outputs(X)), self.classes_)
 
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
         """Class numbers ``[n]`` from probabilities: the largest, or for two classes the saved threshold on
@@ -226,12 +239,6 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
         """What ``chosen`` gives, as labels ``[n]``; several labels of one example are one ``LabelSet``."""
         return self.kind_.labels(self.chosen(probabilities), self.classes_)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of examples whose label is right; of several labels, of those with all of them right."""
-        labels = self.kind_.read(y)
-        right = [a == b for a, b in zip(self.decide(self.predict_proba(X)).tolist(), labels, strict=True)]
-        return float(np.average(right, weights=sample_weight))
-
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """What the head reads of each example, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")
@@ -240,7 +247,6 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.no_validation = True
-        tags.classifier_tags.multi_label = True
         return tags
 
     # --- files -----------------------------------------------------------------------------------
@@ -253,9 +259,18 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
         return self.class_order_ if self.threshold_ is None else None
 
     def _write_model(self, folder: Path) -> None:
-        names = tuple(map(str, self.classes_.tolist()))
-        kind = self.kind_.problem_type
-        save_pretrained(self.model_, folder, label_names=names, order=self._order(), problem_type=kind)
+        names, kind = self.names_on_hub(), self.kind_.problem_type
+        with self.in_own_unit() as model:
+            save_pretrained(model, folder, label_names=names, order=self._order(), problem_type=kind)
+
+    @contextmanager
+    def in_own_unit(self) -> Iterator[Any]:
+        """The model, whose head meanwhile gives what other programs expect of it."""
+        yield self.model_
+
+    def names_on_hub(self) -> tuple[str, ...]:
+        """What ``id2label`` calls the outputs."""
+        return tuple(map(str, self.classes_.tolist()))
 
     def _about(self) -> dict[str, Any]:
         classes, order = self.classes_.tolist(), self._order()
@@ -279,9 +294,9 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
             raise CheckpointError(what, where=where)
         if threshold is None and kind.sorts():
             out._sort_classes()
-        if isinstance(out.class_weight, dict):  # JSON's keys are text
+        if isinstance(weights := getattr(out, "class_weight", None), dict):  # JSON's keys are text
             by_text = {str(label): label for label in classes}
-            out.class_weight = {by_text.get(key, key): weight for key, weight in out.class_weight.items()}
+            out.class_weight = {by_text.get(key, key): weight for key, weight in weights.items()}
         return out
 
     @torch.no_grad()
@@ -354,3 +369,26 @@ class Classifier(Explains, Adapts, ClassifierMixin, Estimator):
     def _table_arrays(self, table: Any) -> list[np.ndarray]:
         """What of a table decides a training's bits."""
         raise NotImplementedError
+
+
+class Classifier(ClassifierMixin, Supervised):
+    """A classifier of raw examples."""
+
+    @classmethod
+    def learns(cls, kind: Classes) -> bool:
+        return kind.problem_type != Numbers.problem_type
+
+    def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
+        """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""
+        return self.outputs(X, progress=progress)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of examples whose label is right; of several labels, of those with all of them right."""
+        labels = self.kind_.read(y)
+        right = [a == b for a, b in zip(self.decide(self.predict_proba(X)).tolist(), labels, strict=True)]
+        return float(np.average(right, weights=sample_weight))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

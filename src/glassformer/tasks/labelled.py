@@ -129,7 +129,7 @@ def judge_splits(work: Work) -> dict[str, Any]:
 def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tuple[dict[str, Any], np.ndarray]:
     """The figures of a split and its probabilities ``[n, C]``."""
     with count("judging", len(split)) as told:
-        probabilities = clf.predict_proba(split.examples, progress=told)
+        probabilities = clf.outputs(split.examples, progress=told)
     return measured(clf, split, probabilities, recipe, clf.chosen(probabilities)), probabilities
 
 
@@ -219,7 +219,7 @@ def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
 
 
 def judge_again(work: Work, source: str | None) -> dict[str, Any]:
-    """The figures of a saved classifier on its own judged split, or on other data.
+    """The figures of a saved estimator on its own judged split, or on other data; these stay in ``work``.
 
     Raises:
         DataError: no labelled split, or data that cannot be read.
@@ -243,12 +243,13 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
         known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
         work.say(f"{known}: figures on other {clf.NOUN} will be lower")
     try:
-        found = figures(clf, split, work.recipe, work.count)[0]
+        found, work.answers = figures(clf, split, work.recipe, work.count)
     except DataError as error:
         if work.leave_out or not error.where:
             raise
         fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with --on-bad-row skip"
         raise DataError(error.what, where=error.where, fix=fix) from None
+    work.data = splits
     if clf.NOUN == "texts" and (cut := int(clf.truncated(split.examples).sum())):
         work.say(
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"

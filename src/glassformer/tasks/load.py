@@ -17,7 +17,7 @@ from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
-from glassformer.tasks.classifier import Classifier
+from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import FORMAT, Estimator
 from glassformer.tasks.targets import kind_on_hub
 from glassformer.tasks.task import Task
@@ -107,8 +107,8 @@ def _of_transformers(folder: Path) -> Any:
         settings.get("architectures") or list(THEIR_CLASSIFIERS),
         getattr(model.config, "num_labels", 0),
     )
-    kind_of_target = kind_on_hub(settings)
-    other = "" if kind_of_target.binary else other_task(settings, count, where)
+    kind_of_target = kind_on_hub(settings, count)
+    other = other_task(settings, count, where) if kind_of_target.joint else ""
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
@@ -124,8 +124,8 @@ def _of_transformers(folder: Path) -> Any:
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
-    able = (task.estimator for task in TASKS.values() if issubclass(task.estimator, Classifier))
-    kind: Any = next(cls for cls in able if model.reads == cls.NOUN)
+    able = (task.estimator for task in TASKS.values() if issubclass(task.estimator, Supervised))
+    kind: Any = next(cls for cls in able if model.reads == cls.NOUN and cls.learns(kind_of_target))
     most = {"max_length": model.config.embedding.max_positions} if model.reads == "texts" else {}
     clf = kind(str(folder), **most)
     clf.read_parts(folder, {})
@@ -139,9 +139,10 @@ def _of_transformers(folder: Path) -> Any:
         if max(clf.transform_.size) > LARGER * max(model.config.embedding.image_size):
             what = "the preprocessor gives far larger pictures than the model was made for"
             raise CheckpointError(what, where=str(folder))
-    clf.classes_, clf.model_, clf.class_order_ = np.asarray(names), model, None
-    clf.kind_ = kind_of_target
-    clf._sort_classes()
+    clf.model_, clf.class_order_, clf.kind_ = model, None, kind_of_target
+    clf.classes_ = np.asarray(kind_of_target.classes(names) if count == 1 else names)
+    if kind_of_target.sorts():
+        clf._sort_classes()
     clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
     clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0
     return clf

@@ -28,10 +28,13 @@ class Classes:
     """One class an example: a softmax over the logits, and the most probable class."""
 
     problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
+    word: ClassVar[str] = "labels"  # what targets are called in messages
     measure: ClassVar[str | None] = (
         None  # what a run's lines and tables begin with; None: the recipe's choice
     )
     binary: ClassVar[bool] = False  # whether each logit is a yes or no of its own
+    labels_given: ClassVar[bool] = True  # whether answers are labels
+    joint: ClassVar[bool] = True  # whether a softmax over all logits makes the answers
 
     # --- raw targets ------------------------------------------------------------------------------
 
@@ -112,6 +115,10 @@ class Classes:
         """The number of the label that an explanation of ``[C]`` is about where none is named."""
         return int(self.chosen(probabilities[None], threshold)[0])
 
+    def named(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
+        """What an explanation calls the answer of number ``target`` to one input, from its ``[C]``."""
+        return classes[target]
+
     def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
         """What counts right and wrong answers."""
         return ClassificationMeter(classes, curves=curves)
@@ -133,11 +140,25 @@ class Classes:
         """Calibration error, log loss and the curve, for JSON."""
         return describe(probabilities, targets, resamples=resamples)
 
+    # --- other programs ---------------------------------------------------------------------------
+
+    def written(self, logits: np.ndarray) -> np.ndarray:
+        """What a head gives in files that other programs read, from our logits ``[n, C]``."""
+        return logits
+
+    def apart(self, a: np.ndarray, b: np.ndarray) -> float:
+        """How far two of such outputs are apart, at most."""
+        return float(np.abs(a - b).max())
+
     # --- files ------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
         """What ``glassformer.json`` says of the kind; nothing of this one."""
         return {}
+
+    def about_export(self, clf: Any) -> dict[str, Any]:
+        """What ``onnx.json`` says of the kind."""
+        return {"several": True} if self.binary else {}
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         """Temperature and threshold of a saved folder; raises CheckpointError for impossible ones."""

@@ -53,6 +53,7 @@ class LabelSets(Classes):
     problem_type: ClassVar[str | None] = "multi_label_classification"
     measure: ClassVar[str | None] = "macro_f1"
     binary: ClassVar[bool] = True
+    joint: ClassVar[bool] = False
 
     def read(self, y: Any, origin: str = "labels") -> list[Any]:
         if not is_matrix(y):

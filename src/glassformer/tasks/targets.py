@@ -1,4 +1,4 @@
-"""What a classifier's targets are: one class an example, or several labels.
+"""What an estimator's targets are: one class an example, several labels, or a number.
 
 A kind says how raw targets are checked and numbered, what the head's outputs mean, what they are judged by,
 and what a saved folder and the Hub call it (``Classes`` has the methods). Whoever holds an estimator asks its
@@ -14,6 +14,7 @@ from glassformer.checkpoints.settings import shown
 from glassformer.data.label_sets import holds_sets, is_matrix, read_matrix
 from glassformer.errors import CheckpointError
 from glassformer.tasks.target_classes import Classes
+from glassformer.tasks.target_numbers import SAVED, Numbers
 from glassformer.tasks.target_sets import LabelSets
 
 
@@ -28,11 +29,18 @@ def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
     """The kind that a saved folder names; raises CheckpointError for one that is not known."""
     known: dict[Any, Classes] = {None: Classes(), "label-sets": LabelSets(), "label-matrix": LabelSets(True)}
     name = about.get("targets")
+    if name == SAVED:
+        return Numbers.saved(about, where)
     if not isinstance(name, str | None) or name not in known:
         raise CheckpointError(f"targets = {shown(name)} is of no kind that is known here", where=where)
     return known[name]
 
 
-def kind_on_hub(settings: Mapping[str, Any]) -> Classes:
-    """The kind that the ``config.json`` of a classifier names."""
-    return LabelSets() if settings.get("problem_type") == LabelSets.problem_type else Classes()
+def kind_on_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
+    """The kind that the ``config.json`` of a model with such a head names; one output alone is a number, as
+    ``transformers`` has it."""
+    problem = settings.get("problem_type")
+    if problem == LabelSets.problem_type:
+        return LabelSets()
+    number = outputs == 1 and problem in (None, Numbers.problem_type)
+    return Numbers() if number else Classes()

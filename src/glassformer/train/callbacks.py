@@ -322,6 +322,9 @@ def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
     if "score" in e:
         return f"{line}validation loss {e['loss']:.4f}  score {e['score']:.4f}" + "  (best)" * best
+    if "r2" in e:  # numbers
+        shares = f"R² {e['r2']:.4f}  mean absolute error {e['mae']:.4g}"
+        return f"{line}validation loss {e['loss']:.4f}  {shares}" + "  (best)" * best
     if "accuracy" not in e:
         shown = f"train accuracy {e['train_accuracy']:.4f}" if e["train_accuracy"] else ""
         return (line + shown).rstrip() + "  (best)" * best

@@ -129,6 +129,19 @@ class ClassifierFitConfig(FitConfig):
             raise ConfigError(what, where="keep_epochs", fix="Leave out keep_epochs or lora_rank")
 
 
+@dataclass(frozen=True)
+class NumberFitConfig(FitConfig):
+    """One fit of a regressor. The loss is the squared error of standardized numbers."""
+
+    epochs: int | None = setting(None, f"passes over the training examples; {SUITED}")
+    lr: float | None = setting(None, f"the highest rate, reached at the end of the warm-up; {SUITED}")
+    warmup: float | None = setting(None, f"share of all steps; {SUITED}")
+    batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
+    monitor: Literal["loss", "pearson", "spearman"] = setting(
+        "loss", "what decides which weights are best; loss: the squared error, as R² does"
+    )
+
+
 # Keys that every recipe of texts once had: files and calls that have them at these values go on being read.
 OF_CLASSIFIERS = {
     "class_weight": (None, "class_weight belongs to classification"),

@@ -26,7 +26,13 @@ export function drawAnswer(panel, prediction, model) {
   find(".bars").replaceChildren();
   find(".sure").textContent = "";
   if (!prediction) return;
-  find(".label").textContent = prediction.label;
+  find(".label").textContent = prediction.label ?? Number(prediction.number.toPrecision(6));
+  if (prediction.number !== undefined) { // of a regressor, with the interval around it
+    const ends = prediction.interval?.map((end) => Number(end.toPrecision(4)));
+    find(".figure").textContent = ends ? `${ends[0]} to ${ends[1]}` : "";
+    find(".sure").textContent = ends ? "The interval holds 90 % of true numbers." : "";
+    return;
+  }
   find(".figure").textContent = percent(prediction.probability);
   const notes = [sureness(model)];
   if (model.threshold !== null && !prediction.labels) notes.push(`${model.labels[1]} from ${percent(model.threshold)} on.`);

@@ -119,7 +119,7 @@ class Panel {
       } else if (!explainOnly) {
         const what = model.pairs ? "pairs" : text ? "texts" : "images";
         const answer = await ask("/v1/predict", { model: model.name, [what]: [model.pairs ? parts : content] }, signal);
-        drawAnswer(this.root, answer.predictions[0], model);
+        drawAnswer(this.root, answer.predictions[0] ?? answer.numbers[0], model);
       }
       message("");
     } catch (error) {

@@ -18,7 +18,7 @@ from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
-from glassformer.tasks.classifier import Classifier
+from glassformer.tasks.classifier import Classifier, Supervised
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.image_classification.build import (
     build_model,
@@ -37,22 +37,122 @@ from glassformer.train.features import can_be_cached, on_picture_features
 from glassformer.train.objectives import ImageClassification
 
 
-class ImageClassifier(Classifier):
-    """A Transformer that classifies pictures: PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or tensors
-    ``[C, H, W]``.
+class ImageModel(Supervised):
+    """What reads pictures (PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or tensors ``[C, H, W]``) and
+    learns their targets.
 
-    The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state beside that of ``Classifier``: ``transform_``.
+    Fitted state beside that of ``Supervised``: ``transform_``.
     """
 
-    RECIPE, NOUN, CHUNK = ImageRecipe, "pictures", 1024
-    SECTIONS = {"image": ImageConfig, "model": ImageModelConfig, "train": ClassifierFitConfig}  # noqa: RUF012
+    NOUN, CHUNK = "pictures", 1024
 
     # Set by __init__; named here for readers and type checkers.
     augment: str
     model: str
     batch_size: int | None
     transform_: ImageTransform
+
+    # --- pictures --------------------------------------------------------------------------------
+
+    @staticmethod
+    def check(X: Any, origin: str = "pictures") -> list[Any]:
+        return check_pictures(X, origin)
+
+    @staticmethod
+    def copies_of(examples: Sequence[Any]) -> list[str]:
+        return list(map(digest, examples))
+
+    def _settle(self, fit: Fit) -> None:
+        if fit.train.batch_size == 0:
+            raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
+        self.transform_ = build_transform(fit.configs["image"], fit.configs["model"])
+
+    def encode(self, examples: Sequence[Any]) -> PixelTable:
+        return read_pictures(examples, self.transform_)
+
+    def _training_table(self, examples: Sequence[Any]) -> PixelTable:
+        wide = self.augment not in ("none", "shift")
+        return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
+
+    def _is_from_scratch(self) -> bool:
+        return is_image_architecture(self.model)
+
+    def _build(self, fit: Fit) -> Any:
+        return build_model(fit.configs["model"], self.transform_, len(self.classes_))
+
+    def _stream(self, fit: Fit) -> ImageStream:
+        image: ImageConfig = fit.configs["image"]
+        changes = Changes(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
+        return ImageStream(
+            fit.table,
+            self.transform_,
+            changes,
+            fit.network.config.embedding.num_tokens,
+            fit.train.batch_size,
+            fit.train.accumulate,
+            fit.train.seed,
+            fit.device,
+        )
+
+    def _objective(self, fit: Fit) -> ImageClassification:
+        targets, weights = fit.examples.targets, self._weights(fit.examples)
+        criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
+        smoothing = getattr(fit.train, "label_smoothing", 0.0)
+        return ImageClassification(targets, weights, smoothing, criterion)
+
+    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
+        c = fit.configs["image"]
+        changed = c.augment != "none" or c.mix != "none"
+        if not can_be_cached(fit.network, changed, fit.network.config.embedding.patch_dropout):
+            return stream, objective, logits
+        return on_picture_features(fit.network, stream, objective, own, max(self.batch_size or 0, 64))
+
+    def table_rows(
+        self,
+        model: Any,
+        table: PixelTable,
+        what: str,
+        device: torch.device,
+        progress: Callable | None = None,
+    ) -> np.ndarray:
+        return predict_pictures(
+            model,
+            table,
+            self.transform_,
+            what,
+            batch_size=max(self.batch_size or 0, 64),
+            device=device,
+            progress=progress,
+        )
+
+    def _table_arrays(self, table: PixelTable) -> list[np.ndarray]:
+        return [table.pixels]
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        save_transform(self.transform_, folder)
+        return {}
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.transform_ = load_transform(folder)
+
+    def check_parts(self, folder: Path) -> None:
+        super().check_parts(folder)
+        table = self.model_.config.embedding
+        if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
+            what = "the preprocessor gives other pictures than the model reads"
+            raise CheckpointError(what, where=str(folder))
+
+
+class ImageClassifier(ImageModel, Classifier):
+    """A Transformer that classifies pictures: PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or tensors
+    ``[C, H, W]``.
+
+    The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state: that of ``ImageModel``.
+    """
+
+    RECIPE = ImageRecipe
+    SECTIONS = {"image": ImageConfig, "model": ImageModelConfig, "train": ClassifierFitConfig}  # noqa: RUF012
 
     def __init__(
         self,
@@ -134,92 +234,3 @@ class ImageClassifier(Classifier):
         keep_epochs: bool = False,
     ):
         self._store(locals())
-
-    # --- pictures --------------------------------------------------------------------------------
-
-    @staticmethod
-    def check(X: Any, origin: str = "pictures") -> list[Any]:
-        return check_pictures(X, origin)
-
-    @staticmethod
-    def copies_of(examples: Sequence[Any]) -> list[str]:
-        return list(map(digest, examples))
-
-    def _settle(self, fit: Fit) -> None:
-        if fit.train.batch_size == 0:
-            raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
-        self.transform_ = build_transform(fit.configs["image"], fit.configs["model"])
-
-    def encode(self, examples: Sequence[Any]) -> PixelTable:
-        return read_pictures(examples, self.transform_)
-
-    def _training_table(self, examples: Sequence[Any]) -> PixelTable:
-        wide = self.augment not in ("none", "shift")
-        return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
-
-    def _is_from_scratch(self) -> bool:
-        return is_image_architecture(self.model)
-
-    def _build(self, fit: Fit) -> Any:
-        return build_model(fit.configs["model"], self.transform_, len(self.classes_))
-
-    def _stream(self, fit: Fit) -> ImageStream:
-        image: ImageConfig = fit.configs["image"]
-        changes = Changes(image.augment, image.flip, image.mix, image.mix_share, image.mix_alpha)
-        return ImageStream(
-            fit.table,
-            self.transform_,
-            changes,
-            fit.network.config.embedding.num_tokens,
-            fit.train.batch_size,
-            fit.train.accumulate,
-            fit.train.seed,
-            fit.device,
-        )
-
-    def _objective(self, fit: Fit) -> ImageClassification:
-        targets, weights = fit.examples.targets, self._weights(fit.examples)
-        criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
-        return ImageClassification(targets, weights, fit.train.label_smoothing, criterion)
-
-    def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
-        c = fit.configs["image"]
-        changed = c.augment != "none" or c.mix != "none"
-        if not can_be_cached(fit.network, changed, fit.network.config.embedding.patch_dropout):
-            return stream, objective, logits
-        return on_picture_features(fit.network, stream, objective, own, max(self.batch_size or 0, 64))
-
-    def table_rows(
-        self,
-        model: Any,
-        table: PixelTable,
-        what: str,
-        device: torch.device,
-        progress: Callable | None = None,
-    ) -> np.ndarray:
-        return predict_pictures(
-            model,
-            table,
-            self.transform_,
-            what,
-            batch_size=max(self.batch_size or 0, 64),
-            device=device,
-            progress=progress,
-        )
-
-    def _table_arrays(self, table: PixelTable) -> list[np.ndarray]:
-        return [table.pixels]
-
-    def write_parts(self, folder: Path) -> dict[str, Any]:
-        save_transform(self.transform_, folder)
-        return {}
-
-    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.transform_ = load_transform(folder)
-
-    def check_parts(self, folder: Path) -> None:
-        super().check_parts(folder)
-        table = self.model_.config.embedding
-        if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
-            what = "the preprocessor gives other pictures than the model reads"
-            raise CheckpointError(what, where=str(folder))

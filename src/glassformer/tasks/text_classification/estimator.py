@@ -40,7 +40,7 @@ from glassformer.tasks.build import (
     save_tokenizer,
     tells_segments,
 )
-from glassformer.tasks.classifier import Classifier
+from glassformer.tasks.classifier import Classifier, Supervised
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
 from glassformer.train.features import can_be_cached, on_features
@@ -50,20 +50,14 @@ from glassformer.train.objectives import Classification
 ENTAILS = "entail"  # what the label begins with that says that one text follows from another
 
 
-class TextClassifier(Classifier):
-    """A Transformer that classifies texts, or pairs of texts.
+class TextModel(Supervised):
+    """What reads texts, or pairs of texts, and learns their targets.
 
-    A pair is a tuple of two texts, and the model reads both at once: ``fit([(premise, claim), ...], y)``.
-    What was fitted on pairs answers pairs.
-
-    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
-    says what each means. Fitted state beside that of ``Classifier``: ``tokenizer_``, ``truncated_``
-    (training texts that were cut), ``pairs_`` (whether it reads pairs; None: others trained it, and it reads
-    both).
+    Fitted state beside that of ``Supervised``: ``tokenizer_``, ``truncated_`` (training texts that were cut),
+    ``pairs_`` (whether it reads pairs; None: others trained it, and it reads both).
     """
 
-    RECIPE, NOUN, CHUNK = Recipe, "texts", 16_384
-    SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TextFitConfig}  # noqa: RUF012
+    NOUN, CHUNK = "texts", 16_384
 
     # Set by __init__; named here for readers and type checkers.
     model: str
@@ -78,92 +72,6 @@ class TextClassifier(Classifier):
     pairs_: bool | None = False
     segments_: bool | None = None  # whether the model tells a pair's sides apart; None: as model_ says
 
-    def __init__(
-        self,
-        model: str = "all-minilm-l6-v2",
-        *,
-        max_length: int = 256,
-        tokenizer: str = "auto",
-        clean: str = "none",
-        lowercase: bool = True,
-        strip_accents: bool = False,
-        vocab_size: int = 30_000,
-        min_count: int = 2,
-        add_special_tokens: bool = True,
-        separator: bool = True,
-        long_texts: str = "cut",
-        window_stride: int | None = None,
-        revision: str | None = None,
-        pooling: str = "auto",
-        head: str = "linear",
-        head_hidden: int | None = None,
-        head_dropout: float = 0.0,
-        head_activation: str = "relu",
-        head_input_dropout: float = 0.0,
-        dropout: float | None = None,
-        embedding_dropout: float | None = None,
-        feed_forward_dropout: float | None = None,
-        attention_dropout: float | None = None,
-        stochastic_depth: float = 0.0,
-        d_model: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        d_ff: int | None = None,
-        norm: str | None = None,
-        norm_eps: float | None = None,
-        activation: str | None = None,
-        positions: str | None = None,
-        final_norm: bool | None = None,
-        embedding_norm: bool | None = None,
-        damp_repeats: float | None = None,
-        zero_init: bool | None = None,
-        embedding_std: float | None = None,
-        bidirectional: bool | None = None,
-        embedding_dim: int | None = None,
-        vectors: str | None = None,
-        freeze_vectors: bool = False,
-        epochs: int | None = None,
-        lr: float | None = None,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.01,
-        betas: tuple[float, ...] = (0.9, 0.999),
-        adam_eps: float = 1e-8,
-        schedule: str = "linear",
-        warmup: float | None = None,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int | None = None,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "accuracy",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-        label_smoothing: float = 0.0,
-        class_weight: str | dict | None = None,
-        pos_weight: str | float | dict | None = None,
-        tune_thresholds: bool = True,
-        keep_epochs: bool = False,
-        batch_tokens: int = 8192,
-        length_window: int = 50,
-        word_dropout: float = 0.0,
-    ):
-        self._store(locals())
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
@@ -171,10 +79,8 @@ class TextClassifier(Classifier):
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether inputs are pairs; of a model that others trained, whether a label is entailment."""
-        if self.pairs_ is not None:
-            return self.pairs_
-        return any(str(label).lower().startswith(ENTAILS) for label in self.classes_.tolist())
+        """Whether inputs are pairs; what others trained reads one text unless a subclass knows better."""
+        return bool(self.pairs_)
 
     # --- texts -----------------------------------------------------------------------------------
 
@@ -281,7 +187,7 @@ class TextClassifier(Classifier):
             hide = (train.word_dropout, Vocabulary.of(self.tokenizer_).hiding)
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), train)
-        smoothing, protect = train.label_smoothing, self.add_special_tokens
+        smoothing, protect = getattr(train, "label_smoothing", 0.0), self.add_special_tokens
         return Classification(targets, weights, smoothing, hide, protect, criterion)
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
@@ -372,3 +278,110 @@ class TextClassifier(Classifier):
         if longest is not None and self.max_length > longest:
             what = f"max_length = {self.max_length} is more than the model's {longest} positions"
             raise CheckpointError(what, where=str(folder / ABOUT))
+
+
+class TextClassifier(TextModel, Classifier):
+    """A Transformer that classifies texts, or pairs of texts.
+
+    A pair is a tuple of two texts, and the model reads both at once: ``fit([(premise, claim), ...], y)``.
+    What was fitted on pairs answers pairs.
+
+    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state: that of ``TextModel``.
+    """
+
+    RECIPE = Recipe
+    SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TextFitConfig}  # noqa: RUF012
+
+    def __init__(
+        self,
+        model: str = "all-minilm-l6-v2",
+        *,
+        max_length: int = 256,
+        tokenizer: str = "auto",
+        clean: str = "none",
+        lowercase: bool = True,
+        strip_accents: bool = False,
+        vocab_size: int = 30_000,
+        min_count: int = 2,
+        add_special_tokens: bool = True,
+        separator: bool = True,
+        long_texts: str = "cut",
+        window_stride: int | None = None,
+        revision: str | None = None,
+        pooling: str = "auto",
+        head: str = "linear",
+        head_hidden: int | None = None,
+        head_dropout: float = 0.0,
+        head_activation: str = "relu",
+        head_input_dropout: float = 0.0,
+        dropout: float | None = None,
+        embedding_dropout: float | None = None,
+        feed_forward_dropout: float | None = None,
+        attention_dropout: float | None = None,
+        stochastic_depth: float = 0.0,
+        d_model: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        d_ff: int | None = None,
+        norm: str | None = None,
+        norm_eps: float | None = None,
+        activation: str | None = None,
+        positions: str | None = None,
+        final_norm: bool | None = None,
+        embedding_norm: bool | None = None,
+        damp_repeats: float | None = None,
+        zero_init: bool | None = None,
+        embedding_std: float | None = None,
+        bidirectional: bool | None = None,
+        embedding_dim: int | None = None,
+        vectors: str | None = None,
+        freeze_vectors: bool = False,
+        epochs: int | None = None,
+        lr: float | None = None,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.01,
+        betas: tuple[float, ...] = (0.9, 0.999),
+        adam_eps: float = 1e-8,
+        schedule: str = "linear",
+        warmup: float | None = None,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int | None = None,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        lora_targets: str | tuple[str, ...] = ("q", "v"),
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "accuracy",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+        label_smoothing: float = 0.0,
+        class_weight: str | dict | None = None,
+        pos_weight: str | float | dict | None = None,
+        tune_thresholds: bool = True,
+        keep_epochs: bool = False,
+        batch_tokens: int = 8192,
+        length_window: int = 50,
+        word_dropout: float = 0.0,
+    ):
+        self._store(locals())
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether inputs are pairs; of a model that others trained, whether a label is entailment."""
+        if self.pairs_ is not None:
+            return self.pairs_
+        return any(str(label).lower().startswith(ENTAILS) for label in self.classes_.tolist())

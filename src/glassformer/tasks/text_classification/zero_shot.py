@@ -124,6 +124,8 @@ class ZeroShotClassifier:
         both = found[:, :, [self.against, self.entailment]].reshape(-1, 2)
         return softmax(both, self.classifier.temperature_)[:, 1].reshape(found.shape[:2])
 
+    outputs = predict_proba  # as every classifier calls what its answers are made of
+
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
         """The number of the most probable label of each row ``[n]``."""
         return self.kind_.chosen(probabilities)

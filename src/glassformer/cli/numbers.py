@@ -1,0 +1,188 @@
+"""What the verbs say of numbers: a finished regressor, its figures, and predictions with their intervals."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from glassformer.cli.answers import Answers
+from glassformer.cli.output import excerpt, one_line, say, show_table
+from glassformer.cli.rows import Layout, Row, others_of
+from glassformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from glassformer.tasks.run_folder import Run
+
+USUAL = 0.9  # coverage of the intervals that are shown
+SHORT = ("R²", "MSE", "MAE", "Pearson", "Spearman")  # in the order of ``FIGURES``
+
+
+def shown(value: float | None) -> str:
+    """A figure, four digits of it."""
+    return "" if value is None else f"{value:.4g}"
+
+
+def between(bounds: Sequence[float] | None) -> str:
+    return "" if bounds is None else f"{bounds[0]:.4g} to {bounds[1]:.4g}"
+
+
+def show_numbers_run(run: Run, recipe: Any) -> None:
+    """A finished regressor on the terminal: figures beside the baselines', and how much intervals cover."""
+    from glassformer.evaluate.numbers import FIGURES
+
+    metrics = run.metrics
+    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
+    judged = metrics["judged"] if metrics["test"] else "validation"
+    if scores is not None:
+        rows = [(recipe.model.model, scores), *metrics["baselines"].items()]
+        cells = [[name, *(shown(s[key]) for key in FIGURES), between(s["r2_interval"])] for name, s in rows]
+        heads = ("model", *SHORT, "R², 95 %")
+        say()
+        title = f"{recipe.name}: {scores['n']:,} {judged} examples, {seconds['total']:.0f} s in all"
+        show_table(title, heads, cells, right=heads[1:])
+    show_coverage(metrics["intervals"])
+    if metrics["test"] and judged != "validation" and metrics["validation"]:
+        say(f"validation R²: {shown(metrics['validation']['r2'])}")
+    for split, (cut, total) in metrics.get("truncated", {}).items():
+        if cut:
+            say(f"{cut:,} of {total:,} {split} texts are longer than the model reads and were cut")
+
+
+def show_coverage(levels: Sequence[dict[str, Any]]) -> None:
+    """A line for each coverage: how many numbers lie in their intervals, and how wide these are."""
+    for level in levels:
+        asked = f"{level['asked']:.0%} intervals"
+        if level["covered"] is None:
+            say(f"{asked}: take {level['needed']} validation examples or more")
+        else:
+            say(f"{asked}: {level['covered']:.1%} of the true numbers inside, width {level['width']:.4g}")
+
+
+def show_number_figures(title: str, scores: dict[str, Any]) -> None:
+    """Every figure of one regressor, with its interval."""
+    from glassformer.evaluate.numbers import FIGURES
+
+    rows = [
+        [called, shown(scores[key]), between(scores[f"{key}_interval"])] for key, called in FIGURES.items()
+    ]
+    show_table(title, ("", "value", "95 % interval"), rows, right=("value",))
+    show_coverage(scores.get("intervals") or [])
+
+
+def show_number_folds(metrics: dict[str, Any], folder: Path) -> None:
+    """A line a fold, their mean, and where the answers lie."""
+    from glassformer.evaluate.numbers import FIGURES
+
+    rows = [[f["fold"] + 1, f"{f['n']:,}", *(shown(f.get(key)) for key in FIGURES)] for f in metrics["folds"]]
+    over = metrics["over_folds"]
+    cells = [f"{shown(s['mean'])} ({shown(s['sd'])})" if (s := over.get(key)) else "" for key in FIGURES]
+    heads = ("fold", "examples", *SHORT)
+    show_table("out-of-fold", heads, [*rows, ["mean (SD)", "", *cells]], right=heads[1:])
+    scores = metrics["test"]
+    said = f"all {scores['n']:,} answers: R² {shown(scores['r2'])}"
+    say(f"{said}, 95 % interval {between(scores['r2_interval'])}" if scores["r2_interval"] else said)
+    say(f"predictions: {folder / 'predictions.csv'}")
+    say(f"report: {folder / 'report.html'}")
+
+
+def answers_of(clf: Any, out: Path | None, layout: Layout, json: bool, coverage: float | None) -> Answers:
+    """Answers of a model on their way out, labels or numbers.
+
+    Raises:
+        ConfigError: ``coverage`` for a model that gives labels, or one that its examples cannot tell.
+    """
+    if hasattr(clf, "interval"):
+        return NumberAnswers(clf, out, layout, json, coverage)
+    if coverage is not None:
+        what = f"belongs to regressors, and this is a {type(clf).__name__}"
+        raise ConfigError(what, where="--coverage", fix="Leave it out")
+    return Answers(clf, out, layout, json)
+
+
+class NumberAnswers(Answers):
+    """Numbers with their intervals; without these where too few examples were held out."""
+
+    def __init__(
+        self, clf: Any, out: Path | None, layout: Layout, json: bool = False, coverage: float | None = None
+    ):
+        from glassformer.evaluate.numbers import examples_needed, half_width
+
+        super().__init__(clf, out, layout, json)
+        self.coverage = USUAL if coverage is None else coverage
+        if coverage is not None:
+            clf.interval([0.0], coverage)  # says what is missing
+        able = len(clf.errors_) >= examples_needed(self.coverage)
+        self.half = half_width(clf.errors_, self.coverage) if able else None
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        from glassformer.data.text_pairs import SECOND_CELL
+        from glassformer.evaluate.number_file import NUMBER_HEADER, numbers_file
+
+        if self.out is None:
+            yield
+            return
+        second = (SECOND_CELL,) if self.layout.pairs else ()
+        self._taken = (*NUMBER_HEADER, "error", "file", *second)
+        errors = ["error"] if self.layout.errors else []
+        with numbers_file(
+            self.out, [*second, *others_of([], self._taken, self.layout), *errors]
+        ) as self._write:
+            yield
+
+    def _to_file(
+        self, write: Callable[..., None], rows: Sequence[Row], labels: Any, shares: Sequence[float], p: Any
+    ) -> None:
+        import numpy as np
+
+        from glassformer.data.text_pairs import SECOND_CELL, TextPair, second_of
+
+        numbers = iter(labels)
+        predicted = [None if row.error is not None else next(numbers) for row in rows]
+        middle = np.array([np.nan if x is None else x for x in predicted])[:, None]
+        bounds = None if self.half is None else np.hstack([middle - self.half, middle + self.half])
+        others = others_of(rows, self._taken, self.layout)
+        if self.layout.pairs:
+            second = [second_of(row.text) if isinstance(row.text, TextPair) else "" for row in rows]
+            others = {SECOND_CELL: second} | others
+        if self.layout.errors:
+            others["error"] = [row.error or "" for row in rows]
+        texts = [row.text for row in rows]
+        write(texts, predicted, bounds=bounds, rows=[row.row for row in rows], others=others)
+
+    def _show(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float]) -> None:
+        numbers = iter(labels)
+        for row in rows:
+            text = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
+            if row.error is not None:
+                typer.echo("\t\t" + text)
+                continue
+            number = next(numbers)
+            inside = "" if self.half is None else f"{number - self.half:.6g} to {number + self.half:.6g}"
+            typer.echo(f"{number:.6g}\t{inside}\t{text}")
+
+    def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
+        numbers = iter(labels)
+        for row in rows:
+            number = None if row.error is not None else next(numbers)
+            inside = None if number is None or self.half is None else [number - self.half, number + self.half]
+            found = {"number": number, "interval": inside, "error": row.error}
+            self.kept.append({"text": row.text, "file": row.file or None, "row": row.row, **found})
+
+    def to_dict(self) -> dict[str, Any]:
+        found = super().to_dict()
+        found.pop("classes", None)
+        return found | {"coverage": None if self.half is None else self.coverage}
+
+    def notes(self) -> Iterator[str]:
+        from glassformer.evaluate.numbers import examples_needed
+
+        yield from super().notes()
+        if self.half is None:
+            held, needed = len(self.clf.errors_), examples_needed(self.coverage)
+            yield f"no intervals: {held} examples were held out, and {self.coverage:.0%} takes {needed}"

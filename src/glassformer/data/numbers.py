@@ -1,0 +1,140 @@
+"""Targets that are numbers: how they are checked, which column of a table holds them, how they are split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import listed
+from glassformer.data.checks import is_missing, place
+from glassformer.data.columns import find_column
+from glassformer.data.findings import Finding, excerpt
+from glassformer.data.label_kinds import is_number
+from glassformer.data.tables import Table
+from glassformer.errors import DataError
+
+# Usual names of a column of numbers, the plainest first.
+NUMBER_COLUMNS = (
+    "score",
+    "label",
+    "target",
+    "rating",
+    "value",
+    "number",
+    "labels",
+    "similarity",
+    "relatedness",
+    "stars",
+    "price",
+    "y",
+)
+LARGEST = 1e100  # of a target; squares of larger ones are no numbers any more
+STRATA = 10  # parts of equal size, by rank, whose shares a random split keeps
+FAR = 6.0  # times the middle half of all numbers away from it: likely a slip of the pen
+
+
+def check_numbers(values: Any, origin: str = "targets", rows: Sequence[int] | None = None) -> list[float]:
+    """Targets as a list of ``float``; text that is written as a number is one.
+
+    Raises:
+        DataError: one that is missing, no number, not finite or beyond 1e100; a table, or one text.
+    """
+    if isinstance(values, str | bytes) or hasattr(values, "columns"):
+        what = "one text" if isinstance(values, str | bytes) else "a table"
+        raise DataError(f"{what} where a list of numbers is wanted", where=origin, fix="Give one column")
+    out = []
+    for index, value in enumerate(np.ravel(values) if isinstance(values, np.ndarray) else list(values)):
+        if is_missing(value):
+            where = place(origin, index, rows)
+            raise DataError("the number is missing", where=where, fix="Fill it in or remove the row")
+        number = float(value) if is_number(value) and not isinstance(value, bool | np.bool_) else float("nan")
+        if not abs(number) <= LARGEST:
+            what = f"{str(value)[:40]!r} is no number that can be learned"
+            fix = "Write it as 3.5, without unit and with a point; classes are learned by a classifier"
+            raise DataError(what, where=place(origin, index, rows), fix=fix)
+        out.append(number)
+    return out
+
+
+def are_numbers(labels: Sequence[Any] | None) -> bool:
+    """Whether targets were read as numbers: those of classes are text, whole numbers or sets."""
+    return labels is not None and len(labels) > 0 and isinstance(labels[0], float)
+
+
+def strata_of(numbers: Sequence[float], most: int) -> list[int]:
+    """The tenth of all numbers (at most ``most`` parts) that each belongs to, by its rank."""
+    parts = max(1, min(STRATA, most))
+    ranks = np.argsort(np.argsort(np.asarray(numbers), kind="stable"), kind="stable")
+    return (ranks * parts // max(len(ranks), 1)).tolist()
+
+
+def find_number_column(table: Table, taken: Sequence[str] = ()) -> str:
+    """The column of numbers: one with a usual name, else the only one that holds numbers.
+
+    Raises:
+        DataError: none, or several.
+    """
+    free = [name for name in table.names if name not in taken]
+    for name in NUMBER_COLUMNS:
+        usual = [column for column in free if column.lower() == name]
+        if usual and all(map(is_number, _there(table, usual[0]))):
+            return usual[0]
+    like = [name for name in free if (values := _there(table, name)) and all(map(is_number, values))]
+    if len(like) != 1:
+        what = f"several columns hold numbers: {listed(like)}" if like else "no column holds numbers"
+        fix = f"Name it with label_column: {listed(free)}"
+        raise DataError(what, where=table.origin, fix=fix)
+    return like[0]
+
+
+def _there(table: Table, name: str) -> list[Any]:
+    return [value for value in table.read(name) if not is_missing(value)]
+
+
+def number_column(table: Table, wanted: str | None, taken: Sequence[str] = ()) -> str:
+    """The column that is named, or the one that ``find_number_column`` finds.
+
+    Raises:
+        DataError: no such column.
+    """
+    return find_column(table, wanted, (), "label") or find_number_column(table, taken)
+
+
+def read_numbers(table: Table, column: str) -> list[float]:
+    """The numbers of a column.
+
+    Raises:
+        DataError: see ``check_numbers``; the row is named.
+    """
+    return check_numbers(table.read(column), table.origin, table.rows)
+
+
+def number_findings(splits: Mapping[str, Any], examples: Mapping[str, Sequence[str]]) -> Iterable[Finding]:
+    """The data doctor on numbers: their range, lonely extremes, equal examples with different numbers.
+
+    Args:
+        splits: name -> numbers ``[n]``.
+        examples: name -> one key for each example; equal ones are copies.
+    """
+    for name, numbers in splits.items():
+        values = np.asarray(numbers, np.float64)
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
+        said = f"{name}: numbers from {values.min():g} to {values.max():g}, median {middle:g}"
+        yield Finding("ok", "numbers", f"{said}, standard deviation {values.std():.4g}")
+        far = np.flatnonzero((values < low - FAR * (high - low)) | (values > high + FAR * (high - low)))
+        if high > low and len(far):
+            few = ", ".join(f"{values[i]:g}" for i in far[:3])
+            what = f"{name}: {len(far):,} of {len(values):,} numbers lie far from all others ({few})"
+            fix = "squared errors follow such numbers first: check them, or learn their logarithm"
+            yield Finding("warning", "far-numbers", what, len(far), fix=fix)
+    seen: dict[str, set[float]] = {}
+    for name, keys in examples.items():
+        for key, number in zip(keys, splits.get(name, ()), strict=False):
+            seen.setdefault(key, set()).add(number)
+    both = [(key, found) for key, found in seen.items() if len(found) > 1]
+    if both:
+        shown = tuple(f"{' and '.join(f'{x:g}' for x in sorted(f)[:4])}: {excerpt(k)}" for k, f in both[:3])
+        what = f"equal examples with different numbers: {len(both):,}"
+        yield Finding("note", "contradictions", what, len(both), shown, "give each its mean, or keep one")

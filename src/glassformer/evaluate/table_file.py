@@ -1,0 +1,33 @@
+"""A table on its way to the disk: whatever stood there stays until the new one is complete."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from glassformer.errors import GlassformerError
+
+
+@contextmanager
+def table_file(path: str | Path) -> Iterator[Any]:
+    """A writer of ``csv``, UTF-8, whose rows appear at ``path`` in one move; none where an error ends it.
+
+    Raises:
+        GlassformerError: the disk refused.
+    """
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+            yield csv.writer(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)

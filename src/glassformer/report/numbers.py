@@ -1,0 +1,135 @@
+"""report.html of runs that learn numbers: figures, predicted against true, residuals, what intervals cover,
+and the examples that are furthest off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from glassformer.checkpoints.files import replace_text
+from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
+from glassformer.errors import DataError
+from glassformer.evaluate.numbers import FIGURES
+from glassformer.explain.render import asset, policy
+from glassformer.report import figures, tables
+from glassformer.report.html import architecture, templates
+from glassformer.report.run import read_history, read_json, shown
+
+BINS = 31  # of the residuals
+SOURCES = {"texts": "tokens [N]", "pictures": "pixels [B, channels, height, width]"}
+
+
+def write_number_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
+    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
+
+    Raises:
+        DataError: no metrics.json, or a damaged file, which is named.
+    """
+    path = Path(folder) / "report.html"
+    replace_text(path, render(Path(folder), known))
+    return path
+
+
+def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
+    """The page's HTML."""
+    if not (folder / "metrics.json").is_file():
+        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
+    metrics = read_json(folder / "metrics.json", dict)
+    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
+    history = list(read_history(folder / "history.jsonl"))
+    steps = [h for h in history if h.get("kind") == "step"]
+    evaluations = [h for h in history if h.get("kind") == "evaluation"]
+    examples = read_json(folder / "numbers.json", dict)
+    doctor = read_json(folder / "doctor.json", dict)
+    scores = metrics.get("test") or metrics.get("validation") or {}
+    css = asset("page.css")
+    points = examples.get("points") or {}
+    both = np.asarray(points.get("true") or (), float), np.asarray(points.get("predicted") or (), float)
+    noun = "pictures" if "image" in config else "texts"
+    return (
+        templates()
+        .get_template("numbers.html.j2")
+        .render(
+            css=Markup(css),
+            policy=policy(css, ""),
+            metrics=metrics,
+            scores=scores,
+            noun=noun,
+            judged=metrics.get("judged") if metrics.get("test") else "validation",
+            rows=rows_of(metrics, config),
+            columns=FIGURES,
+            config=config,
+            title=config.get("name") or folder.resolve().name,
+            folds=metrics.get("over_folds") or {},
+            points=Markup(scatter(*both, examples.get("half_width"))) if len(both[0]) > 1 else None,
+            residuals=Markup(residual_chart(*both)) if len(both[0]) > 1 else None,
+            furthest=examples.get("furthest") or [],
+            intervals=metrics.get("intervals") or [],
+            loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
+            findings=[f for f in doctor.get("findings", []) if f.get("severity") != "ok"],
+            settings=tables.settings(config, known.defaults),
+            expectation=tables.expectation(config, known.shipped),
+            facts=tables.facts(metrics),
+            times=tables.times(metrics.get("seconds") or {}),
+            architecture=architecture(metrics, SOURCES[noun]),
+        )
+    )
+
+
+def rows_of(metrics: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The rows of the table of figures: what was judged, the baselines on it, the other splits."""
+    judged = metrics.get("judged", "test")
+    own = (config.get("model") or {}).get("model") or "this model"
+    out = [(f"{own}, {judged}", metrics["test"])] if metrics.get("test") else []
+    out += list((metrics.get("baselines") or {}).items())
+    if metrics.get("validation") and (judged != "validation" or not out):
+        out.append((f"{own}, validation", metrics["validation"]))
+    if metrics.get("train"):
+        out.append((f"{own}, {metrics['train']['n']} of training", metrics["train"]))
+    return out
+
+
+def scatter(true: np.ndarray, predicted: np.ndarray, half: float | None = None) -> str:
+    """Predicted against true numbers ``[n]``; the line where both are equal, and the interval around it."""
+    with rc_context(figures.STYLE):
+        figure = Figure((5.2, 4.2), layout="constrained")
+        axes = figure.subplots()
+        low, high = _ends(true, predicted)
+        line = np.array([low, high])
+        if half is not None:
+            axes.fill_between(line, line - half, line + half, color=figures.RULE, alpha=0.6, linewidth=0)
+        axes.plot(line, line, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
+        size = 9 if len(true) > 300 else 18
+        axes.scatter(true, predicted, s=size, color=figures.HELD, alpha=0.45, linewidths=0)
+        axes.set(xlim=(low, high), ylim=(low, high), xlabel="true", ylabel="predicted")
+        axes.grid(True, axis="both")
+        return figures.as_svg(figure, "points", "Predicted numbers against true ones")
+
+
+def residual_chart(true: np.ndarray, predicted: np.ndarray) -> str:
+    """Residuals (predicted less true) ``[n]``: how often each size occurs, and over the predicted number."""
+    gaps = predicted - true
+    with rc_context(figures.STYLE):
+        figure = Figure((5.2, 4.2), layout="constrained")
+        above, below = figure.subplots(2, 1, height_ratios=(2, 3))
+        above.hist(gaps, bins=BINS, color=figures.HELD, alpha=0.55)
+        above.axvline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
+        above.set(xlabel="predicted − true", ylabel="examples")
+        below.scatter(predicted, gaps, s=9, color=figures.HELD, alpha=0.45, linewidths=0)
+        below.axhline(0, color=figures.MUTED, linewidth=0.9, dashes=(4, 3))
+        below.set(xlabel="predicted", ylabel="predicted − true")
+        return figures.as_svg(figure, "residuals", "Residuals, and residuals over predicted numbers")
+
+
+def _ends(*parts: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """The smallest and the largest of all numbers, with a little room."""
+    every = np.concatenate([np.asarray(part, float) for part in parts])
+    room = 0.04 * float(np.ptp(every)) or 1.0
+    return float(every.min()) - room, float(every.max()) + room

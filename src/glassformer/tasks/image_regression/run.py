@@ -1,0 +1,109 @@
+"""What a run of a picture regressor is made of.
+
+It leaves ``predictions.csv`` and ``numbers.json`` (points of the figures, the examples furthest off) beside
+what every run leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glassformer.data.copies import groups_of
+from glassformer.data.findings import DoctorReport
+from glassformer.data.image_checks import leave_out, refuse_unreadable
+from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.data.mending import mended
+from glassformer.data.splits import Splits, as_they_are
+from glassformer.evaluate.number_baselines import pixel_ridge
+from glassformer.tasks.image_regression.estimator import ImageRegressor
+from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
+from glassformer.tasks.labelled import export
+from glassformer.tasks.number_runs import (
+    again,
+    answers,
+    findings,
+    fit,
+    judge_numbers,
+    page,
+    said_of_intervals,
+    show,
+    split_numbers,
+    without_labels,
+)
+from glassformer.tasks.task import TINY, Look, Task, Work
+
+
+def load(recipe: ImageNumberRecipe, source: str | None = None) -> Splits:
+    """The pictures of a recipe and their numbers, split as it says; or those of another source, as they are.
+
+    Raises:
+        DataError: no such source, no training split, no column of numbers.
+    """
+    d = recipe.data
+    part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
+    dataset = load_image_dataset(
+        d.source if source is None else source,
+        image_column=d.image_column,
+        label_column=d.label_column,
+        broken=d.broken,
+        numbers=True,
+        **part,
+    )
+    dataset, said = mended(dataset, "none", d.drop_duplicates and source is None)
+    dataset = replace(dataset, notes=(*dataset.notes, *said))
+    return as_they_are(dataset) if source is not None else split_numbers(dataset, d, recipe.evaluate.split)
+
+
+def look(work: Work) -> Look:
+    """Pictures that cannot be read are found before the training, not after it.
+
+    Raises:
+        DataError: there are some.
+    """
+    splits = work.data
+    used = without_labels(splits.dataset, splits)
+    refuse_unreadable(used.splits)
+    lines = [f"{used.name}: {splits.sizes()}, numbers", *said_of_intervals(splits)]
+
+    def doctor() -> DoctorReport:
+        report = examine_pictures(used.name, used.splits, used.notes, transform=work.estimator.transform_)
+        return replace(report, findings=[*report.findings, *findings(splits, groups_of)])
+
+    return Look(lines, doctor=doctor, speak=("warning", "note"))
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures of the splits beside the baselines."""
+    return judge_numbers(work, pixel_ridge) | {
+        "tokens_per_picture": work.estimator.model_.config.embedding.num_tokens
+    }
+
+
+def tiny() -> tuple[ImageRegressor, tuple]:
+    """How bright is a picture?"""
+    pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
+    settings: dict[str, Any] = {**TINY, "image_size": 8, "patch_size": 4}
+    return ImageRegressor(**settings), (pictures, [float(picture.mean()) for picture in pictures])
+
+
+TASK = Task(
+    name="image-regression",
+    recipe=ImageNumberRecipe,
+    estimator=ImageRegressor,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    leave_out=leave_out,
+    tiny=tiny,
+    show=show,
+    answer=answers,
+    export=export,
+    packages=("pillow", "kornia", "safetensors", "scikit-learn"),
+)

@@ -1,0 +1,185 @@
+"""What the runs of all regressors share: the fit, figures and intervals of the splits, and the page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import KnownRecipe
+from glassformer.data.numbers import number_findings
+from glassformer.data.splits import Splits, split_up
+from glassformer.data.text_pairs import TextPair
+from glassformer.errors import DataError
+from glassformer.evaluate.number_file import write_numbers
+from glassformer.evaluate.numbers import COVERAGE, coverage_figures, examples_needed
+from glassformer.tasks.labelled import figures, judge_again, measured, training_sample
+from glassformer.tasks.task import Work
+
+POINTS = 2000  # of the report's figures; more cannot be seen
+Baseline = Callable[[Sequence[Any], np.ndarray, Sequence[Any]], tuple[str, np.ndarray]]
+
+
+def split_numbers(dataset: Any, d: Any, judged_name: str) -> Splits:
+    """The splits of a run.
+
+    Raises:
+        DataError: no numbers in a split that is learned from or judged, or none that can be held out.
+    """
+    splits = split_up(dataset, d, judged_name)
+    if splits.train.labels is None:
+        raise DataError("no numbers to learn", where=splits.train.origin, fix="Name label_column")
+    return splits
+
+
+def findings(splits: Splits, keys: Callable[[Any], list[str]]) -> list[Any]:
+    """The data doctor's part on the numbers; ``keys`` gives one key for each example of a split."""
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    there = {name: split for name, split in parts.items() if split is not None and split.labels}
+    numbers = {name: split.labels for name, split in there.items()}
+    return list(number_findings(numbers, {name: keys(split) for name, split in there.items()}))
+
+
+def said_of_intervals(splits: Splits) -> list[str]:
+    """What the validation examples are too few for, before the training."""
+    held = 0 if splits.validation is None else len(splits.validation)
+    if not held:
+        return [
+            "no validation examples: predictions will have no intervals; --set validation_size=0.1 gives them"
+        ]
+    if held < (needed := examples_needed(COVERAGE)):
+        return [f"{held} validation examples are too few for intervals of {COVERAGE:.0%}: it takes {needed}"]
+    return []
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Train on the training split; the validation split chooses, and gives the intervals."""
+    train, held = work.data.train, work.data.validation
+    validation = (held.examples, held.labels or []) if held else None
+    work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
+
+
+def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
+    """Figures on every split, the judged one looked at once, beside baselines; and ``predictions.csv``."""
+    started = time.perf_counter()
+    work.say("judging")
+    est, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
+    out: dict[str, Any] = {
+        "train": figures(est, training_sample(splits), recipe, work.count)[0] | {"of": len(splits.train)},
+        "validation": None,
+        "test": None,
+        "judged": splits.judged_name,
+        "measure": est.kind_.measure,
+        "numbers": {"mean": est.kind_.mean, "unit": est.kind_.unit, "held_out": len(est.errors_)},
+        "intervals": [],
+        "baselines": {},
+        "seconds": {},
+    }
+    if splits.validation is not None:
+        out["validation"] = figures(est, splits.validation, recipe, work.count)[0]
+    if judged is not None and judged.labels is not None:
+        began = time.perf_counter()
+        out["test"], found = figures(est, judged, recipe, work.count)
+        out["seconds"]["inference"] = time.perf_counter() - began
+        out["openings"] = {splits.judged_name: 1}
+        work.answers = found[:, 0]
+        if splits.judged_name != "validation":  # whose own errors are the intervals
+            out["intervals"] = coverage_figures(est.errors_, work.answers, judged.labels)
+        if recipe.evaluate.baselines:
+            work.say("baselines on the same split")
+            out["baselines"] = _baselines(work, baseline)
+        write_numbers(
+            work.folder / "predictions.csv",
+            judged.names(),
+            work.answers.tolist(),
+            bounds=bounds_of(est, work.answers),
+            labels=judged.labels,
+            rows=judged.rows,
+            split=splits.judged_name,
+        )
+    out["seconds"]["evaluate"] = time.perf_counter() - started
+    return out
+
+
+def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:
+    """Intervals ``[n, 2]`` around predicted numbers ``[n]``; None where too few examples were held out."""
+    return est.interval(numbers, coverage) if len(est.errors_) >= examples_needed(coverage) else None
+
+
+def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
+    est, splits, judged = work.estimator, work.data, work.data.judged
+    numbers = np.asarray(splits.train.labels, np.float64)
+
+    def mean(train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]) -> tuple[str, np.ndarray]:
+        return "mean of the training numbers", np.full(len(judged), numbers.mean())
+
+    out: dict[str, Any] = {}
+    for simple in (mean, baseline):
+        started = time.perf_counter()
+        name, found = simple(splits.train.examples, numbers, judged.examples)
+        out[name] = measured(est, judged, found[:, None], work.recipe)
+        out[name]["seconds"] = time.perf_counter() - started
+    return out
+
+
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of a saved regressor on its own judged split, or on other data; and how many numbers lie in
+    their intervals.
+
+    Raises:
+        DataError: no split with numbers, or data that cannot be read.
+    """
+    found = judge_again(work, source)
+    numbers, true = work.answers[:, 0], work.data.judged.labels
+    return found | {"intervals": coverage_figures(work.estimator.errors_, numbers, true)}
+
+
+def answers(est: Any, outputs: np.ndarray) -> tuple[list[Any], list[float]]:
+    """The number of each row ``[n, 1]``, and NaN: how sure it is, its interval says."""
+    chosen = est.kind_.chosen(outputs)
+    return chosen.tolist(), est.kind_.sureness(outputs, chosen).tolist()
+
+
+def show(work: Work) -> dict[str, Any]:
+    """Predicted and true numbers of the judged split, for the report, and the examples furthest off."""
+    split, found = work.data.judged, work.answers
+    if split is None or found is None:
+        return {}
+    true = np.asarray(split.labels, np.float64)
+    some = np.sort(np.random.default_rng(0).permutation(len(true))[:POINTS])
+    order = np.argsort(-np.abs(found - true), kind="stable")[: work.recipe.evaluate.shown]
+    names, bounds = split.names(), bounds_of(work.estimator, found)
+    far = [
+        {
+            "text": list(name.sides) if isinstance(name := names[i], TextPair) else name,
+            "true": float(true[i]),
+            "predicted": float(found[i]),
+            "low": None if bounds is None else float(bounds[i, 0]),
+            "high": None if bounds is None else float(bounds[i, 1]),
+        }
+        for i in order.tolist()
+    ]
+    points = {"true": true[some].tolist(), "predicted": found[some].tolist()}
+    return {"numbers.json": {"points": points, "half_width": _half(bounds), "furthest": far}}
+
+
+def _half(bounds: np.ndarray | None) -> float | None:
+    return None if bounds is None or not len(bounds) else float(bounds[0, 1] - bounds[0, 0]) / 2
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.numbers import write_number_report
+
+    return write_number_report(folder, known)
+
+
+def without_labels(dataset: Any, splits: Splits) -> Any:
+    """The data as a run uses them, for checks that would take numbers for classes."""
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    used = {name: replace(split, labels=None) for name, split in parts.items() if split is not None}
+    return replace(dataset, splits=used)

@@ -1,0 +1,183 @@
+"""What every regressor is: one number an example, and intervals that held-out examples vouch for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.checks import check_pairs
+from glassformer.errors import CheckpointError, ConfigError
+from glassformer.evaluate.numbers import COVERAGE, check_coverage, half_width
+from glassformer.sklearn_base import RegressorMixin, check_is_fitted
+from glassformer.tasks.classifier import Labeled, Supervised
+from glassformer.tasks.estimator import Fit
+from glassformer.tasks.target_classes import Classes
+from glassformer.tasks.target_numbers import Numbers
+from glassformer.train.state import Training
+
+ERRORS = "intervals"  # of the file that holds the held-out errors
+ON_HUB = ("LABEL_0",)  # as ``transformers`` calls the one output of a regression
+
+
+class Regressor(RegressorMixin, Supervised):
+    """A regressor of raw examples: ``y`` are numbers, and so are answers.
+
+    Fitted state beside ``Supervised``'s: ``errors_``, the absolute errors of the examples that were held out,
+    ascending ``[m]`` fp64, which ``predict_interval`` goes by; empty where none were.
+    """
+
+    kind_: Any = Numbers()
+    errors_: np.ndarray = np.zeros(0)
+
+    @classmethod
+    def learns(cls, kind: Classes) -> bool:
+        return kind.problem_type == Numbers.problem_type
+
+    @classmethod
+    def kind_for(cls, y: Any) -> Classes:
+        return Numbers()
+
+    # --- training --------------------------------------------------------------------------------
+
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
+        """The examples with their numbers standardized by those that are learned from alone."""
+        (X, numbers, weights), held = super()._examples(fit, *data)
+        self.kind_ = Numbers.fitted(numbers)
+
+        def standardized(numbers: np.ndarray) -> np.ndarray:
+            return (numbers - self.kind_.mean) / self.kind_.unit
+
+        held = None if held is None else (held[0], standardized(held[1]))
+        return Labeled(X, standardized(numbers), weights), held
+
+    def _keep(self, fit: Fit, training: Training) -> None:
+        """Beside the weights, how far off they are on the held-out examples."""
+        super()._keep(fit, training)
+        self.errors_ = np.zeros(0)
+        if fit.held is not None:
+            X, targets = fit.held
+            model = self.predictor()
+            device = next(model.parameters()).device
+            logits = self.table_rows(model, self.evaluation_table(X), "logits", device)
+            true = targets * self.kind_.unit + self.kind_.mean
+            self.errors_ = np.sort(np.abs(self.chances(logits)[:, 0] - true))
+
+    # --- prediction ------------------------------------------------------------------------------
+
+    def predict(self, X: Sequence[Any]) -> np.ndarray:
+        """The number of each example ``[n]``, fp64, in the unit of the training numbers."""
+        return self.outputs(X)[:, 0]
+
+    def calibrate(self, X: Sequence[Any], y: Sequence[Any]) -> Self:
+        """Take the intervals from other examples than those that a fit held out.
+
+        Args:
+            X, y: examples that the model has not learned from, drawn as those that will be asked about.
+
+        Raises:
+            DataError: examples or numbers that cannot be used.
+        """
+        check_is_fitted(self, "model_")
+        X, numbers = check_pairs(X, y, "calibrate", self.NOUN, "targets", self.check, self.kind_.read)
+        self.errors_ = np.sort(np.abs(self.predict(X) - np.asarray(numbers)))
+        return self
+
+    def interval(self, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray:
+        """Lower and upper bounds ``[n, 2]`` around predicted numbers ``[n]``; see ``predict_interval``."""
+        half = half_width(self._calibrated(coverage), coverage)
+        numbers = np.asarray(numbers, np.float64)
+        return np.stack([numbers - half, numbers + half], 1)
+
+    def predict_interval(self, X: Sequence[Any], coverage: float = COVERAGE) -> np.ndarray:
+        """Lower and upper bounds of each example's number ``[n, 2]`` fp64, by split conformal prediction.
+
+        With ``m`` held-out examples an interval reaches as far as the ``ceil((m + 1) coverage)``-th smallest
+        of their absolute errors. Of examples drawn as those were, at least the share ``coverage`` lies
+        inside, on average over such draws. Held-out examples that also chose the best epoch are a little
+        too easy; ``calibrate`` takes others.
+
+        Args:
+            coverage: between 0 and 1.
+
+        Raises:
+            ConfigError: no held-out examples, or too few for that coverage.
+            DataError: an example that cannot be used.
+        """
+        self._calibrated(coverage)  # before the work
+        half_width(self.errors_, coverage)
+        return self.interval(self.predict(X), coverage)
+
+    def _calibrated(self, coverage: float) -> np.ndarray:
+        check_coverage(coverage)
+        if not len(self.errors_):
+            what = "no examples were held out, so that nothing is known of this model's errors"
+            fix = "Fit with validation=(X, y) or validation_fraction=0.1, or call calibrate(X, y)"
+            raise ConfigError(what, where="coverage", fix=fix)
+        return self.errors_
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R²: 1 - squared errors over those of the mean."""
+        from sklearn.metrics import r2_score
+
+        return float(r2_score(self.kind_.read(y), self.predict(X), sample_weight=sample_weight))
+
+    # --- files -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def in_own_unit(self) -> Iterator[Any]:
+        """The model, meanwhile with a head whose output is the number itself, as other programs read it."""
+        out, kind = self.model_.head.out, self.kind_
+        kept = {name: part.detach().clone() for name, part in out.named_parameters()}
+        try:
+            with torch.no_grad():
+                out.weight.mul_(kind.unit)
+                out.bias.copy_((out.bias.double() * kind.unit + kind.mean).to(out.bias))
+            yield self.model_
+        finally:
+            with torch.no_grad():
+                for name, part in out.named_parameters():
+                    part.copy_(kept[name])
+
+    def names_on_hub(self) -> tuple[str, ...]:
+        return ON_HUB
+
+    def _about(self) -> dict[str, Any]:
+        return super()._about() | {"bias": float(self.model_.head.out.bias.detach()[0])}
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        write_tensors(folder, {"errors": torch.from_numpy(np.array(self.errors_))}, name=ERRORS)
+        return super().write_parts(folder)
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        super().read_parts(folder, about)
+        if not about:  # a folder that others wrote
+            return
+        errors = read_tensors(folder, ERRORS).get("errors")
+        fits = errors is not None and errors.dim() == 1 and errors.dtype == torch.float64
+        if errors is None or not fits or not bool(((errors >= 0) & errors.isfinite()).all()):
+            raise CheckpointError(
+                "holds no errors of held-out examples", where=str(folder), fix="Save it again"
+            )
+        self.errors_ = np.sort(errors.numpy())
+
+    @classmethod
+    def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
+        """As in ``Supervised``; the head gets back what learned it: powers of two lose no bit, and the bias
+        stands in ``glassformer.json``."""
+        out = super().restore(folder, about)
+        if not cls.learns(out.kind_):
+            raise CheckpointError("its targets are no numbers", where=str(folder))
+        bias, head = about.get("bias"), out.model_.head.out
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not np.isfinite(bias):
+            raise CheckpointError(f"bias = {shown(bias)} is no number", where=str(folder))
+        with torch.no_grad():
+            head.weight.div_(out.kind_.unit)
+            head.bias.fill_(bias)
+        return out

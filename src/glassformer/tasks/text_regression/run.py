@@ -1,0 +1,140 @@
+"""What a run of a text regressor is made of.
+
+It leaves ``predictions.csv`` and ``numbers.json`` (points of the figures, the examples furthest off) beside
+what every run leaves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from glassformer.data.copies import groups_of
+from glassformer.data.dataset import TextDataset, TextSplit
+from glassformer.data.doctor import DoctorReport, examine
+from glassformer.data.mending import mended
+from glassformer.data.scored_pairs import SCORED_SOURCES, load_scored_pairs
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.splits import Splits, as_they_are
+from glassformer.data.text_pairs import TextPair
+from glassformer.errors import DataError
+from glassformer.evaluate.number_baselines import tfidf_ridge
+from glassformer.tasks.labelled import export
+from glassformer.tasks.number_runs import (
+    again,
+    answers,
+    findings,
+    fit,
+    judge_numbers,
+    page,
+    said_of_intervals,
+    show,
+    split_numbers,
+    without_labels,
+)
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.text_regression.estimator import TextRegressor
+from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
+
+
+def load(recipe: TextNumberRecipe, source: str | None = None) -> Splits:
+    """The texts of a recipe and their numbers, split as it says; or those of another source, as they are.
+
+    Raises:
+        DataError: no such source, no training split, no column of numbers.
+    """
+    d = recipe.data
+    part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
+    dataset = read(d, d.source if source is None else source, **part)
+    dataset, said = mended(dataset, "none", d.drop_duplicates and source is None)
+    dataset = replace(dataset, said=(*dataset.said, *said))
+    return as_they_are(dataset) if source is not None else split_numbers(dataset, d, recipe.evaluate.split)
+
+
+def read(d: NumberDataConfig, source: str, **part: Any) -> TextDataset:
+    """Texts with their numbers, by name or from tables.
+
+    Raises:
+        DataError: as ``load``.
+    """
+    if source in SCORED_SOURCES:
+        pairs = load_scored_pairs(source, on_bad_row=d.on_bad_row, **part)
+        splits = {
+            name: TextSplit(
+                [TextPair(a, b) for a, b in zip(split.first, split.second, strict=True)],
+                split.scores,
+                split.origin,
+                split.rows,
+            )
+            for name, split in pairs.splits.items()
+        }
+        return TextDataset(pairs.name, splits, rejected=tuple(pairs.rejected))
+    return load_text_dataset(
+        source,
+        text_column=d.text_column,
+        label_column=d.label_column,
+        pair_column=d.pair_column,
+        need_labels=True,
+        on_bad_row=d.on_bad_row,
+        numbers=True,
+        **part,
+    )
+
+
+def look(work: Work) -> Look:
+    """What is said of the data, and what the validation examples are too few for."""
+    splits = work.data
+    if splits.judged is not None and splits.judged.labels is None:
+        raise DataError("no numbers to judge by", where=splits.judged.origin, fix="Name label_column")
+    dataset = splits.dataset
+    lines = [*dataset.said, f"{dataset.name}: {splits.sizes()}, numbers", *said_of_intervals(splits)]
+    return Look(lines, dataset.rejected, lambda: _examine(work))
+
+
+def _examine(work: Work) -> DoctorReport:
+    """The data as they are trained on, with the tokenizer that reads them."""
+    est, splits = work.estimator, work.data
+    report = examine(
+        without_labels(splits.dataset, splits),
+        tokenizer=est.tokenizer_,
+        max_length=est.max_length,
+        clean=work.recipe.text.clean,
+    )
+    return replace(report, findings=[*report.findings, *findings(splits, groups_of)])
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures of the splits beside the baselines, and how many texts were cut."""
+    est, splits = work.estimator, work.data
+    others = {"validation": splits.validation, splits.judged_name: splits.judged}
+    cut = {
+        name: [int(est.truncated(split.texts).sum()), len(split)]
+        for name, split in others.items()
+        if split is not None
+    }
+    out = judge_numbers(work, tfidf_ridge)
+    return out | {"truncated": {"train": [est.truncated_, len(splits.train)]} | cut}
+
+
+def tiny() -> tuple[TextRegressor, tuple]:
+    """How many letters has a text?"""
+    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
+    return TextRegressor("encoder-mini", **settings), (TINY_TEXTS, [float(len(t)) for t in TINY_TEXTS])
+
+
+TASK = Task(
+    name="text-regression",
+    recipe=TextNumberRecipe,
+    estimator=TextRegressor,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    answer=answers,
+    export=export,
+    packages=("tokenizers", "safetensors", "scikit-learn"),
+)

@@ -1,0 +1,135 @@
+"""Figures of numbers beside scikit-learn and scipy; intervals beside what the theory of split conformal says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+
+from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.evaluate.number_baselines import ridge, tfidf_ridge
+from glassformer.evaluate.numbers import (
+    NumberMeter,
+    coverage_figures,
+    examples_needed,
+    half_width,
+    intervals,
+    rank_of,
+)
+
+
+@pytest.fixture
+def numbers():
+    rng = np.random.default_rng(3)
+    true = rng.integers(0, 7, 131) * 2.5  # with ties
+    return true + rng.normal(0, 2, 131).round(), true
+
+
+def test_figures_are_those_of_scikit_learn_and_scipy(numbers):
+    found, true = numbers
+    meter = NumberMeter(mean=3.0, unit=0.5)
+    for part in (slice(0, 47), slice(47, None)):
+        meter.update(found[part, None], (true[part] - 3.0) / 0.5)
+    out = meter.result(bootstrap=0)
+    assert out["n"] == 131
+    wanted = {
+        "r2": r2_score(true, found),
+        "mse": mean_squared_error(true, found),
+        "rmse": mean_squared_error(true, found) ** 0.5,
+        "mae": mean_absolute_error(true, found),
+        "pearson": pearsonr(true, found)[0],
+        "spearman": spearmanr(true, found)[0],
+    }
+    assert {key: out[key] for key in wanted} == pytest.approx(wanted)
+    assert out["r2_interval"] is None
+
+
+def test_the_bootstrap_is_that_of_drawn_rows(numbers):
+    """Weights of a draw give what its rows would give, ties and all."""
+    found, true = numbers
+    bounds = intervals(found, true, resamples=200, seed=5)
+    rng = np.random.default_rng(5)
+    draws = np.concatenate([rng.multinomial(131, np.full(131, 1 / 131), 100) for _ in range(2)])
+    rows = [np.repeat(np.arange(131), draw) for draw in draws]
+    for key, measure in (
+        ("r2", lambda f, t: r2_score(t, f)),
+        ("mae", lambda f, t: mean_absolute_error(t, f)),
+        ("pearson", lambda f, t: pearsonr(t, f)[0]),
+        ("spearman", lambda f, t: spearmanr(t, f)[0]),
+    ):
+        values = [measure(found[r], true[r]) for r in rows]
+        np.testing.assert_allclose(bounds[key], np.quantile(values, [0.025, 0.975]), atol=1e-12)
+
+
+def test_what_is_not_defined_is_none_and_what_diverged_is_refused():
+    meter = NumberMeter()
+    meter.update([1.0, 1.0, 1.0], [0.5, 2.0, 3.5])
+    out = meter.result()
+    assert (out["pearson"], out["spearman"]) == (None, None)
+    assert out["r2"] == pytest.approx(r2_score([0.5, 2.0, 3.5], [1.0, 1.0, 1.0]))
+    same = NumberMeter()
+    same.update([1.0, 2.0], [3.0, 3.0])
+    assert same.result()["r2"] is None
+    with pytest.raises(GlassformerError, match="diverged"):
+        meter.update([np.nan], [1.0])
+    with pytest.raises(DataError, match="no example"):
+        NumberMeter().result()
+
+
+@pytest.mark.parametrize(("coverage", "fewest"), [(0.5, 1), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99)])
+def test_the_rank_is_the_finite_sample_one(coverage, fewest):
+    assert examples_needed(coverage) == fewest
+    errors = np.arange(fewest, dtype=float)[::-1]
+    assert half_width(errors, coverage) == fewest - 1  # the largest
+    if fewest > 1:
+        with pytest.raises(ConfigError, match=f"Calibrate on {fewest} or more"):
+            half_width(errors[:-1], coverage)
+    assert rank_of(99, 0.9) == 90
+    assert rank_of(100, 0.9) == 91  # 90.9 upwards
+
+
+@pytest.mark.parametrize("coverage", [0.0, 1.0, 1.5, -0.1, True, "0.9", float("nan")])
+def test_a_coverage_is_a_share(coverage):
+    with pytest.raises(ConfigError, match="no share"):
+        half_width(np.arange(31.0), coverage)
+
+
+def test_intervals_cover_what_they_promise_on_average():
+    """Over many draws of 19 and one new number: exactly (19 + 1) 0.9 / 20 = 18 / 20 of them are covered."""
+    rng = np.random.default_rng(0)
+    errors = np.abs(rng.standard_t(3, (20_000, 20)))
+    covered = [one[-1] <= half_width(one[:-1], 0.9) for one in errors]
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.007)
+
+
+def test_coverage_is_told_of_each_level_that_can_be():
+    found, true = np.zeros(4), np.array([0.0, 1.0, 2.0, 30.0])
+    levels = coverage_figures(np.arange(11.0), found, true)
+    assert [level["asked"] for level in levels] == [0.8, 0.9, 0.95]
+    assert levels[1]["covered"] == 0.75
+    assert levels[1]["width"] == 20.0  # the 11th of 11 errors is 10
+    assert levels[2] == {"asked": 0.95, "covered": None, "width": None, "needed": 19}
+
+
+def test_ridge_finds_a_line_and_weighs_examples():
+    x = np.random.default_rng(1).normal(size=(61, 3))
+    y = x @ [1.0, -2.0, 0.5] + 7
+    np.testing.assert_allclose(ridge([x[:50], x[50:]], y[:50], strengths=(1e-6,)), y[50:], atol=1e-4)
+    assert np.abs(ridge([x[:50], x[50:]], y[:50], strengths=(1e-6, 1e6)) - y[50:]).max() < 1e-3
+    weighted = ridge([x[:2], x[:1]], np.array([1.0, 3.0]), strengths=(1e9,), weights=np.array([3.0, 1.0]))
+    assert weighted[0] == pytest.approx(1.5, abs=1e-3)
+
+
+def test_counted_words_of_texts_and_of_pairs():
+    from glassformer.data.text_pairs import TextPair
+
+    texts = [f"{word} film {i % 5}" for i, word in enumerate(["good", "bad"] * 20)]
+    y = np.array([1.0, -1.0] * 20)
+    name, found = tfidf_ridge(texts, y, ["good film", "bad film"])
+    assert name == "TF-IDF + ridge"
+    assert found[0] > 0 > found[1]
+    pairs = [TextPair(text, "a film") for text in texts]
+    name, found = tfidf_ridge(pairs, y, [TextPair("good film", "a film"), TextPair("bad film", "a film")])
+    assert "both sides" in name
+    assert found[0] > 0 > found[1]

@@ -1,0 +1,277 @@
+"""Regressors: numbers in their own unit, intervals from held-out examples, folders, resume, and runs from a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.metrics import r2_score
+
+import glassformer as gf
+from glassformer.cli.app import main
+from glassformer.data.numbers import check_numbers, strata_of
+from glassformer.data.splits import stratified_folds, stratified_split
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.evaluate.numbers import half_width
+from glassformer.tasks.catalog import build_recipe
+from glassformer.train.callbacks import Callback
+
+SMALL = {
+    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 5, "precision": "fp32",
+    "threads": 1, "seed": 3, "min_count": 1, "max_length": 16, "lr": 0.02,
+}  # fmt: skip
+VALUES = {"good": 2.0, "bad": -7.0, "fine": 0.5}
+TEXTS = [f"the {word} film {i % 7}" for i, word in enumerate([*VALUES] * 17)]
+NUMBERS = [1990 + VALUES[text.split()[1]] for text in TEXTS]
+
+
+def regressor(**options):
+    return gf.TextRegressor("encoder-mini", **SMALL | options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return regressor().fit(TEXTS, NUMBERS, validation=(TEXTS[:29], NUMBERS[:29]))
+
+
+def test_numbers_come_back_in_their_own_unit(fitted):
+    found = fitted.predict(TEXTS)
+    assert found.dtype == np.float64
+    assert np.abs(found - NUMBERS).max() < 2.0  # of a range of 9
+    assert fitted.score(TEXTS, NUMBERS) == pytest.approx(r2_score(NUMBERS, found))
+    assert fitted.kind_.mean == pytest.approx(np.mean(NUMBERS))
+    assert fitted.kind_.unit == 4.0  # a power of two next to 3.9
+    assert is_regressor(fitted)
+    assert not is_classifier(fitted)
+    assert not hasattr(fitted, "predict_proba")
+    assert fitted.history_[-1].keys() >= {"loss", "r2", "mae", "pearson", "spearman"}
+
+
+def test_only_what_is_learned_from_decides_mean_and_unit():
+    far = regressor(epochs=1).fit(TEXTS, NUMBERS, validation=(TEXTS[:3], [1e6, 0.0, -3.0]))
+    assert far.kind_.mean == pytest.approx(np.mean(NUMBERS))
+    assert far.errors_[-1] == pytest.approx(1e6, rel=0.01)
+
+
+def test_intervals_go_by_the_errors_of_held_out_examples(fitted):
+    errors = np.sort(np.abs(fitted.predict(TEXTS[:29]) - NUMBERS[:29]))
+    np.testing.assert_allclose(fitted.errors_, errors, atol=1e-9)
+    bounds = fitted.predict_interval(TEXTS[:5], coverage=0.9)
+    middle = fitted.predict(TEXTS[:5])
+    np.testing.assert_allclose(bounds, np.stack([middle - errors[26], middle + errors[26]], 1))  # 27th of 29
+    with pytest.raises(ConfigError, match=r"29 held-out examples .* Calibrate on 99 or more"):
+        fitted.predict_interval(TEXTS[:5], coverage=0.99)
+    with pytest.raises(ConfigError, match="validation_fraction"):
+        regressor(epochs=1).fit(TEXTS, NUMBERS).predict_interval(TEXTS[:2])
+    other = clone(fitted).fit(TEXTS, NUMBERS).calibrate(TEXTS[:11], NUMBERS[:11])
+    assert len(other.errors_) == 11
+    assert other.predict_interval(TEXTS[:1]).shape == (1, 2)
+
+
+def test_a_folder_keeps_every_bit_and_the_errors(fitted, tmp_path):
+    again = gf.load(fitted.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(TEXTS), fitted.predict(TEXTS))
+    np.testing.assert_array_equal(again.predict_interval(TEXTS, 0.8), fitted.predict_interval(TEXTS, 0.8))
+    assert gf.TextRegressor.from_recipe(load_text(fitted, tmp_path)).epochs == fitted.epochs == 5
+    file = tmp_path / "model" / "glassformer.json"
+    about = json.loads(file.read_text())
+    assert about["kind"] == "TextRegressor"
+    assert about["targets"] == "number"
+    from glassformer.tasks.target_numbers import Numbers
+
+    for change in ({"mean": "x"}, {"unit": 3.0}, {"unit": 0}, {"mean": float("inf")}):
+        with pytest.raises(CheckpointError):
+            Numbers.saved(about | change, "here")
+
+
+def load_text(est, folder):
+    (folder / "own.toml").write_text(est.to_recipe("own"))
+    return folder / "own.toml"
+
+
+def test_packed_is_padded_and_one_by_one(fitted):
+    alone = np.concatenate([fitted.predict([text]) for text in TEXTS[:7]])
+    np.testing.assert_allclose(fitted.predict(TEXTS[:7]), alone, atol=1e-4)
+    coarse = gf.TextRegressor(**fitted.get_params() | {"precision": "bf16"}).fit(TEXTS, NUMBERS)
+    assert coarse.score(TEXTS, NUMBERS) > 0.5
+
+
+class StopAt(Callback):
+    def step(self, training, info):
+        if info.step == 17:
+            raise KeyboardInterrupt
+
+
+def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path):
+    whole = regressor(epochs=2).fit(TEXTS, NUMBERS)
+    options = {"checkpoints": tmp_path, "resume": True}
+    with pytest.raises(KeyboardInterrupt):
+        regressor(epochs=2, checkpoint_every=3).fit(TEXTS, NUMBERS, callbacks=[StopAt()], **options)
+    resumed = regressor(epochs=2, checkpoint_every=3).fit(TEXTS, NUMBERS, **options)
+    np.testing.assert_array_equal(resumed.predict(TEXTS), whole.predict(TEXTS))
+    with pytest.raises(CheckpointError):
+        regressor(epochs=2, checkpoint_every=3).fit(TEXTS, [*NUMBERS[:-1], 0.0], **options)
+
+
+def test_pairs_weights_and_every_weight_learns():
+    pairs = [(text, "a film") for text in TEXTS]
+    est = regressor(epochs=2).fit(pairs, NUMBERS, sample_weight=[1.0] * 50 + [0.0])
+    assert est.predict([("the bad film", "a film")]).shape == (1,)
+    with pytest.raises(DataError, match="pairs"):
+        est.predict(["one text"])
+    before = regressor(epochs=1, lr=1e-12).fit(TEXTS, NUMBERS).model_.state_dict()
+    after = regressor(epochs=1).fit(TEXTS, NUMBERS).model_.state_dict()
+    still = [name for name in before if before[name].allclose(after[name], atol=1e-7)]
+    assert not [name for name in still if "tokens" not in name]
+
+
+def test_pictures_have_numbers_too(tmp_path):
+    rng = np.random.default_rng(1)
+    bright = rng.integers(0, 250, 41)
+    pictures = [np.full((8, 8, 3), b, np.uint8) for b in bright]
+    settings = {"image_size": 8, "patch_size": 4, "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11}
+    est = gf.ImageRegressor(**settings, epochs=25, batch_size=5, threads=1, seed=3, precision="fp32", lr=5e-3)
+    est.set_params(validation_fraction=0.3).fit(pictures, bright / 10)
+    assert est.score(pictures, bright / 10) > 0.8
+    assert 10 <= len(est.errors_) <= 13  # copies stay on one side
+    again = gf.load(est.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(pictures), est.predict(pictures))
+
+
+@pytest.mark.parametrize(
+    "y", [["a", "b", "c"], [1.0, None, 2.0], [1.0, float("inf"), 2.0], [3.0] * 3, [True, 2, 3]]
+)
+def test_what_is_no_number_is_named(y):
+    with pytest.raises(DataError, match=r"targets"):
+        regressor().fit(TEXTS[:3], y)
+
+
+def test_numbers_are_read_as_they_are_written():
+    assert check_numbers(["3.5", 2, np.float32(0.25), "1e3"]) == [3.5, 2.0, 0.25, 1000.0]
+    with pytest.raises(DataError, match=r"'3,5' is no number"):
+        check_numbers(["3,5"])
+
+
+def test_random_parts_keep_the_tenths_of_all_numbers():
+    numbers = [float(x) for x in np.random.default_rng(0).normal(size=101)]
+    assert sorted(set(strata_of(numbers, 50))) == list(range(10))
+    _, held = stratified_split(numbers, 30, 0)
+    assert len(held) == 30
+    low = np.quantile(numbers, 0.1)
+    assert 2 <= sum(numbers[i] <= low for i in held) <= 4
+    folds = stratified_folds(numbers, 5, 0)
+    assert all(1 <= sum(numbers[i] <= low for i in np.flatnonzero(folds == k)) <= 3 for k in range(5))
+    assert len(stratified_split([1.0, 2.0, 3.0], 1, 0)[1]) == 1
+
+
+# --- from a table ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    file = tmp_path_factory.mktemp("table") / "films.csv"
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["text", "score"])
+        writer.writerows(
+            (text, number + i / 100) for i, (text, number) in enumerate(zip(TEXTS * 3, NUMBERS * 3))
+        )
+    return file
+
+
+TINY = [
+    "--set",
+    "target=number",
+    "--model",
+    "encoder-mini",
+    "--set",
+    "epochs=3",
+    "--set",
+    "lr=0.02",
+    "--set",
+    "threads=1",
+    "--set",
+    "d_model=14",
+    "--set",
+    "num_layers=1",
+    "--set",
+    "num_heads=2",
+    "--set",
+    "copies=apart",
+]
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "films"
+    assert main(["train", "--text", str(table), *TINY, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_the_way_to_numbers_is_named(table, capsys):
+    assert main(["train", "--text", str(table), "--model", "encoder-mini"]) == 2
+    assert "--set target=number" in capsys.readouterr().err
+    assert main(["train", "--text", str(table), "--set", "target=word"]) == 2
+    assert "Use number, or leave target out" in capsys.readouterr().err
+
+
+def test_a_run_judges_reports_and_keeps_its_intervals(run):
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["test"]["r2"] > 0.3
+    assert [level["asked"] for level in metrics["intervals"]] == [0.8, 0.9, 0.95]
+    assert set(metrics["baselines"]) == {"mean of the training numbers", "TF-IDF + ridge"}
+    assert metrics["baselines"]["mean of the training numbers"]["r2"] < 0.05
+    with (run / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == metrics["test"]["n"]
+    errors = np.array([abs(float(row["label"]) - float(row["predicted"])) for row in rows])
+    assert errors.mean() == pytest.approx(metrics["test"]["mae"], rel=1e-4)
+    est = gf.load(run)
+    half = half_width(est.errors_)
+    assert float(rows[0]["high"]) - float(rows[0]["predicted"]) == pytest.approx(half, rel=1e-4)
+    inside = np.mean(errors <= half)
+    assert metrics["intervals"][1]["covered"] == pytest.approx(inside, abs=1e-9)
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "Predicted numbers against true ones" in page
+    assert "Furthest off" in page
+    assert "numbers from" in (run / "doctor.json").read_text()
+
+
+def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
+    assert main(["evaluate", str(run), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["r2"] == json.loads((run / "metrics.json").read_text())["test"]["r2"]
+    assert main(["evaluate", str(run), str(table), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["n"] == 153
+    assert main(["predict", str(run), TEXTS[0], "--json", "--coverage", "0.8"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    est = gf.load(run)
+    assert answer["answers"][0]["number"] == pytest.approx(float(est.predict(TEXTS[:1])[0]))
+    assert answer["answers"][0]["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
+    assert main(["predict", str(run), TEXTS[0], "--coverage", "0.999"]) == 2
+    assert "Calibrate on 999" in capsys.readouterr().err
+    assert main(["predict", str(run), str(table), "--out", str(tmp_path / "out.csv")]) == 0
+    with (tmp_path / "out.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["split", "row", "text", "label", "predicted", "low", "high", "score"]
+    assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--json"]) == 0
+
+
+def test_folds(table, tmp_path, capsys):
+    folder = tmp_path / "folds"
+    assert main(["cross-validate", "--text", str(table), *TINY, "--folds", "2", "--out", str(folder)]) == 0
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["test"]["n"] == 153
+    assert metrics["over_folds"]["r2"]["mean"] == pytest.approx(np.mean([f["r2"] for f in metrics["folds"]]))
+    assert "Over the folds" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_recipe_becomes_one_of_numbers():
+    changed = build_recipe({"data": {"target": "number", "source": "x.csv"}}, "own.toml")
+    assert changed.task == "text-regression"
+    assert build_recipe({"task": "image-classification"}, "own", ["target=number"]).task == "image-regression"
+    with pytest.raises(ConfigError, match="nothing that can be learned"):
+        build_recipe({"data": {"target": "price"}}, "own.toml")
