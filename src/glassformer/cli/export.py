@@ -42,6 +42,7 @@ def export(
             int8 costs too much, and only its file is not.
     """
     from glassformer.export.samples import samples_of
+    from glassformer.export.words import sentences_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
@@ -56,11 +57,14 @@ def export(
     clf = load(run)
     write = TASKS[clf.RECIPE.task].export
     if write is None:
-        raise ConfigError(f"holds a {type(clf).__name__}; classifiers are exported", where=str(run))
+        raise ConfigError(
+            f"holds a {type(clf).__name__}; classifiers and taggers are exported", where=str(run)
+        )
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
-    samples, labels = samples_of(clf, run, check)
+    words = TASKS[clf.RECIPE.task].each_word
+    samples, labels = (sentences_of(clf, run, check), None) if words else samples_of(clf, run, check)
     return folder, write(
         clf,
         to,
