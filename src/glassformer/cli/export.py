@@ -10,7 +10,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_folder_path
 
 CHECKED = 200  # inputs of the gate
@@ -41,6 +41,7 @@ def export(
         GlassformerError: the exported files answer differently from the model, and nothing is left behind; or
             int8 costs too much, and only its file is not.
     """
+    from glassformer.cli.predict import asked_by
     from glassformer.export.samples import samples_of
     from glassformer.export.words import sentences_of
     from glassformer.tasks.catalog import TASKS
@@ -57,9 +58,8 @@ def export(
     clf = load(run)
     write = TASKS[clf.RECIPE.task].export
     if write is None:
-        raise ConfigError(
-            f"holds a {type(clf).__name__}; classifiers and taggers are exported", where=str(run)
-        )
+        what = f"holds {with_article(type(clf).__name__)}; classifiers and taggers are exported"
+        raise ConfigError(what, where=str(run), fix=asked_by(TASKS[clf.RECIPE.task]))
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
