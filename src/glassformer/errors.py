@@ -71,3 +71,8 @@ class FewStepsWarning(UserWarning):
 
 class IdleSettingWarning(UserWarning):
     """A setting that was given does nothing as the others stand."""
+
+
+def with_article(name: str) -> str:
+    """A name in a message, behind "a" or "an"."""
+    return f"{'an' if name[:1] in 'AEIOUaeiou' else 'a'} {name}"

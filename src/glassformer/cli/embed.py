@@ -12,9 +12,8 @@ import typer
 from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import gather_rows, pictures
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.predict import refuse_other
 from glassformer.cli.rows import usable, without_answer
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, written_whole
 
 SUFFIX = ".npy"
@@ -51,8 +50,12 @@ def embed(
         return found.embed(_texts(given, text_column), **options)
     clf = load(folder)
     if not hasattr(clf, "embed"):
-        refuse_other(folder)
-    if clf.NOUN == "pictures":
+        what = f"holds {with_article(type(clf).__name__)}, which gives no vectors of texts"
+        raise ConfigError(what, where=model, fix="Name a run of a classifier or of an Embedder")
+    if getattr(clf, "reads_pairs", False):
+        fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
+        raise ConfigError("reads pairs of texts, and this command takes single ones", where=model, fix=fix)
+    if hasattr(clf, "transform_"):
         if options:
             raise ConfigError("pictures have no prompts", where="--prompt-name", fix="Leave it out")
         return clf.embed(pictures(given).texts)

@@ -13,7 +13,7 @@ from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, write_text_whole
 
 MOST = 20  # inputs of one page
@@ -101,7 +101,9 @@ def _classifier(folder: str | Path) -> Any:
     task = TASKS[clf.RECIPE.task]
     if task.answer is None and not hasattr(clf, "explain_many"):
         kind, fix = type(clf).__name__, asked_by(task)
-        raise ConfigError(f"holds a {kind}, whose answers are no labels", where=str(folder), fix=fix)
+        raise ConfigError(
+            f"holds {with_article(kind)}, whose answers are no labels", where=str(folder), fix=fix
+        )
     return clf
 
 

@@ -10,7 +10,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_folder_path
 
 CHECKED = 200  # inputs of the gate
@@ -41,7 +41,9 @@ def export(
         GlassformerError: the exported files answer differently from the model, and nothing is left behind; or
             int8 costs too much, and only its file is not.
     """
+    from glassformer.cli.predict import asked_by
     from glassformer.export.samples import samples_of
+    from glassformer.export.words import sentences_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
@@ -56,11 +58,13 @@ def export(
     clf = load(run)
     write = TASKS[clf.RECIPE.task].export
     if write is None:
-        raise ConfigError(f"holds a {type(clf).__name__}; classifiers are exported", where=str(run))
+        what = f"holds {with_article(type(clf).__name__)}; classifiers and taggers are exported"
+        raise ConfigError(what, where=str(run), fix=asked_by(TASKS[clf.RECIPE.task]))
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
-    samples, labels = samples_of(clf, run, check)
+    words = TASKS[clf.RECIPE.task].each_word
+    samples, labels = (sentences_of(clf, run, check), None) if words else samples_of(clf, run, check)
     return folder, write(
         clf,
         to,

@@ -18,7 +18,7 @@ from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, usable
 from glassformer.cli.tell import tell_command, teller
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_new_file
 
 
@@ -121,7 +121,7 @@ def refuse_other(folder: Path) -> None:
         kind = read_json(about).get("kind") if about else None
         task = task_making(kind) if isinstance(kind, str) else None
     if task is not None and task.answer is None:
-        what = f"holds a {task.estimator.__name__}, which gives no labels"
+        what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
         raise ConfigError(what, where=str(folder), fix=asked_by(task))
 
 

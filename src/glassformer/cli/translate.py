@@ -15,7 +15,7 @@ from glassformer.cli.inputs import Texts, gather
 from glassformer.cli.output import AsJson, note, one_line, say, say_json
 from glassformer.cli.predict import check_output
 from glassformer.cli.rows import others_of, read_rows
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file
 
 MOST = 20  # alignments of one page
@@ -111,10 +111,9 @@ def load_kind(folder: str | Path, verb: str) -> Any:
 
     found, able = load(folder), [task.estimator for task in TASKS.values() if task.verb == verb]
     if not isinstance(found, tuple(able)):
-        what, fix = (
-            f"holds a {type(found).__name__}, which cannot {verb}",
-            f"Name a run of a {able[0].__name__}",
-        )
+        does = {"similar": "compare texts"}.get(verb, verb)
+        what = f"holds {with_article(type(found).__name__)}, which cannot {does}"
+        fix = f"Name a run of {with_article(able[0].__name__)}"
         raise ConfigError(what, where=str(folder), fix=fix)
     return found
 

@@ -10,9 +10,9 @@ from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
-from glassformer.data.pair_columns import usual_sides
+from glassformer.data.pair_columns import COMPARED, usual_sides
 from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
-from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES, SIDES
+from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS
@@ -60,7 +60,7 @@ def _pass(error: DataError, row: int) -> None:
 def _kind_of_table(table: Table) -> Kind:
     """By the columns' names: ``target`` is a label's, unless a source stands beside it."""
     names = {name.lower() for name in table.names}
-    if names & {*SCORE_NAMES} and any(names >= {*sides} for sides in SIDES):
+    if names & {*SCORE_NAMES} and usual_sides([*names], COMPARED):
         return "scored pairs"
     words = next((name for name in table.names if name.lower() in WORD_COLUMNS), None)
     if (

@@ -17,7 +17,7 @@ from glassformer.data.text_pairs import SECOND_CELL, SIDES, join_sides
 from glassformer.errors import DataError
 
 AUTO, NONE = "auto", "none"  # what a recipe's pair_column says where it names no column
-PAIR_COLUMNS = (
+PAIR_COLUMNS = (  # usual names of two columns of texts that belong together
     ("premise", "hypothesis"),
     ("sentence1", "sentence2"),
     ("sentence_1", "sentence_2"),
@@ -30,6 +30,8 @@ PAIR_COLUMNS = (
     ("query", "passage"),
     ("query", "document"),
 )
+# Of a table whose rows are pairs in any case, these names too say which columns they are.
+COMPARED = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first", "second"))
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,12 @@ class Sides:
     said: str = ""
 
 
-def usual_sides(names: Sequence[str]) -> tuple[str, str] | None:
-    """The two columns with usual names; None: there are none."""
+def usual_sides(
+    names: Sequence[str], pairs: Sequence[tuple[str, str]] = PAIR_COLUMNS
+) -> tuple[str, str] | None:
+    """The two columns with usual names, those of ``pairs``; None: there are none."""
     known = {name.lower(): name for name in names}
-    return next(((known[a], known[b]) for a, b in PAIR_COLUMNS if a in known and b in known), None)
+    return next(((known[a], known[b]) for a, b in pairs if a in known and b in known), None)
 
 
 def find_sides(

@@ -18,23 +18,12 @@ from glassformer.data.checks import check_texts, is_missing, place
 from glassformer.data.columns import is_number, text_size
 from glassformer.data.dataset import choose_splits
 from glassformer.data.folders import data_folders
+from glassformer.data.pair_columns import COMPARED
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.sources import split_files
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
-SIDES = (  # usual names of two columns that are compared
-    ("sentence1", "sentence2"),
-    ("text1", "text2"),
-    ("sentence_a", "sentence_b"),
-    ("text_a", "text_b"),
-    ("question1", "question2"),
-    ("premise", "hypothesis"),
-    ("anchor", "positive"),
-    ("query", "document"),
-    ("a", "b"),
-    ("first", "second"),
-)
 SCORES = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
 AUTO = "auto"  # a column of scores that is found by its name, or by its numbers
 NO_SCORE = "none"  # as a recipe says it, whose file has no None
@@ -198,7 +187,7 @@ def find_columns(
 
 def _sides(table: Table, first: str | None, second: str | None) -> tuple[str, str]:
     by_name = {name.lower(): name for name in reversed(table.names)}
-    for a, b in SIDES:
+    for a, b in COMPARED:
         if a in by_name and b in by_name:
             pair = first or by_name[a], second or by_name[b]
             if pair[0] != pair[1]:

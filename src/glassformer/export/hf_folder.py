@@ -143,7 +143,7 @@ def export_hf(
             largest_difference=moved,
             clean=getattr(clf, "clean", "none"),
         )
-        hub = family_of(clf.model_.config).hub
+        hub = family_of(given.config).hub
         if not whole and hub is not None:
             found["whole_with"] = hub.opens_whole()
         if card is not None:

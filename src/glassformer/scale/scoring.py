@@ -27,7 +27,7 @@ from glassformer.data.image import open_picture
 from glassformer.data.pair_columns import trained_sides
 from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet
 from glassformer.data.text_pairs import check_inputs
-from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError, with_article
 from glassformer.outputs import check_new_file
 from glassformer.scale.engines import mapped, needs
 from glassformer.scale.shards import Shard, in_portions, read_rows
@@ -205,7 +205,9 @@ def _loaded(model: str, checksum: str) -> Any:
 
     clf = load(model)
     if TASKS[clf.RECIPE.task].answer is None:
-        raise ConfigError(f"holds a {type(clf).__name__}, which gives no labels", where=str(model))
+        raise ConfigError(
+            f"holds {with_article(type(clf).__name__)}, which gives no labels", where=str(model)
+        )
     return clf
 
 

@@ -20,7 +20,7 @@ from glassformer.data.long_texts import Windows
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
-from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.errors import CheckpointError, ConfigError, InputError, with_article
 from glassformer.explain.methods import methods_for
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
@@ -68,7 +68,7 @@ class Served:
     ):
         answer = TASKS[clf.RECIPE.task].answer
         if answer is None:
-            what = f"holds a {type(clf).__name__}; classifiers, embedders and taggers are served"
+            what = f"holds {with_article(type(clf).__name__)}; classifiers, embedders and taggers are served"
             raise ConfigError(what, where=name)
         self.name, self.clf, self.limits, self.answer = name, clf, limits, answer
         self.kind = "text" if clf.NOUN == "texts" else "image"

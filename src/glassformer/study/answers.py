@@ -53,6 +53,10 @@ def read_answers(folder: Path) -> Answers:
     if (folder / TAGGED).is_file():
         return _of_words(folder)
     path = folder / "predictions.csv"
+    if not path.is_file():
+        what = "has no answers that can be compared"
+        fix = "Name finished runs whose models give labels or tags"
+        raise DataError(what, where=str(folder), fix=fix)
     digest, labels, predicted, chances = hashlib.sha256(), [], [], []
     chances_of: list[list[float]] = []
     classes: tuple[str, ...] = ()

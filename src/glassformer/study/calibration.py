@@ -60,9 +60,8 @@ def calibrate_run(
     """
     folder = Path(folder)
     recipe = read_run_recipe(folder)
-    if not TASKS[recipe.task].each_word:
-        check_classifies(recipe)
-    elif threshold is not None:
+    check_classifies(recipe, words=True)
+    if TASKS[recipe.task].each_word and threshold is not None:
         what = "tags of words have no threshold"
         raise ConfigError(what, where="threshold", fix="Leave it out: the most probable tag is taken")
     with writing(folder):

@@ -78,7 +78,7 @@ def _arms(paths: Sequence[Path]) -> Runs:
     runs: Runs = {}
     names: dict[str, str] = {}  # what decides a run but for its seed -> its arm
     for path in paths:
-        recipe = read_run_recipe(path)
+        recipe, answers = read_run_recipe(path), read_answers(path)
         values = what_decides(recipe)
         train = {k: v for k, v in values.get("train", {}).items() if k != "seed"}
         evaluate = {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}
@@ -87,5 +87,5 @@ def _arms(paths: Sequence[Path]) -> Runs:
         name = names.setdefault(key, path.as_posix())
         if seed in runs.get(name, {}):  # the same recipe and seed once more
             name = path.as_posix()
-        runs.setdefault(name, {})[seed] = Finished(name, seed, recipe, path), read_answers(path)
+        runs.setdefault(name, {})[seed] = Finished(name, seed, recipe, path), answers
     return runs

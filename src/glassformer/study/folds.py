@@ -65,15 +65,13 @@ def cross_validate(
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
-    each_word = TASKS[recipe.task].each_word
-    if not each_word:
-        check_classifies(recipe)
+    check_classifies(recipe, words=True)
     if folds < 2:
         raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
-        run = run_word_folds if each_word else _run_folds
+        run = run_word_folds if TASKS[recipe.task].each_word else _run_folds
         return run(recipe, folder, folds, say, callbacks, started)
 
 

@@ -194,9 +194,9 @@ def recipe_classes() -> dict[str, type]:
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
-def check_classifies(recipe: Any) -> None:
-    """Raises ConfigError where the recipe's task does not predict labels."""
-    able = [name for name, task in TASKS.items() if task.answer]
+def check_classifies(recipe: Any, *, words: bool = False) -> None:
+    """Raises ConfigError where the recipe's task does not predict labels; ``words``: of words will do."""
+    able = [name for name, task in TASKS.items() if task.answer or (words and task.each_word)]
     if recipe.task not in able:
         what = f"{recipe.task} does not predict labels"
         raise ConfigError(what, where="task", fix=nearest(recipe.task, able))

@@ -19,6 +19,7 @@ from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.probe import Probe
 from glassformer.tasks.targets import kind_on_hub
 from glassformer.tasks.task import Task
 
@@ -61,6 +62,8 @@ def _load(folder: Path, path: str | Path) -> Any:
     verify_folder(folder)
     about = read_about(folder, FORMAT)
     task = task_making(about["kind"])
+    if task is None and about["kind"] == Probe.__name__:
+        return Probe.load(folder)
     if task is None:
         what = f"holds a {shown(about['kind'])}, which this version does not know"
         raise CheckpointError(what, where=str(folder))

@@ -11,24 +11,32 @@ regression is solved, or the nearest examples are asked.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import torch
 
-from glassformer.data.checks import check_labels
+from glassformer.checkpoints.files import verify_folder, write_folder
+from glassformer.checkpoints.settings import ABOUT, read_about
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.checks import check_labels, read_labels
 from glassformer.data.image_batching import evaluation_pixels
 from glassformer.data.transform import read_pictures
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.pair_map import page
 from glassformer.outputs import write_text_whole
 from glassformer.runtime import choose_device
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
-from glassformer.tasks.heads import Head, fit_head, unit
+from glassformer.tasks.estimator import FORMAT
+from glassformer.tasks.heads import Head, fit_head, head_of, unit
+from glassformer.tasks.targets import kind_of_targets
 
+BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
 POOLINGS = ("auto", "patches")
 BATCH = 64  # pictures computed at once
 
@@ -149,6 +157,61 @@ class Probe(ClassifierMixin, BaseEstimator):
         states = self._patches(X)
         return np.stack([rows.mean(0) for rows in states])
 
+    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+        """Write one folder: the backbone, the head, ``glassformer.json``, and a checksummed manifest.
+
+        Raises:
+            CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+        """
+        check_is_fitted(self, "head_")
+        opened = self._opened()
+        about = {
+            "format": FORMAT,
+            "kind": type(self).__name__,
+            "parameters": {key: getattr(self, key) for key in ("head", "k", "C", "pooling")},
+            "classes": self.classes_.tolist(),
+        }
+
+        def write(folder: Path) -> None:
+            shutil.copytree(saved, folder / BACKBONE)
+            tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}
+            write_tensors(folder, tensors, name=HEAD)
+            (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+        with TemporaryDirectory() as scratch:  # one folder is written at a time
+            saved = opened.save(Path(scratch) / BACKBONE)
+            return write_folder(path, write, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Probe:
+        """What ``save`` wrote, every byte checked against its manifest; ``gf.load`` opens it too.
+
+        Raises:
+            CheckpointError: no such folder, a damaged one, or one of another kind.
+        """
+        folder = Path(path)
+        where = str(folder / ABOUT)
+        verify_folder(folder)
+        about = read_about(folder, FORMAT)
+        if about["kind"] != cls.__name__:
+            raise CheckpointError(
+                f"holds no {cls.__name__}", where=str(folder), fix="Open it with glassformer.load"
+            )
+        known = {k: v for k, v in about["parameters"].items() if k in ("head", "k", "C", "pooling")}
+        inner = read_about(folder / BACKBONE, FORMAT)
+        kinds = {kind.__name__: kind for kind in _backbones()}
+        if inner["kind"] not in kinds:
+            raise CheckpointError(f"no {', '.join(kinds)} is its backbone", where=str(folder))
+        out = cls(kinds[inner["kind"]].restore(folder / BACKBONE, inner), **known)
+        if out.pooling not in POOLINGS:
+            raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
+        out.classes_ = np.asarray(read_labels(about.get("classes"), "classes", where))
+        arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD).items()}
+        key = "weight" if "weight" in arrays else "vectors"
+        width = arrays[key].shape[-1] if key in arrays and arrays[key].ndim == 2 else 0
+        out.head_ = head_of(arrays, width, len(out.classes_), str(folder))
+        return out
+
     def neighbors(self, X: Sequence[Any], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` nearest of ``table`` for each example, and their cosines, ``[n, k]`` each.
 
@@ -228,6 +291,15 @@ class Probe(ClassifierMixin, BaseEstimator):
         return made[1]
 
 
+def _backbones() -> tuple[Any, ...]:
+    """The estimators that a saved probe can stand on."""
+    from glassformer.tasks.image_classification.estimator import ImageClassifier
+    from glassformer.tasks.similarity.estimator import Embedder
+    from glassformer.tasks.text_classification.estimator import TextClassifier
+
+    return TextClassifier, ImageClassifier, Embedder
+
+
 def open_backbone(name: str) -> Any:
     """A checkpoint of texts or pictures as an estimator that gives vectors, its weights as they are.
 
@@ -254,6 +326,10 @@ def open_backbone(name: str) -> Any:
     choose_device(clf.device)
     clf.transform_ = build_transform(configs["image"], configs["model"])
     clf.model_ = build_model(configs["model"], clf.transform_, 2).eval()  # its head is not asked
+    clf.classes_, clf.kind_ = np.array([0, 1]), kind_of_targets([0, 1])
+    clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
+    clf.history_, clf.best_step_, clf.train_seconds_ = [], 0, 0.0
+    clf.weights_source_ = clf.model_.weights_source
     return clf
 
 

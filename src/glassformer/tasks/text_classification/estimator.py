@@ -375,9 +375,18 @@ class TextClassifier(TextModel, Classifier):
         keep_epochs: bool = False,
         batch_tokens: int = 8192,
         length_window: int = 50,
+        method: str = "fine-tune",
         word_dropout: float = 0.0,
     ):
         self._store(locals())
+
+    def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> TextClassifier:
+        if self.method != "few-shot":
+            return super()._fit(data, callbacks, checkpoints, resume)
+        from glassformer.tasks.text_classification.few_shot import fit_few_shot
+
+        with self._rollback():
+            return fit_few_shot(self, data, callbacks, checkpoints, resume)
 
     @property
     def reads_pairs(self) -> bool:

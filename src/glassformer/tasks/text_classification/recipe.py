@@ -130,6 +130,10 @@ class ModelConfig(Section):
 class TextFitConfig(TokenBatches, ClassifierFitConfig):
     """One fit of texts."""
 
+    method: Literal["fine-tune", "few-shot"] = setting(
+        "fine-tune",
+        "few-shot: the encoder of a checkpoint learns from comparisons of a few texts a class, then the head",
+    )
     word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
 
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagg
 from glassformer.data.tags import Scheme, Span, check_words, kind_of_tag, repaired, scheme_of, spans_of
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, errors_of, word_log_loss
+from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggedConfig, TaggingRecipe
@@ -257,6 +259,23 @@ def tiny() -> tuple[TokenTagger, tuple]:
     return TokenTagger("encoder-mini", **settings), (words, tags)
 
 
+def export(
+    tagger: TokenTagger,
+    form: str,
+    folder: Path,
+    samples: list[list[str]],
+    *,
+    run: str | Path | None = None,
+    labels: Any = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Write a tagger in a form; what its check on ``samples`` found. ``options``: of ``export_words``."""
+    from glassformer.export.words import export_words
+
+    card = partial(card_of, tagger, None if run is None else run_around(run))
+    return export_words(tagger, form, folder, samples, card=card, **options)
+
+
 TASK = Task(
     name="token-tagging",
     recipe=TaggingRecipe,
@@ -271,5 +290,6 @@ TASK = Task(
     show=show,
     tell=tell,
     each_word=True,
+    export=export,
     packages=("tokenizers", "safetensors"),
 )

@@ -1,0 +1,152 @@
+"""``method = "few-shot"``: a classifier from a few examples a class.
+
+As in SetFit (Tunstall et al., 2022), the encoder first learns from comparisons: texts of one class move
+together, others apart (``Embedder.fit(texts, labels)``). Then a logistic regression of its vectors is the
+head. What is left is an ordinary text classifier, with everything that one can do.
+
+Different from an ``Embedder`` with a head: vectors are not brought to length 1, since the head of a
+classifier is linear in them; the regression is solved at their mean length.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.errors import ConfigError, DataError
+from glassformer.models.sentences import Dense, Sentences
+from glassformer.runtime import choose_device
+from glassformer.tasks.estimator import Fit
+from glassformer.tasks.heads import LinearHead, fit_head
+from glassformer.tasks.similarity.estimator import Embedder
+from glassformer.train.callbacks import Callback
+from glassformer.train.distributed import join
+
+POOLED = {"mean": "mean", "cls": "first", "max": "max"}  # of sentence-transformers, as pooling is called here
+# Settings of a fit by gradients of a head, which is solved here: their values that ask for nothing.
+IDLE = {
+    "class_weight": None,
+    "pos_weight": None,
+    "label_smoothing": 0.0,
+    "word_dropout": 0.0,
+    "head": "linear",
+    "head_dropout": 0.0,
+    "keep_epochs": False,
+    "long_texts": "cut",
+    "add_special_tokens": True,
+}
+OWN = ("loss", "scale", "pairs_per_text", "head", "neighbors", "pooling", "dropout", "monitor")
+
+
+def fit_few_shot(
+    clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
+) -> Any:
+    """Fit a ``TextClassifier`` on a few examples; ``data`` as its ``fit`` hands them on.
+
+    Raises:
+        ConfigError: random weights, a checkpoint whose vectors no head of a classifier reads, or a setting
+            that would have no effect.
+        DataError: pairs, several labels an example, or weights of examples.
+    """
+    started = time.perf_counter()
+    _check_settings(clf)
+    configs = clf.configs()
+    fit = Fit(configs, choose_device(clf.device), join(clf.strategy, choose_device(clf.device), clf.seed))
+    fit.together = bool(clf.validation_fraction)
+    fit.examples, fit.held = clf._examples(fit, *data)
+    texts, targets, weights = fit.examples
+    if clf.kind_.binary or weights is not None:
+        what = "several labels an example" if clf.kind_.binary else "weights of examples"
+        fix = "Leave --set method=few-shot out"
+        raise DataError(f"few-shot compares texts of one label each, without {what}", where="method", fix=fix)
+    clf._settle(fit)
+    if clf.pairs_:
+        what = "few-shot compares single texts, and these are pairs"
+        raise DataError(what, where="method", fix="Leave --set method=few-shot out")
+    clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
+    clf._training_table(texts)  # counts those that are cut
+    embedder = Embedder(**_settings(clf))
+    held = None if fit.held is None else (fit.held[0], fit.held[1].tolist())
+    calls = [_Known(clf, embedder), *callbacks]
+    given: dict[str, Any] = {"validation": held, "callbacks": calls, "checkpoints": checkpoints}
+    embedder.fit(texts, targets.tolist(), resume=resume, **given)
+    how: Sentences = embedder.model_.sentences
+    clf.model_ = embedder.model_.with_head(
+        head="classification", pooling=_pooling(how, clf.model), num_labels=len(clf.classes_)
+    ).eval()
+    clf.model_.sentences = how
+    clf._compute_model = None
+    put_head(clf, texts, targets)
+    clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
+    clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
+    used = ("epochs", "lr", "warmup", "batch_size")
+    clf.chosen_ = {key: getattr(embedder, key) for key in used if getattr(clf, key) is None}
+    clf.examples_ = {"train": len(texts), "validation": 0 if held is None else len(held[0])}
+    clf.train_seconds_ = time.perf_counter() - started
+    return clf
+
+
+class _Known(Callback):
+    """Those who watch the training ask the classifier where its weights come from."""
+
+    def __init__(self, clf: Any, embedder: Embedder):
+        self.clf, self.embedder = clf, embedder
+
+    def start(self, training: Any) -> None:
+        self.clf.weights_source_ = self.embedder.weights_source_
+
+
+def _check_settings(clf: Any) -> None:
+    from glassformer.tasks.build import is_from_scratch
+
+    if is_from_scratch(clf.model):
+        what = f"few-shot goes on from a checkpoint, and {clf.model!r} has random weights"
+        raise ConfigError(what, where="model", fix="Name a checkpoint, such as all-minilm-l6-v2")
+    for key, idle in IDLE.items():
+        if getattr(clf, key) != idle:
+            what = f"{key} = {getattr(clf, key)!r} has no effect with method = few-shot"
+            raise ConfigError(what, where=key, fix="Leave it out")
+
+
+def _settings(clf: Any) -> dict[str, Any]:
+    """The classifier's settings as an embedder takes them; what is unset is what suits comparisons."""
+    names = [name for name in Embedder.defaults() if name not in OWN and hasattr(clf, name)]
+    values = {name: getattr(clf, name) for name in names}
+    idle = ("validation_fraction", "batch_tokens", "length_window")  # held out above; comparisons are by text
+    return {k: v for k, v in values.items() if v is not None and k not in idle}
+
+
+def _pooling(how: Sentences, name: str) -> str:
+    """How the head's vectors are made, where a classifier can make them as the checkpoint does.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    steps = [type(step).__name__ for step in how.after if isinstance(step, Dense)]
+    odd = "lowercased texts" if how.lowercase else "a prompt" if how.prompt(None, None) else ""
+    modes = how.pool.modes
+    if len(modes) > 1 or modes[0] not in POOLED or steps or odd:
+        what = f"{name!r} makes its vectors by {odd or ' and '.join([*modes, *steps])}"
+        raise ConfigError(
+            f"{what}, which the head of a classifier does not read",
+            where="model",
+            fix="Use gf.Embedder().fit(texts, labels), or another checkpoint",
+        )
+    return POOLED[modes[0]]
+
+
+def put_head(clf: Any, texts: list[str], targets: np.ndarray) -> None:
+    """Solve the head on the vectors of ``texts`` as the classifier makes them."""
+    vectors = clf.embed(texts, head=True)
+    length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
+    head = fit_head(vectors / length, targets)
+    assert isinstance(head, LinearHead)
+    with torch.no_grad():
+        clf.model_.head.out.weight.copy_(torch.from_numpy(head.weight / length))
+        clf.model_.head.out.bias.copy_(torch.from_numpy(head.bias))
+    clf._compute_model = None

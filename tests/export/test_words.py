@@ -1,0 +1,151 @@
+"""Taggers for other programs: transformers' token classes and pipeline, ONNX folders that run without us."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.cli.export import export
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.export import words as exported
+from glassformer.export.padded import PaddedText
+
+WORDS = [["Ann", "lives", "in", "New", "York"], ["In", "Rome", "we", "met", "Bo"], ["nobody", "came"]] * 3
+TAGS = [["B-person", "O", "O", "B-place", "I-place"], ["O", "B-place", "O", "O", "B-person"], ["O", "O"]] * 3
+SMALL: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers": 1, "vocab_size": 97}
+LONG = ["Ann met Bo in New York and Rome " * 5, "in Rome"]
+
+
+@pytest.fixture(scope="module")
+def tagger() -> gf.TokenTagger:
+    settings = {**SMALL, "tokenizer": "wordpiece", "epochs": 2, "lr": 0.02, "batch_size": 3, "max_length": 17}
+    made = gf.TokenTagger("encoder-base", precision="fp32", threads=1, **settings).fit(WORDS, TAGS)
+    made.temperature_ = 1.3
+    return made
+
+
+@pytest.fixture(scope="module")
+def hub(tagger, tmp_path_factory) -> Path:
+    run = tagger.save(tmp_path_factory.mktemp("run") / "names")
+    folder, found = export(run, "hf", check=23)
+    assert (found["whole"], found["opens_as"]) == (True, "BertForTokenClassification")
+    assert found["inputs"] == 23
+    assert found["largest_difference"] <= 1e-5
+    return folder
+
+
+def test_the_class_of_transformers_gives_our_logits(tagger, hub):
+    transformers = pytest.importorskip("transformers")
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    theirs = transformers.AutoModelForTokenClassification.from_pretrained(hub).eval()
+    assert type(theirs).__name__ == "BertForTokenClassification"
+    tokenizer = transformers.AutoTokenizer.from_pretrained(hub)
+    for words, ours in zip(WORDS[:3], tagger.logits(WORDS[:3]), strict=True):
+        given = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+        first = [given.word_ids().index(i) for i in range(len(words))]
+        with torch.inference_mode():
+            logits = theirs(**given).logits[0, first]
+        torch.testing.assert_close(logits, torch.from_numpy(ours), atol=1e-5, rtol=1e-5)
+
+
+def test_the_pipeline_finds_the_same_tags_and_ours_opens_what_theirs_saves(tagger, hub, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = json.loads((hub / "config.json").read_text())
+    assert list(config["id2label"].values()) == tagger.classes_.tolist()
+    assert config["label2id"] == {name: i for i, name in enumerate(tagger.classes_.tolist())}
+    pipe = transformers.pipeline("token-classification", model=str(hub), device="cpu")
+    text = " ".join(WORDS[0])
+    found = {(part["start"], part["entity"]) for part in pipe(text)}
+    (tags,) = tagger.predict([text])
+    starts = np.cumsum([0, *(len(word) + 1 for word in WORDS[0][:-1])])
+    wanted = {(int(s), tag) for s, tag in zip(starts, tags, strict=True) if tag != "O"}
+    assert wanted  # or nothing would be compared
+    assert wanted <= found  # a word's first piece; pipelines answer every piece
+    pipe.save_pretrained(tmp_path / "theirs")
+    back = gf.load(tmp_path / "theirs")
+    assert isinstance(back, gf.TokenTagger)
+    back.precision = "fp32"
+    for a, b in zip(back.logits(WORDS[:3]), tagger.logits(WORDS[:3]), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_the_card_says_which_class_opens_it(hub):
+    card = (hub / "README.md").read_text()
+    assert "token-classification" in card
+    assert "BertForTokenClassification" in card
+
+
+def test_padded_is_packed(tagger):
+    rows = tagger.encode([text.split() for text in LONG])
+    table, longest = rows.table, int(rows.table.lengths.max())
+    ids = torch.zeros(len(table), longest, dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for i in range(len(table)):
+        ids[i, : len(table[i])], mask[i, : len(table[i])] = torch.from_numpy(table[i].astype(np.int64)), 1
+    with torch.inference_mode():
+        logits, shares = PaddedText(tagger.model_.eval(), 17, tagger.temperature_)(ids, mask)
+    flat = logits[mask.bool()].numpy()[rows.first]
+    np.testing.assert_allclose(flat, np.concatenate(tagger.logits(LONG)), atol=1e-5)
+    np.testing.assert_allclose(
+        shares[mask.bool()].numpy()[rows.first], np.concatenate(tagger.predict_proba(LONG)), atol=1e-5
+    )
+
+
+def test_sentences_to_check_on_are_those_of_the_run_first(tagger, tmp_path):
+    (tmp_path / "predictions.conll").write_text("Ann\tO\tO\nleft\tO\tO\n\nBo\tO\tO\n")
+    found = exported.sentences_of(tagger, tmp_path, 11)
+    assert found[:2] == [["Ann", "left"], ["Bo"]]
+    assert len(found) == 11
+    assert max(map(len, exported.sentences_of(tagger, "nowhere", 60))) > 12  # in several windows
+
+
+def test_what_cannot_be_expressed_is_one_line(tagger, tmp_path):
+    other = gf.TokenTagger("encoder-mini", min_count=1, epochs=1, precision="fp32", threads=1, **SMALL)
+    run = other.fit(WORDS, TAGS).save(tmp_path / "mini")
+    with pytest.raises(ConfigError, match="transformers has no class"):
+        export(run, "hf")
+    assert not (run / "hf").exists()
+    tagger.save(tmp_path / "names")
+    (tmp_path / "there").mkdir()
+    with pytest.raises(ConfigError, match="folder exists"):
+        export(tmp_path / "names", "hf", tmp_path / "there")
+
+
+def test_the_graph_agrees_and_runs_alone(tagger, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    folder = tmp_path / "onnx"
+    samples = [*exported.sentences_of(tagger, "nowhere", 13), *WORDS[:3]]
+    found = exported.export_words(
+        tagger, "onnx", folder, samples, int8=True, int8_tolerance=100, validation=(WORDS, TAGS)
+    )
+    assert found["inputs"] == 16
+    assert found["largest_difference"] <= 1e-4
+    assert found["int8"]["judged"] == sum(map(len, WORDS))
+    assert found["int8"]["largest_difference"] > found["largest_difference"]
+    call = [sys.executable, str(folder / "run.py"), *LONG]
+    said = subprocess.run(call, capture_output=True, text=True, check=True, cwd="/").stdout
+    lines = [line.split("\t") for line in said.splitlines() if line]
+    shares = np.concatenate(tagger.predict_proba(LONG))
+    assert [line[0] for line in lines] == [word for text in LONG for word in text.split()]
+    assert [line[1] for line in lines] == [tagger.classes_[i] for i in shares.argmax(1)]
+    np.testing.assert_allclose([float(line[2]) for line in lines], shares.max(1), atol=2e-4)
+
+
+def test_a_graph_that_answers_otherwise_is_not_kept(tagger, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    real = exported.answers
+    monkeypatch.setattr(exported, "answers", lambda *given: real(*given) + 1e-3)
+    with pytest.raises(GlassformerError, match="does not agree"):
+        exported.export_words(tagger, "onnx", tmp_path / "onnx", WORDS[:2])
+    assert not (tmp_path / "onnx").exists()

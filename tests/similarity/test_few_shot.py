@@ -1,0 +1,144 @@
+"""A classifier from a few texts a class, in Python and by the commands; and probes as folders."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+import glassformer as gf
+from glassformer.cli.app import app
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.tasks.load import load
+
+GOOD, BAD = ("warm", "wise", "funny", "kind"), ("dull", "flat", "empty", "cold")
+TEXTS = [f"a {word} film , number {i}" for i in range(5) for word in (*GOOD, *BAD)]
+LABELS = (["good"] * 4 + ["bad"] * 4) * 5
+SHAPE = {"d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11}
+QUICK = {"precision": "fp32", "threads": 1, "epochs": 1, "lr": 0.01, "max_length": 19}
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    pairs = list(pairwise(TEXTS))[:11]
+    made = gf.Embedder("encoder-base", min_count=1, tokenizer="word", **SHAPE, **QUICK).fit(pairs)
+    return made.save(tmp_path_factory.mktemp("checkpoint") / "encoder")
+
+
+@pytest.fixture(scope="module")
+def fitted(checkpoint) -> gf.TextClassifier:
+    return gf.TextClassifier(str(checkpoint), method="few-shot", **QUICK).fit(TEXTS, LABELS)
+
+
+def test_it_is_the_embedder_of_the_same_settings_with_a_regression_behind_it(checkpoint, fitted):
+    peer = gf.Embedder(str(checkpoint), **QUICK).fit(TEXTS, [int(label == "good") for label in LABELS])
+    vectors = fitted.embed(TEXTS, head=True)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    np.testing.assert_allclose(units, peer.encode(TEXTS), atol=1e-5)  # the same training
+    np.testing.assert_allclose(fitted.embed(TEXTS), peer.encode(TEXTS), atol=1e-5)
+    length = np.linalg.norm(vectors, axis=1).mean()
+    regression = LogisticRegression(max_iter=1000).fit(vectors / length, LABELS)
+    np.testing.assert_allclose(
+        fitted.predict_proba(TEXTS), regression.predict_proba(vectors / length), atol=1e-4
+    )
+    assert fitted.score(TEXTS, LABELS) == 1.0
+    assert fitted.chosen_ == {"warmup": 0.06, "batch_size": 32}
+
+
+def test_it_saves_clones_and_is_explained_like_any_classifier(fitted, tmp_path):
+    from sklearn.base import clone
+
+    back = gf.load(fitted.save(tmp_path / "few"))
+    np.testing.assert_array_equal(back.predict_proba(TEXTS[:9]), fitted.predict_proba(TEXTS[:9]))
+    assert clone(back).method == "few-shot"
+    words = dict(fitted.explain("a dull film", method="occlusion").words())
+    assert set(words) == {"a", "dull", "film"}
+
+
+def test_the_head_alone_is_fitted_where_no_layer_learns(checkpoint):
+    probe = gf.TextClassifier(str(checkpoint), method="few-shot", train_layers=0, **QUICK).fit(TEXTS, LABELS)
+    untouched = gf.Embedder(str(checkpoint), max_length=19, precision="fp32", threads=1)
+    np.testing.assert_allclose(probe.embed(TEXTS), untouched.encode(TEXTS), atol=1e-6)
+
+
+def test_validation_chooses_and_a_failed_fit_leaves_the_one_before(checkpoint, fitted):
+    held = TEXTS[:8], LABELS[:8]
+    clf = gf.TextClassifier(str(checkpoint), method="few-shot", **QUICK).fit(
+        TEXTS[8:], LABELS[8:], validation=held
+    )
+    assert any(record["kind"] == "evaluation" for record in clf.history_)
+    before = clf.predict_proba(TEXTS[:3])
+    with pytest.raises(DataError):
+        clf.fit(["a"], ["x"])
+    np.testing.assert_array_equal(clf.predict_proba(TEXTS[:3]), before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "X", "y", "said"),
+    [
+        ({"model": "encoder-mini"}, TEXTS, LABELS, "random weights"),
+        ({"label_smoothing": 0.1}, TEXTS, LABELS, "label_smoothing = 0.1 has no effect"),
+        ({"class_weight": "balanced"}, TEXTS, LABELS, "class_weight = 'balanced' has no effect"),
+        ({}, [(t, t) for t in TEXTS], LABELS, "single texts"),
+        ({}, TEXTS, [(label,) for label in LABELS], "several labels"),
+    ],
+)
+def test_what_it_cannot_do_is_one_line(checkpoint, settings, X, y, said):
+    clf = gf.TextClassifier(**({"model": str(checkpoint)} | QUICK | {"method": "few-shot"} | settings))
+    with pytest.raises((ConfigError, DataError), match=said):
+        clf.fit(X, y)
+
+
+def test_the_commands_train_predict_judge_and_calibrate_it(checkpoint, tmp_path):
+    def call(*words: object) -> str:
+        found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    table = tmp_path / "few.csv"
+    rows = (f'"{text}",{label}\n' for text, label in zip(TEXTS, LABELS, strict=True))
+    table.write_text("text,label\n" + "".join(rows))
+    settings = [w for k, v in QUICK.items() if k != "epochs" for w in ("--set", f"{k}={v}")]
+    settings += ["--set", "method=few-shot", "--set", "bootstrap=53", "--set", "baselines=false"]
+    run = tmp_path / "run"
+    call("train", "--text", table, "--model", checkpoint, *settings, "--out", run)
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["test"]["accuracy"] > 0.5
+    assert (run / "report.html").is_file()
+    assert 'method = "few-shot"' in (run / "config.toml").read_text()
+    assert load(run).predict(["a dull film"])[0] in call("predict", run, "a dull film")
+    assert "accuracy" in call("evaluate", run)
+    assert "temperature" in call("calibrate", run)
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.loading import load_models
+
+    pytest.importorskip("fastapi")
+    ((served, calibrated),) = load_models([run], Limits(), threads=1)
+    assert (served.gives, calibrated) == ("labels", True)
+
+
+@pytest.mark.parametrize("head", ["linear", "knn"])
+def test_a_probe_is_a_folder(fitted, head, tmp_path):
+    probe = gf.Probe(fitted, head=head, k=3).fit(TEXTS, LABELS)
+    folder = probe.save(tmp_path / "probe")
+    for back in (gf.Probe.load(folder), gf.load(folder)):
+        np.testing.assert_allclose(back.predict_proba(TEXTS), probe.predict_proba(TEXTS), atol=1e-6)
+        assert (back.head, back.k, back.classes_.tolist()) == (head, 3, ["bad", "good"])
+    with pytest.raises(CheckpointError, match="exists"):
+        probe.save(folder)
+    with pytest.raises(CheckpointError, match="holds no Probe"):
+        gf.Probe.load(fitted.save(tmp_path / "other"))
+    (folder / "head.safetensors").write_bytes(b"cut")
+    with pytest.raises(CheckpointError, match="head"):
+        gf.Probe.load(folder)
+
+
+def test_a_probe_on_a_checkpoint_takes_it_along(checkpoint, tmp_path):
+    probe = gf.Probe(str(checkpoint)).fit(TEXTS, LABELS)
+    back = gf.Probe.load(probe.save(tmp_path / "probe"))
+    np.testing.assert_allclose(back.predict_proba(TEXTS), probe.predict_proba(TEXTS), atol=1e-6)
