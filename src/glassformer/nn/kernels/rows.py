@@ -13,36 +13,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from glassformer.nn import kernels
+from glassformer.nn.kernels.jobs import GeluJob, NormJob
 
 FEW = 16_384  # numbers, below which a call of ours gains nothing
 SHARE = 128  # rows that one thread sums up at a time: ``SHARE`` of rows.c
 
 
-class GeluJob(ctypes.Structure):
-    """``GeluJob`` of rows.c, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("x", "grad", "out")),
-        ("count", ctypes.c_int64),
-        ("threads", ctypes.c_int32),
-    ]
-
-
-class NormJob(ctypes.Structure):
-    """``NormJob`` of rows.c, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("x", "plus", "weight", "bias", "sum", "out", "stats", "grad")),
-        *((name, ctypes.c_void_p) for name in ("dx", "dweight", "dbias", "partial")),
-        ("rows", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("threads", ctypes.c_int32),
-        ("eps", ctypes.c_float),
-    ]
-
-
 def can_gelu(x: Tensor) -> bool:
-    """Whether ``gelu`` computes this: bf16 on a CPU, as many numbers as pay, and it could be built."""
+    """Whether ``gelu`` computes this: bf16 on a CPU, as many numbers as pay, and there is a library."""
     return _fits(x) and x.numel() % 16 == 0
 
 
