@@ -2,10 +2,12 @@
 
     python hatch_build.py        the same by hand, into src: with ziglang where it is installed, else with cc
 
-One library a level (``src/glassformer/nn/kernels/levels.py``). The compiler is ``ziglang``, a requirement of the build, so
-that the system needs none and the libraries ask for no newer glibc than ``GLIBC``; where it cannot be had, ``$CC``, cc, gcc
-or clang. Without any, or on another system than Linux on x86-64, the package is pure Python. GLASSFORMER_BUILD=pure asks for
-that; GLASSFORMER_BUILD=kernels makes it an error that names what is missing.
+One library a level (``src/glassformer/nn/kernels/levels.py``). The compiler is ``ziglang``, which pip fetches for the build, so
+that the system needs none and the libraries ask for no newer glibc than ``GLIBC``; where it is not, ``$CC``, cc, gcc or
+clang. Without any, or on another system than Linux on x86-64, the package is pure Python.
+
+GLASSFORMER_BUILD=pure asks for that, GLASSFORMER_BUILD=kernels makes it an error that names what is missing, and with
+GLASSFORMER_BUILD=keep an editable install leaves the libraries that it finds.
 """
 
 from __future__ import annotations
@@ -28,15 +30,17 @@ except ImportError:  # by hand
     BuildHookInterface = object
 
 KERNELS = Path(__file__).parent / "src" / "glassformer" / "nn" / "kernels"
+COMPILER = "ziglang==0.15.2; sys_platform == 'linux' and platform_machine == 'x86_64'"
 GLIBC = (2, 28)  # of manylinux_2_28: what torch's own wheels ask for
 # The order of additions and roundings is that of the sources, whatever the compiler.
-FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-s", "-Wall", "-Werror=implicit-function-declaration")
+FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-s")
 
 
 def read_levels() -> ModuleType:
     """``levels.py``, without the package, which imports torch."""
     spec = importlib.util.spec_from_file_location("kernel_levels", KERNELS / "levels.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -76,7 +80,12 @@ def compile_all(folder: Path, compiler: tuple[str, ...]) -> tuple[list[Path], li
             words = [*compiler, *FLAGS, *target(compiler, level.target), made_of, *sources, "-o", str(file)]
             try:
                 done = subprocess.run(
-                    [*words, "-lm", "-lpthread"], env=env, capture_output=True, text=True, timeout=600, check=False
+                    [*words, "-lm", "-lpthread"],
+                    env=env,
+                    capture_output=True,
+                    text=True,
+                    timeout=600,
+                    check=False,
                 )
                 said = done.stderr.strip() if done.returncode else ""
             except OSError as error:
@@ -100,8 +109,8 @@ def build(folder: Path) -> tuple[list[Path], str]:
     compiler = find_compiler()
     made: list[Path] = []
     failed: list[str] = []
-    if wanted not in ("", "pure", "kernels"):
-        raise RuntimeError(f"GLASSFORMER_BUILD={wanted}: use pure or kernels, or leave it out")
+    if wanted not in ("", "pure", "kernels", "keep"):
+        raise RuntimeError(f"GLASSFORMER_BUILD={wanted}: use pure, kernels or keep, or leave it out")
     if wanted == "pure":
         failed = ["GLASSFORMER_BUILD=pure"]
     elif sys.platform != "linux" or platform.machine() != "x86_64":
@@ -129,8 +138,13 @@ def tag() -> str:
 class KernelHook(BuildHookInterface):
     """Compiles into the wheel; of an editable install, into the sources, which Python reads there."""
 
+    def dependencies(self) -> list[str]:
+        return [] if os.environ.get("GLASSFORMER_BUILD") in ("pure", "keep") else [COMPILER]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable":
+        if version == "editable" and os.environ.get("GLASSFORMER_BUILD") == "keep":
+            said = "kernels in C: as they were"
+        elif version == "editable":
             _, said = build(KERNELS / "lib")
         else:
             self.folder = tempfile.TemporaryDirectory()

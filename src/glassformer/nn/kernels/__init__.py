@@ -14,11 +14,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from glassformer.nn.kernels.jobs import AttentionJob, LinearJob
-from glassformer.nn.kernels.library import has_amx, level, library, torch_threads, why_not
+from glassformer.nn.kernels.loading import has_amx, level, library, torch_threads, why_not
 from glassformer.packing import Packing
 
 __all__ = [
     "KernelAttention",
+    "attention",
+    "attention_backward",
     "gives_gradient",
     "has_amx",
     "level",
@@ -110,15 +112,45 @@ def _rows(x: Tensor) -> Tensor:
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] and x.stride(0) % 2 == 0 else x.contiguous()
 
 
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """softmax(Q K^T * scale) V ``[N, H, K]``; for its gradients, two numbers a row and head ``[N, H, 2]``."""
+    q, k, v = _rows(q), _rows(k), _rows(v)
+    out = q.new_empty(q.shape)
+    stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
+    _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, stats=stats)
+    return out, stats
+
+
+def attention_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    stats: Tensor,
+    grad: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of queries, keys and values ``[N, H, K]`` each, from what ``attention`` took and gave."""
+    q, k, v, out, grad = map(_rows, (q, k, v, out, grad))
+    stats = stats.contiguous()
+    dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    given = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats}
+    _run(True, q_packing, kv_packing, causal, scale, **given, dq=dq, dk=dk, dv=dv)
+    return dq, dk, dv
+
+
 class KernelAttention(torch.autograd.Function):
     """softmax(Q K^T * scale) V over packed rows, without padding and without keeping the weights."""
 
     @staticmethod
     def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float):
         q, k, v = _rows(q), _rows(k), _rows(v)
-        out = q.new_empty(q.shape)  # [N, H, K]
-        stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
-        _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, stats=stats)
+        out, stats = attention(q, k, v, q_packing, kv_packing, causal, scale)
         ctx.save_for_backward(q, k, v, out, stats)
         ctx.settings = q_packing, kv_packing, causal, scale
         return out
@@ -127,6 +159,5 @@ class KernelAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, out, stats = ctx.saved_tensors
-        dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-        _run(True, *ctx.settings, q=q, k=k, v=v, out=out, grad=_rows(grad), stats=stats, dq=dq, dk=dk, dv=dv)
-        return dq, dk, dv, None, None, None, None
+        gradients = attention_backward(q, k, v, out, stats, grad, *ctx.settings)
+        return *gradients, None, None, None, None

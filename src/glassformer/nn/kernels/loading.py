@@ -48,8 +48,17 @@ def allowed() -> tuple[Level, ...]:
     return LEVELS[names.index(limit) :]
 
 
-@cache
+_loaded: list[Loaded | str] = []  # once known; torch.compile looks into a list, but would go through a cache
+
+
 def loaded() -> Loaded | str:
+    """What ``choose`` found, looked for once a process."""
+    if not _loaded:
+        _loaded.append(choose())
+    return _loaded[0]
+
+
+def choose() -> Loaded | str:
     """The library of the highest level that can be had, or why there is none.
 
     Raises:
