@@ -128,11 +128,7 @@ def attend(
         if not kernels.supports(q, k, v):
             reason = kernels.why_not() or "it wants bf16 on a CPU and heads of a multiple of 16"
             raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
-        if torch.compiler.is_compiling():
-            lengths = list(q_packing.lengths), list(kv_packing.lengths)
-            out = ops.attention(q, k, v, *lengths, causal, factor)[0]
-        else:
-            out = kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, factor)
+        out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor)
     elif branch == "varlen":
         out = _varlen(q, k, v, q_packing, kv_packing, factor)
     elif branch == "fused":

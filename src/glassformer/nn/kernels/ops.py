@@ -71,6 +71,15 @@ def _attention_gradients(ctx, grad, _):
 attention.register_autograd(_attention_gradients, setup_context=_keep_attention)
 
 
+def packed_attention(
+    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+) -> Tensor:
+    """softmax(Q K^T * scale) V ``[N, H, K]``: in a graph by the operator, else by the function itself."""
+    if torch.compiler.is_compiling():
+        return attention(q, k, v, list(q_packing.lengths), list(kv_packing.lengths), causal, scale)[0]
+    return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale)
+
+
 @torch.library.custom_op("glassformer::gelu", mutates_args=(), device_types="cpu")
 def gelu(x: Tensor) -> Tensor:
     """``x * Phi(x)`` of numbers that lie together."""
