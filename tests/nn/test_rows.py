@@ -66,7 +66,7 @@ def test_gelu_of_numbers_that_are_none():
     )
     for ours, torchs in (
         (rows.gelu(x), F.gelu(x)),
-        (rows._gelu(x, torch.ones_like(x)), torch.ops.aten.gelu_backward(torch.ones_like(x), x)),
+        (rows.gelu_of(x, torch.ones_like(x)), torch.ops.aten.gelu_backward(torch.ones_like(x), x)),
     ):
         torch.testing.assert_close(ours, torchs, equal_nan=True, rtol=2**-8, atol=0)
 
@@ -101,7 +101,7 @@ def test_bits_do_not_depend_on_the_threads():
     def norm():
         return torch.autograd.grad(rows.layer_norm(x, plus, weight, bias, 1e-5), (weight, bias), upstream)
 
-    for one in (norm, lambda: (rows.gelu(x), rows._gelu(x, upstream))):
+    for one in (norm, lambda: (rows.gelu(x), rows.gelu_of(x, upstream))):
         first, *others = on_threads(one)
         assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
@@ -117,7 +117,7 @@ def test_rows_that_do_not_lie_together():
         one = torch.autograd.grad(
             rows.gelu(y := x.clone().requires_grad_()), y, torch.ones(1, 1).bfloat16().expand(300, 64)
         )
-        assert torch.equal(one[0], rows._gelu(x.contiguous(), torch.ones(300, 64).bfloat16()))
+        assert torch.equal(one[0], rows.gelu_of(x.contiguous(), torch.ones(300, 64).bfloat16()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

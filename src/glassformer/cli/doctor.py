@@ -78,18 +78,12 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _machine() -> list[Line]:
     import torch
 
-    from glassformer.nn import kernels
     from glassformer.runtime import choose_device, choose_dtype, has_fast_bf16, machine_facts
 
-    reason = kernels.why_not()
     facts: dict[str, Any] = machine_facts()
     device = choose_device()
     dtype = str(choose_dtype("auto", device)).removeprefix("torch.")
     bf16 = ", ".join(facts["bf16"]) if device.type == "cpu" else "the GPU has it"
-    amx = reason is None and kernels.has_amx()
-    built = "attention and linear layers' gradients, with AMX" if amx else "attention, with AVX512-BF16"
-    if reason is None and (why := kernels.not_kept()) is not None:
-        built += f"; built by every process anew, since {why}"
     slow = "the processor lacks it: everything computes in float32, which is slower"
     return [
         Line("ok", "processor", f"{facts['cpu']}, {facts['cores']} cores, {facts['threads']} threads used"),
@@ -98,8 +92,19 @@ def _machine() -> list[Line]:
         *_too_large(facts["gpu"], torch.version.cuda),
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
-        Line("note", "kernels in C", f"not used: {reason}") if reason else Line("ok", "kernels in C", built),
+        _kernels(),
     ]
+
+
+def _kernels() -> Line:
+    """The level of the kernels in C and where their library lies, or why they are not used."""
+    from glassformer.nn import kernels
+
+    reason, level = kernels.why_not(), kernels.level()
+    if reason is not None or level is None:
+        return Line("note", "kernels in C", f"not used: {reason}")
+    what = "attention, GELU, layer norm" + (", linear layers' gradients" if level.name == "amx" else "")
+    return Line("ok", "kernels in C", f"{level.title}: {what}, from {level.file}")
 
 
 def _too_large(gpu: str | None, cuda: str | None) -> list[Line]:

@@ -21,6 +21,7 @@ from glassformer.nn import kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.groups import Group, check_packed, groups_of
+from glassformer.nn.kernels import ops
 from glassformer.nn.linear import Linear
 from glassformer.nn.maps import (
     attend_with_maps,
@@ -127,7 +128,7 @@ def attend(
         if not kernels.supports(q, k, v):
             reason = kernels.why_not() or "it wants bf16 on a CPU and heads of a multiple of 16"
             raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
-        out = kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, factor)
+        out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor)
     elif branch == "varlen":
         out = _varlen(q, k, v, q_packing, kv_packing, factor)
     elif branch == "fused":

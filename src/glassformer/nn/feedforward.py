@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 from glassformer.nn.dropout import Dropout
-from glassformer.nn.kernels import rows
+from glassformer.nn.kernels import ops, rows
 from glassformer.nn.linear import Linear
 
 
 def gelu(x: Tensor) -> Tensor:
     """``x * Phi(x)``, exact (Hendrycks and Gimpel, 2016): torch's own, or our faster pass where it runs."""
-    return rows.gelu(x) if rows.can_gelu(x) else F.gelu(x)
+    if not rows.can_gelu(x):
+        return F.gelu(x)
+    return ops.gelu(x) if torch.compiler.is_compiling() else rows.gelu(x)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

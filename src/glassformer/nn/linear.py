@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from glassformer.nn import kernels
+from glassformer.nn.kernels import ops
 
 
 class Linear(nn.Linear):
@@ -35,4 +36,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         dx = grad @ weight if ctx.needs_input_grad[0] else None
+        if torch.compiler.is_compiling():
+            weight_gradient, bias_gradient = ops.weight_gradient(grad, x)
+            return dx, weight_gradient, bias_gradient if ctx.needs_input_grad[2] else None
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])

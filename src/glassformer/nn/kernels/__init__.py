@@ -1,80 +1,40 @@
-"""Attention, GELU, layer norm, a linear layer's gradient in C, built on the user's machine when first wanted.
+"""Attention, GELU, layer norm, a linear layer's gradient in C, for bf16 on a CPU.
 
-The gradient wants a processor with AMX, the others one with AVX512-BF16.
-
-A second or two of ``cc``, kept in the user's cache folder. Without a compiler or such a processor, or with
-``GLASSFORMER_KERNELS=0``, everything works without it; ``why_not`` says which.
-``GLASSFORMER_KERNELS=avx512`` leaves AMX unused where there is it.
+The gradient wants a processor with AMX, the others one with AVX512-BF16. The libraries are compiled when the
+package is built; without one, or with ``GLASSFORMER_KERNELS=0``, everything works without: ``why_not`` says
+which it is.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
-from functools import cache
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from glassformer.nn.kernels import store
+from glassformer.nn.kernels.jobs import AttentionJob, LinearJob
+from glassformer.nn.kernels.loading import has_amx, level, library, torch_threads, why_not
 from glassformer.packing import Packing
-from glassformer.runtime import cache_folder, cpu_flags
 
-FOLDER = Path(__file__).parent
-SOURCES = (FOLDER / "attention.c", FOLDER / "linear.c", FOLDER / "rows.c")
-FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-lm", "-lpthread")
-WANTED = frozenset({"avx512f", "avx512_bf16", "avx512bw", "avx512dq", "avx512vl"})
-AMX = frozenset({"amx_tile", "amx_bf16"})
-POINTERS = ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "stats")
-STRIDES = (
-    "q_stride",
-    "k_stride",
-    "v_stride",
-    "out_stride",
-    "grad_stride",
-    "dq_stride",
-    "dk_stride",
-    "dv_stride",
-)
+__all__ = [
+    "KernelAttention",
+    "attention",
+    "attention_backward",
+    "gives_gradient",
+    "has_amx",
+    "level",
+    "library",
+    "supports",
+    "torch_threads",
+    "weight_gradient",
+    "why_not",
+]
 FEW_ROWS = 256  # below, torch's product is as fast
-TABLES = ("q_starts", "q_lengths", "k_starts", "k_lengths")
-SIZES = ("sequences", "heads", "dim", "longest_q", "longest_k")
-
-
-class Job(ctypes.Structure):
-    """``Job`` of attention.c, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in POINTERS),
-        *((name, ctypes.c_int64) for name in STRIDES),
-        *((name, ctypes.c_void_p) for name in TABLES),
-        *((name, ctypes.c_int64) for name in SIZES),
-        ("causal", ctypes.c_int32),
-        ("threads", ctypes.c_int32),
-        ("scale", ctypes.c_float),
-    ]
-
-
-class LinearJob(ctypes.Structure):
-    """``LinearJob`` of linear.c, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("grad", "x", "weight", "bias")),
-        *((name, ctypes.c_int64) for name in ("grad_stride", "x_stride", "rows", "out", "in")),
-        ("threads", ctypes.c_int32),
-    ]
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernel computes this: bf16 on a CPU, heads of a multiple of 16, and it could be built."""
+    """Whether the kernel computes this: bf16 on a CPU, heads of a multiple of 16, and there is a library."""
     return (
         q.dtype == k.dtype == v.dtype == torch.bfloat16
         and q.device.type == "cpu"
@@ -84,111 +44,11 @@ def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
     )
 
 
-@cache
-def why_not() -> str | None:
-    """Why the kernel is not used on this machine; None where it is. Builds it if that was not done yet."""
-    if os.environ.get("GLASSFORMER_KERNELS", "1") == "0":
-        return "switched off by GLASSFORMER_KERNELS=0"
-    if not cpu_flags() >= WANTED:
-        return "the processor has no AVX512-BF16"
-    try:
-        library()
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: the user has no home
-        detail = getattr(error, "stderr", None) or str(error)
-        return f"could not be built: {str(detail).strip().splitlines()[0]}"
-    return None
-
-
-@cache
-def has_amx() -> bool:
-    """Whether products use AMX: the processor has it, the system lets us, and nobody said otherwise."""
-    return bool(library().uses_amx())
-
-
-@cache
-def library() -> ctypes.CDLL:
-    """The compiled kernels."""
-    for amx in (True, False):
-        if amx and (os.environ.get("GLASSFORMER_KERNELS") == "avx512" or not cpu_flags() >= AMX):
-            continue
-        found = _open(amx)
-        found.run.argtypes = (ctypes.POINTER(Job), ctypes.c_int, ctypes.c_void_p)
-        found.run.restype = found.prepare.restype = ctypes.c_int
-        if amx:
-            found.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
-            found.weight_gradient.restype = ctypes.c_int
-        for name in ("gelu", "layer_norm"):
-            getattr(found, name).argtypes = (ctypes.c_void_p, ctypes.c_void_p)
-            getattr(found, name).restype = None
-        if found.prepare() == 0:  # the system may keep AMX from a process
-            break
-    return found
-
-
-def _open(amx: bool) -> ctypes.CDLL:
-    folder, reason = store.prepared()
-    try:
-        file = _build(amx, folder)
-        try:
-            return ctypes.CDLL(str(file))
-        except OSError:  # a damaged file in the cache: built once more
-            file.unlink(missing_ok=True)
-            return ctypes.CDLL(str(_build(amx, folder)))
-    finally:
-        if reason is not None:
-            store.discard(folder)
-
-
-def not_kept() -> str | None:
-    """Why the kernels are built anew by every process; None where they are kept in the user's cache."""
-    try:
-        return store.why_unsafe(cache_folder())
-    except (OSError, RuntimeError) as error:
-        return str(error)
-
-
-@cache
-def torch_threads() -> int | None:
-    """The address of ``GOMP_parallel`` in the OpenMP library that torch has loaded; None: another library."""
-    try:
-        maps = Path("/proc/self/maps").read_text().splitlines()
-        loaded = {line.split()[-1] for line in maps if "libgomp" in line}  # scikit-learn brings one too
-        with_torch = {path for path in loaded if Path(path).parent == Path(torch.__file__).parent / "lib"}
-        (path,) = with_torch or loaded
-        return ctypes.cast(ctypes.CDLL(path).GOMP_parallel, ctypes.c_void_p).value
-    except (OSError, AttributeError, ValueError):
-        return None
-
-
-def _build(amx: bool, folder: Path | None = None) -> Path:
-    """The compiled kernel in a folder (None: the user's cache), compiled now if it is not there."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        raise OSError("no C compiler (cc, gcc or clang) was found")
-    flags = FLAGS if amx else (*FLAGS, "-mno-amx-bf16")
-    sources = [file.read_bytes() for file in sorted(FOLDER.glob("*.[ch]"))]
-    made_of = (*sources, " ".join(flags).encode(), " ".join(sorted(cpu_flags())).encode())
-    key = hashlib.sha256(b"\0".join((*made_of, platform.platform().encode()))).hexdigest()[:16]
-    home = folder or cache_folder()
-    file = home / f"kernels-{key}.so"
-    if os.path.lexists(file) and not store.is_ours(file):
-        file.unlink()
-    if not file.exists():
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=home) as place:  # two processes may build at the same time
-            fresh = Path(place) / file.name
-            command = [*shlex.split(compiler), *map(str, SOURCES), "-o", str(fresh), *flags]
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-            fresh.chmod(0o700)  # whatever the umask says
-            os.replace(fresh, file)
-    return file
-
-
 def _run(
     backward: bool, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float, **tensors: Tensor
 ) -> None:
     """Each tensor is ``[N, H, K]`` with contiguous heads and places, under its name in attention.c."""
-    job = Job(causal=causal, threads=torch.get_num_threads(), scale=scale)
+    job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale)
     for name, x in tensors.items():
         setattr(job, name, x.data_ptr())
         if name != "stats":
@@ -205,7 +65,7 @@ def _run(
     q = tensors["q"]
     job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
-    if library().run(ctypes.byref(job), int(backward), torch_threads()):
+    if library().attention(ctypes.byref(job), int(backward), torch_threads()):
         raise MemoryError("attention: no memory for a head's working set")
 
 
@@ -252,15 +112,45 @@ def _rows(x: Tensor) -> Tensor:
     return x if x.stride(2) == 1 and x.stride(1) == x.shape[2] and x.stride(0) % 2 == 0 else x.contiguous()
 
 
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """softmax(Q K^T * scale) V ``[N, H, K]``; for its gradients, two numbers a row and head ``[N, H, 2]``."""
+    q, k, v = _rows(q), _rows(k), _rows(v)
+    out = q.new_empty(q.shape)
+    stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
+    _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, stats=stats)
+    return out, stats
+
+
+def attention_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    stats: Tensor,
+    grad: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of queries, keys and values ``[N, H, K]`` each, from what ``attention`` took and gave."""
+    q, k, v, out, grad = map(_rows, (q, k, v, out, grad))
+    stats = stats.contiguous()
+    dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    given = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats}
+    _run(True, q_packing, kv_packing, causal, scale, **given, dq=dq, dk=dk, dv=dv)
+    return dq, dk, dv
+
+
 class KernelAttention(torch.autograd.Function):
     """softmax(Q K^T * scale) V over packed rows, without padding and without keeping the weights."""
 
     @staticmethod
     def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float):
         q, k, v = _rows(q), _rows(k), _rows(v)
-        out = q.new_empty(q.shape)  # [N, H, K]
-        stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
-        _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, stats=stats)
+        out, stats = attention(q, k, v, q_packing, kv_packing, causal, scale)
         ctx.save_for_backward(q, k, v, out, stats)
         ctx.settings = q_packing, kv_packing, causal, scale
         return out
@@ -269,6 +159,5 @@ class KernelAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, out, stats = ctx.saved_tensors
-        dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
-        _run(True, *ctx.settings, q=q, k=k, v=v, out=out, grad=_rows(grad), stats=stats, dq=dq, dk=dk, dv=dv)
-        return dq, dk, dv, None, None, None, None
+        gradients = attention_backward(q, k, v, out, stats, grad, *ctx.settings)
+        return *gradients, None, None, None, None

@@ -15,18 +15,7 @@
 #endif
 
 typedef struct {
-    const bf16 *q, *k, *v, *out, *grad; /* out and grad: backward only */
-    bf16 *o, *dq, *dk, *dv;             /* o: forward; the others: backward */
-    float *stats; /* [N, H, 2]: the highest score of a row times log2 e, and 1 / sum of e^(score - highest) */
-    int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride;
-    const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
-    int64_t sequences, heads, dim, longest_q, longest_k;
-    int32_t causal, threads;
-    float scale;
-} Job;
-
-typedef struct {
-    Job *job;
+    AttentionJob *job;
     atomic_long next, finished; /* the share that nobody has taken yet; threads that had the memory to work */
     int backward;
 } Crew;
@@ -37,14 +26,14 @@ enum { BLOCK = PAIRS > 1 ? 64 : 48, HEADS = 4, FULL = 2 * PAIRS, WIDE = PAIRS > 
 enum { BLOCK_PAIRS = ROUND(BLOCK / 2, 16) }; /* a row of pairs of a block, as pair_rows_transposed writes it */
 
 /* How many keys row i may attend: all, or up to its own place when the last rows meet the last keys. */
-INLINE int64_t visible(const Job *job, int64_t i, int64_t t, int64_t s) {
+INLINE int64_t visible(const AttentionJob *job, int64_t i, int64_t t, int64_t s) {
     if (!job->causal) return s;
     int64_t n = i + 1 + s - t;
     return n < 0 ? 0 : n > s ? s : n;
 }
 
 /* e^(score - highest) of rows i ... i + TOGETHER - 1, so that no row waits for its own sums; past the last row is junk. */
-static void softmax(const Job *job, const float *scores, int64_t width, int64_t i, int64_t t, int64_t s, float *stats,
+static void softmax(const AttentionJob *job, const float *scores, int64_t width, int64_t i, int64_t t, int64_t s, float *stats,
                     bf16 *weights) {
     const __m512 scale = _mm512_set1_ps(job->scale * LOG2_E);
     __m512 top[TOGETHER], sum[TOGETHER];
@@ -121,7 +110,7 @@ static size_t carve(Room *room, char *memory, int64_t dim, int64_t longest, int 
     return used;
 }
 
-static void forward_task(const Job *job, int64_t b, int64_t h, char *memory) {
+static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *memory) {
     const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim;
     const int64_t width = ROUND(s, WIDE), places = ROUND(dim, FULL), key_pairs = ROUND(s, FULL) / 2;
     const bf16 *q = job->q + job->q_starts[b] * job->q_stride + h * dim;
@@ -150,7 +139,7 @@ static void forward_task(const Job *job, int64_t b, int64_t h, char *memory) {
 }
 
 /* The weights of a row again, p, and the gradient of its scores, ds = p * (dot - out . grad) * scale. */
-INLINE void row_gradients(const Job *job, const float *scores, const float *dots, const bf16 *out, const bf16 *grad,
+INLINE void row_gradients(const AttentionJob *job, const float *scores, const float *dots, const bf16 *out, const bf16 *grad,
                           const float *stats, int64_t seen, int64_t width, bf16 *p, bf16 *ds) {
     __m512 both = _mm512_setzero_ps();
     for (int64_t d = 0; d < job->dim; d += 16) both = _mm512_fmadd_ps(wide(out + d), wide(grad + d), both);
@@ -165,7 +154,7 @@ INLINE void row_gradients(const Job *job, const float *scores, const float *dots
     }
 }
 
-static void backward_task(const Job *job, int64_t b, int64_t h, char *memory) {
+static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *memory) {
     const int64_t t = job->q_lengths[b], s = job->k_lengths[b], dim = job->dim;
     const int64_t width = ROUND(s, WIDE), places = ROUND(dim, FULL), key_pairs = ROUND(s, FULL) / 2;
     const int64_t q0 = job->q_starts[b], k0 = job->k_starts[b];
@@ -208,7 +197,7 @@ static void backward_task(const Job *job, int64_t b, int64_t h, char *memory) {
 
 /* Ask for the rows of some heads ahead of their use, in the order in which they lie: a row's queries, keys and values are
  * neighbours, while a head's rows are a page apart. Inline, because gcc drops calls of functions that only fetch. */
-INLINE void fetch_heads(const Job *job, int64_t b, int64_t first, int64_t last, int backward) {
+INLINE void fetch_heads(const AttentionJob *job, int64_t b, int64_t first, int64_t last, int backward) {
     const int64_t from = first * job->dim, width = (last - first) * job->dim, t = job->q_lengths[b], s = job->k_lengths[b];
     for (int64_t i = 0; i < t || i < s; i++) {
         const int64_t query = job->q_starts[b] + i, key = job->k_starts[b] + i;
@@ -223,7 +212,7 @@ INLINE void fetch_heads(const Job *job, int64_t b, int64_t first, int64_t last, 
 /* What each thread does: take one share after the other, until none is left. */
 static void work(void *argument) {
     Crew *crew = argument;
-    const Job *job = crew->job;
+    const AttentionJob *job = crew->job;
     Room room;
     char *memory = aligned_alloc(64, carve(&room, NULL, job->dim, job->longest_k, crew->backward) + 64);
     if (!memory) return;
@@ -240,13 +229,21 @@ static void work(void *argument) {
     atomic_fetch_add(&crew->finished, 1);
 }
 
+/* Which structures, sources and instructions this library is of, for Python to compare before the first call. */
+int abi(void) { return ABI; }
+
+const char *sources(void) { return MADE_OF; }
+
+int64_t structure_size(int which) {
+    const int64_t sizes[] = {sizeof(AttentionJob), sizeof(LinearJob), sizeof(GeluJob), sizeof(NormJob)};
+    return which < 0 || which >= (int)(sizeof sizes / sizeof *sizes) ? -1 : sizes[which];
+}
+
 /* Once before the first run; 0: this process may compute with these instructions. */
 int prepare(void) { return product_prepare(); }
 
-int uses_amx(void) { return PAIRS > 1; }
-
 /* 0: done; 1: no memory. */
-int run(Job *job, int backward, Parallel parallel) {
+int attention(AttentionJob *job, int backward, Parallel parallel) {
     Crew crew = {.job = job, .backward = backward};
     together(work, &crew, job->threads, parallel);
     return crew.finished == 0;

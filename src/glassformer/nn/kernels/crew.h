@@ -1,4 +1,6 @@
-/* Threads that take shares of a job. */
+/* Threads that take shares of a job: those of the OpenMP library that torch computes with (`Parallel` of jobs.h), because
+ * they wait for their next work by spinning, and threads of our own would have to share the cores with them. Where torch has
+ * no such library beside it, threads are started for the one job. */
 #ifndef CREW_H
 #define CREW_H
 #include <pthread.h>
@@ -6,9 +8,6 @@
 #include <stdlib.h>
 #include "numbers.h"
 
-/* GOMP_parallel of the library that torch computes with, or NULL: torch's threads wait for their next work by spinning,
- * and threads of our own would have to share the cores with them. */
-typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 typedef void (*Work)(void *);
 typedef struct {
     Work work;

@@ -10,13 +10,6 @@
 #include "product_amx.h"
 
 typedef struct {
-    const bf16 *grad, *x; /* [rows, out], [rows, in] */
-    bf16 *weight, *bias;  /* [out, in], and [out] or NULL */
-    int64_t grad_stride, x_stride, rows, out, in; /* out and in are multiples of 16 */
-    int32_t threads;
-} LinearJob;
-
-typedef struct {
     LinearJob *job;
     atomic_long next, finished;
     int64_t across, tall, wide; /* blocks side by side; rows and columns of a block */

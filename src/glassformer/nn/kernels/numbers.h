@@ -8,8 +8,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-
-typedef uint16_t bf16;
+#include "jobs.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8") /* or the sums of a tile would not stay in registers */

@@ -5,25 +5,6 @@
 #include "crew.h"
 
 typedef struct {
-    const bf16 *x, *grad; /* grad: NULL in the forward pass */
-    bf16 *out;
-    int64_t count; /* a multiple of 16 */
-    int32_t threads;
-} GeluJob;
-
-typedef struct {
-    const bf16 *x, *plus, *weight, *bias; /* plus: NULL, or what is added to x */
-    bf16 *sum, *out;                      /* [rows, width]: the sum, where there is one, and its norm */
-    float *stats;                         /* [rows, 2]: mean, and 1 over the root of variance + eps */
-    const bf16 *grad;                     /* of out; NULL in the forward pass */
-    bf16 *dx, *dweight, *dbias;
-    float *partial; /* [shares, 2, width]: the sums of each share for dweight and dbias */
-    int64_t rows, width; /* width: a multiple of 16 */
-    int32_t threads;
-    float eps;
-} NormJob;
-
-typedef struct {
     void *job;
     atomic_long next;
 } RowsCrew;

@@ -13,36 +13,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from glassformer.nn import kernels
+from glassformer.nn.kernels.jobs import GeluJob, NormJob
 
 FEW = 16_384  # numbers, below which a call of ours gains nothing
 SHARE = 128  # rows that one thread sums up at a time: ``SHARE`` of rows.c
 
 
-class GeluJob(ctypes.Structure):
-    """``GeluJob`` of rows.c, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("x", "grad", "out")),
-        ("count", ctypes.c_int64),
-        ("threads", ctypes.c_int32),
-    ]
-
-
-class NormJob(ctypes.Structure):
-    """``NormJob`` of rows.c, field by field."""
-
-    _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("x", "plus", "weight", "bias", "sum", "out", "stats", "grad")),
-        *((name, ctypes.c_void_p) for name in ("dx", "dweight", "dbias", "partial")),
-        ("rows", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("threads", ctypes.c_int32),
-        ("eps", ctypes.c_float),
-    ]
-
-
 def can_gelu(x: Tensor) -> bool:
-    """Whether ``gelu`` computes this: bf16 on a CPU, as many numbers as pay, and it could be built."""
+    """Whether ``gelu`` computes this: bf16 on a CPU, as many numbers as pay, and there is a library."""
     return _fits(x) and x.numel() % 16 == 0
 
 
@@ -82,15 +60,17 @@ class _Gelu(torch.autograd.Function):
     def forward(ctx, x):
         x = x.contiguous()
         ctx.save_for_backward(x)
-        return _gelu(x, None)
+        return gelu_of(x, None)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        return _gelu(ctx.saved_tensors[0], grad.contiguous())
+        return gelu_of(ctx.saved_tensors[0], grad)
 
 
-def _gelu(x: Tensor, grad: Tensor | None) -> Tensor:
+def gelu_of(x: Tensor, grad: Tensor | None) -> Tensor:
+    """GELU of ``x``, or where ``grad`` is that of its result, its gradient."""
+    x, grad = x.contiguous(), None if grad is None else grad.contiguous()
     out = torch.empty_like(x)
     given = None if grad is None else grad.data_ptr()
     _run("gelu", GeluJob(x.data_ptr(), given, out.data_ptr(), x.numel(), torch.get_num_threads()))
@@ -100,14 +80,8 @@ def _gelu(x: Tensor, grad: Tensor | None) -> Tensor:
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, plus, weight, bias, eps):
-        x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
-        out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
-        job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads(), eps=eps)
-        job.x, job.weight, job.bias, job.out, job.stats = _places(x, weight, bias, out, stats)
-        if plus is not None:
-            plus, total = plus.contiguous(), torch.empty_like(x)
-            job.plus, job.sum = _places(plus, total)
-        _run("layer_norm", job)
+        x, weight = x.contiguous(), weight.contiguous()
+        out, total, stats = norm_of(x, plus, weight, bias, eps)
         ctx.save_for_backward(x if plus is None else total, stats, weight)
         ctx.added = plus is not None
         return out
@@ -116,15 +90,36 @@ class _Norm(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         x, stats, weight = ctx.saved_tensors
-        grad, dx = grad.contiguous(), torch.empty_like(x)
-        sums, partial = weight.new_empty(2, len(weight)), stats.new_empty(-(-len(x) // SHARE), 2, len(weight))
-        job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads())
-        job.x, job.weight, job.stats, job.grad, job.dx, job.partial = _places(
-            x, weight, stats, grad, dx, partial
-        )
-        job.dweight, job.dbias = _places(*sums)
-        _run("layer_norm", job)
-        return dx, dx if ctx.added else None, sums[0], sums[1], None
+        dx, dweight, dbias = norm_gradients(x, stats, weight, grad)
+        return dx, dx if ctx.added else None, dweight, dbias, None
+
+
+def norm_of(
+    x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The norm of ``x + plus`` ``[N, D]``, that sum (empty without it), two numbers a row ``[N, 2]``."""
+    x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
+    out, stats = torch.empty_like(x), x.new_empty(len(x), 2, dtype=torch.float32)
+    total = x.new_empty(0 if plus is None else x.shape)
+    job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads(), eps=eps)
+    job.x, job.weight, job.bias, job.out, job.stats = _places(x, weight, bias, out, stats)
+    if plus is not None:
+        plus = plus.contiguous()
+        job.plus, job.sum = _places(plus, total)
+    _run("layer_norm", job)
+    return out, total, stats
+
+
+def norm_gradients(x: Tensor, stats: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of what was normed (``x``), of weight and of bias."""
+    x, stats, weight, grad = (t.contiguous() for t in (x, stats, weight, grad))
+    dx, dweight, dbias = torch.empty_like(x), torch.empty_like(weight), torch.empty_like(weight)
+    partial = stats.new_empty(-(-len(x) // SHARE), 2, len(weight))
+    job = NormJob(rows=len(x), width=x.shape[1], threads=torch.get_num_threads())
+    job.x, job.weight, job.stats, job.grad, job.dx, job.partial = _places(x, weight, stats, grad, dx, partial)
+    job.dweight, job.dbias = _places(dweight, dbias)
+    _run("layer_norm", job)
+    return dx, dweight, dbias
 
 
 def _places(*tensors: Tensor) -> list[int]:

@@ -1,0 +1,50 @@
+/* What Python hands over: the structures of jobs.py, field by field. A change of one, or of a call, raises ABI here and in
+ * levels.py; a library whose numbers are not those of the Python beside it is not used. */
+#ifndef JOBS_H
+#define JOBS_H
+#include <stdint.h>
+
+enum { ABI = 1 };
+
+typedef uint16_t bf16;
+
+/* GOMP_parallel of the library that torch computes with, or NULL. */
+typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
+
+typedef struct {
+    const bf16 *q, *k, *v, *out, *grad; /* out and grad: backward only */
+    bf16 *o, *dq, *dk, *dv;             /* o: forward; the others: backward */
+    float *stats; /* [N, H, 2]: the highest score of a row times log2 e, and 1 / sum of e^(score - highest) */
+    int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride;
+    const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
+    int64_t sequences, heads, dim, longest_q, longest_k;
+    int32_t causal, threads;
+    float scale;
+} AttentionJob;
+
+typedef struct {
+    const bf16 *grad, *x; /* [rows, out], [rows, in] */
+    bf16 *weight, *bias;  /* [out, in], and [out] or NULL */
+    int64_t grad_stride, x_stride, rows, out, in; /* out and in are multiples of 16 */
+    int32_t threads;
+} LinearJob;
+
+typedef struct {
+    const bf16 *x, *grad; /* grad: NULL in the forward pass */
+    bf16 *out;
+    int64_t count; /* a multiple of 16 */
+    int32_t threads;
+} GeluJob;
+
+typedef struct {
+    const bf16 *x, *plus, *weight, *bias; /* plus: NULL, or what is added to x */
+    bf16 *sum, *out;                      /* [rows, width]: the sum, where there is one, and its norm */
+    float *stats;                         /* [rows, 2]: mean, and 1 over the root of variance + eps */
+    const bf16 *grad;                     /* of out; NULL in the forward pass */
+    bf16 *dx, *dweight, *dbias;
+    float *partial; /* [shares, 2, width]: the sums of each share for dweight and dbias */
+    int64_t rows, width; /* width: a multiple of 16 */
+    int32_t threads;
+    float eps;
+} NormJob;
+#endif

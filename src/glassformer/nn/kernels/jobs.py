@@ -1,0 +1,56 @@
+"""What is handed over to the libraries: the structures of ``jobs.h``, field by field."""
+
+from __future__ import annotations
+
+import ctypes
+
+
+class AttentionJob(ctypes.Structure):
+    """Packed queries, keys and values, what becomes of them, and where each sequence lies."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "stats")),
+        *((f"{name}_stride", ctypes.c_int64) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
+        *((name, ctypes.c_void_p) for name in ("q_starts", "q_lengths", "k_starts", "k_lengths")),
+        *((name, ctypes.c_int64) for name in ("sequences", "heads", "dim", "longest_q", "longest_k")),
+        ("causal", ctypes.c_int32),
+        ("threads", ctypes.c_int32),
+        ("scale", ctypes.c_float),
+    ]
+
+
+class LinearJob(ctypes.Structure):
+    """The gradient of a linear layer's weight and bias."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("grad", "x", "weight", "bias")),
+        *((name, ctypes.c_int64) for name in ("grad_stride", "x_stride", "rows", "out", "in")),
+        ("threads", ctypes.c_int32),
+    ]
+
+
+class GeluJob(ctypes.Structure):
+    """GELU, or its gradient."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "grad", "out")),
+        ("count", ctypes.c_int64),
+        ("threads", ctypes.c_int32),
+    ]
+
+
+class NormJob(ctypes.Structure):
+    """Layer norm of a sum, or its gradient."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "plus", "weight", "bias", "sum", "out", "stats", "grad")),
+        *((name, ctypes.c_void_p) for name in ("dx", "dweight", "dbias", "partial")),
+        ("rows", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("threads", ctypes.c_int32),
+        ("eps", ctypes.c_float),
+    ]
+
+
+# In the order of ``structure_size`` of jobs.h.
+JOBS = (AttentionJob, LinearJob, GeluJob, NormJob)

@@ -1,0 +1,164 @@
+"""The kernels as operators of torch, ``torch.ops.glassformer``, for ``torch.compile`` and ``torch.export``.
+
+Shapes and gradients are told here, so that a graph holds a kernel as one call. Outside a graph the functions
+below them are called as they are: an operator written in Python takes longer to reach, and its first call
+imports torch's compiler. Lengths become part of the graph: another packing is another graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from glassformer.nn import kernels
+from glassformer.nn.kernels import rows
+from glassformer.packing import Packing
+
+
+@torch.library.custom_op("glassformer::attention", mutates_args=(), device_types="cpu")
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_lengths: Sequence[int],
+    k_lengths: Sequence[int],
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor]:
+    """``(output [N, H, K], two numbers a row [N, H, 2])`` of packed queries, keys and values."""
+    return kernels.attention(q, k, v, Packing(tuple(q_lengths)), Packing(tuple(k_lengths)), causal, scale)
+
+
+@attention.register_fake
+def _(q, k, v, q_lengths, k_lengths, causal, scale):
+    return q.new_empty(q.shape), q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
+
+
+@torch.library.custom_op("glassformer::attention_backward", mutates_args=(), device_types="cpu")
+def attention_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    stats: Tensor,
+    grad: Tensor,
+    q_lengths: Sequence[int],
+    k_lengths: Sequence[int],
+    causal: bool,
+    scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of queries, keys and values."""
+    packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
+    return kernels.attention_backward(q, k, v, out, stats, grad, *packings, causal, scale)
+
+
+@attention_backward.register_fake
+def _(q, k, v, out, stats, grad, q_lengths, k_lengths, causal, scale):
+    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+
+
+def _keep_attention(ctx, inputs, output):
+    q, k, v, *ctx.settings = inputs
+    ctx.save_for_backward(q, k, v, *output)
+
+
+def _attention_gradients(ctx, grad, _):
+    return *attention_backward(*ctx.saved_tensors, grad, *ctx.settings), None, None, None, None
+
+
+attention.register_autograd(_attention_gradients, setup_context=_keep_attention)
+
+
+def packed_attention(
+    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+) -> Tensor:
+    """softmax(Q K^T * scale) V ``[N, H, K]``: in a graph by the operator, else by the function itself."""
+    if torch.compiler.is_compiling():
+        return attention(q, k, v, list(q_packing.lengths), list(kv_packing.lengths), causal, scale)[0]
+    return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale)
+
+
+@torch.library.custom_op("glassformer::gelu", mutates_args=(), device_types="cpu")
+def gelu(x: Tensor) -> Tensor:
+    """``x * Phi(x)`` of numbers that lie together."""
+    return rows.gelu_of(x, None)
+
+
+@torch.library.custom_op("glassformer::gelu_backward", mutates_args=(), device_types="cpu")
+def gelu_backward(x: Tensor, grad: Tensor) -> Tensor:
+    """Its gradient."""
+    return rows.gelu_of(x, grad)
+
+
+@gelu.register_fake
+def _(x):
+    return x.new_empty(x.shape)
+
+
+@gelu_backward.register_fake
+def _(x, grad):
+    return x.new_empty(x.shape)
+
+
+gelu.register_autograd(
+    lambda ctx, grad: gelu_backward(*ctx.saved_tensors, grad),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+@torch.library.custom_op("glassformer::layer_norm", mutates_args=(), device_types="cpu")
+def layer_norm(
+    x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The norm of ``x + plus`` ``[N, D]``, that sum (empty without it), two numbers a row ``[N, 2]``."""
+    return rows.norm_of(x, plus, weight, bias, eps)
+
+
+@layer_norm.register_fake
+def _(x, plus, weight, bias, eps):
+    total = x.new_empty(0 if plus is None else x.shape)
+    return x.new_empty(x.shape), total, x.new_empty(len(x), 2, dtype=torch.float32)
+
+
+@torch.library.custom_op("glassformer::layer_norm_backward", mutates_args=(), device_types="cpu")
+def layer_norm_backward(
+    x: Tensor, stats: Tensor, weight: Tensor, grad: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the sum (``x``), of weight and of bias."""
+    return rows.norm_gradients(x, stats, weight, grad)
+
+
+@layer_norm_backward.register_fake
+def _(x, stats, weight, grad):
+    return x.new_empty(x.shape), weight.new_empty(weight.shape), weight.new_empty(weight.shape)
+
+
+def _keep_norm(ctx, inputs, output):
+    x, plus, weight, _, _ = inputs
+    _, total, stats = output
+    ctx.added = plus is not None
+    ctx.save_for_backward(total if ctx.added else x, stats, weight)
+
+
+def _norm_gradients(ctx, grad, *_):
+    x, stats, weight = ctx.saved_tensors
+    dx, dweight, dbias = layer_norm_backward(x, stats, weight, grad)
+    return dx, dx if ctx.added else None, dweight, dbias, None
+
+
+layer_norm.register_autograd(_norm_gradients, setup_context=_keep_norm)
+
+
+@torch.library.custom_op("glassformer::weight_gradient", mutates_args=(), device_types="cpu")
+def weight_gradient(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of a linear layer's weight ``[out, in]`` and bias ``[out]``."""
+    weight, bias = kernels.weight_gradient(grad, x, bias=True)
+    assert bias is not None
+    return weight, bias
+
+
+@weight_gradient.register_fake
+def _(grad, x):
+    return grad.new_empty(grad.shape[1], x.shape[1]), grad.new_empty(grad.shape[1])
