@@ -40,11 +40,13 @@ def show_numbers_run(run: Run, recipe: Any) -> None:
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
         rows = [(recipe.model.model, scores), *metrics["baselines"].items()]
-        cells = [[name, *(shown(s[key]) for key in FIGURES), between(s["r2_interval"])] for name, s in rows]
-        heads = ("model", *SHORT, "R², 95 %")
+        cells = [[name, *(shown(s[key]) for key in FIGURES)] for name, s in rows]
+        heads = ("model", *SHORT)  # within 80 characters
         say()
         title = f"{recipe.name}: {scores['n']:,} {judged} examples, {seconds['total']:.0f} s in all"
         show_table(title, heads, cells, right=heads[1:])
+        if scores["r2_interval"]:
+            say(f"95 % interval of R²: {between(scores['r2_interval'])}")
     show_coverage(metrics["intervals"])
     if metrics["test"] and judged != "validation" and metrics["validation"]:
         say(f"validation R²: {shown(metrics['validation']['r2'])}")
