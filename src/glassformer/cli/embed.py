@@ -12,6 +12,7 @@ import typer
 from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import gather_rows, pictures
 from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.predict import asked_by
 from glassformer.cli.rows import usable, without_answer
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, written_whole
@@ -37,6 +38,7 @@ def embed(
     """
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.families.pretrained import load_pretrained
+    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
     from glassformer.tasks.run_folder import trained_column
 
@@ -51,7 +53,9 @@ def embed(
     clf = load(folder)
     if not hasattr(clf, "embed"):
         what = f"holds {with_article(type(clf).__name__)}, which gives no vectors of texts"
-        raise ConfigError(what, where=model, fix="Name a run of a classifier or of an Embedder")
+        task = TASKS[clf.RECIPE.task]
+        other = "Name a run of a classifier or of an Embedder"
+        raise ConfigError(what, where=model, fix=other if task.verb == "predict" else asked_by(task))
     if getattr(clf, "reads_pairs", False):
         fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
         raise ConfigError("reads pairs of texts, and this command takes single ones", where=model, fix=fix)
