@@ -30,7 +30,7 @@ class TextSplit:
     """Texts in file order with their labels."""
 
     texts: list[str]  # or pairs of them (``TextPair``)
-    labels: list[str] | list[int] | list[LabelSet] | None  # None: unlabelled
+    labels: list[str] | list[int] | list[float] | list[LabelSet] | None  # None: unlabelled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each example in the file
 

@@ -8,7 +8,7 @@ new examples are drawn as the held-out ones were, it holds the true number with 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -90,8 +90,8 @@ def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
         "r2": float(r2_score(true, found)) if varied else None,
         "mse": float(mean_squared_error(true, found)),
         "mae": float(mean_absolute_error(true, found)),
-        "pearson": float(pearsonr(true, found)[0]) if both else None,
-        "spearman": float(spearmanr(true, found)[0]) if both else None,
+        "pearson": float(cast(Any, pearsonr(true, found))[0]) if both else None,
+        "spearman": float(cast(Any, spearmanr(true, found))[0]) if both else None,
     }
 
 

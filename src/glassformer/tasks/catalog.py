@@ -183,8 +183,10 @@ def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[s
     target = data.get("target") if isinstance(data, Mapping) else None
     asked = {key.removeprefix("data."): value for key, value in parse_settings(overrides).items()}
     target = asked.get("target", target)
-    if target is None or (task, target) in TARGETS or task not in {name for name, _ in TARGETS}:
-        return TARGETS.get((task, target), task) if isinstance(task, str) else task
+    if not isinstance(task, str) or target is None or task not in {name for name, _ in TARGETS}:
+        return task
+    if isinstance(target, str) and (task, target) in TARGETS:
+        return TARGETS[task, target]
     fix = f"Use {' or '.join(sorted({kind for _, kind in TARGETS}))}, or leave target out for classes"
     raise ConfigError(f"target = {target!r} is nothing that can be learned", where="data.target", fix=fix)
 

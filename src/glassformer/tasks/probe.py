@@ -205,7 +205,7 @@ class Probe(ClassifierMixin, BaseEstimator):
         out = cls(kinds[inner["kind"]].restore(folder / BACKBONE, inner), **known)
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
-        out.classes_ = np.asarray(read_labels(about.get("classes"), "classes", where))
+        out.classes_ = np.asarray(read_labels(about.get("classes") or [], "classes", where))
         arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD).items()}
         key = "weight" if "weight" in arrays else "vectors"
         width = arrays[key].shape[-1] if key in arrays and arrays[key].ndim == 2 else 0

@@ -292,6 +292,7 @@ class TextClassifier(TextModel, Classifier):
 
     RECIPE = Recipe
     SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TextFitConfig}  # noqa: RUF012
+    method: str  # set by __init__
 
     def __init__(
         self,

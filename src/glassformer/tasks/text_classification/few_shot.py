@@ -129,8 +129,8 @@ def _pooling(how: Sentences, name: str) -> str:
     """
     steps = [type(step).__name__ for step in how.after if isinstance(step, Dense)]
     odd = "lowercased texts" if how.lowercase else "a prompt" if how.prompt(None, None) else ""
-    modes = how.pool.modes
-    if len(modes) > 1 or modes[0] not in POOLED or steps or odd:
+    modes: tuple[str, ...] = how.pool.modes
+    if len(modes) != 1 or modes[0] not in POOLED or steps or odd:
         what = f"{name!r} makes its vectors by {odd or ' and '.join([*modes, *steps])}"
         raise ConfigError(
             f"{what}, which the head of a classifier does not read",
