@@ -64,7 +64,7 @@ def columns() -> list[Step]:
         train("comment, emotion", two, "labels in 'emotion'", "12 test|6 test"),
         train("two columns with names of ones own", body, "labels in 'stars'"),
         train("five columns", many, "labels in 'emotion'"),
-        doctor("two columns like labels", either, r"several columns could be the label \(city, emotion\)", "label_column"),
+        doctor("two columns like labels", either, r"several columns could be the label \(city, emotion\)", "--label-column"),
         train("two columns like labels", either, r"could be the label \(city, emotion\)", "label.column", code=2),
         train("two columns like labels and one named", either, sets=("label_column=emotion",)),
         train("columns by name", many, sets=("text_column=utterance", "label_column=votes")),
