@@ -167,7 +167,7 @@ def rows_and_labels() -> list[Step]:
         doctor("numbers for labels", sc, "look like numbers|holds 60 different values|no labels"),
         train("numbers for labels", sc, "look like numbers", "[Cc]ut", code=2),
         train("stars for labels", table("stars.csv", ("review", "stars"), stars), "labels in 'stars'"),
-        doctor("several labels in a cell", se, "several labels an example", "'joy\\|fear'", "label_separator"),
+        doctor("several labels in a cell", se, "several labels an example", "'joy\\|fear'", "label.separator"),
         doctor("lists for labels", li, "label-sets", "1.50 labels an example", "60 examples with 'joy' to 30 with 'fear'"),
         train("lists for labels", li, "49 train, 5 validation, 6 test", "micro-F1"),
         train("one class", table("one.csv", HEAD, [(t, "good") for t, _ in rows]), "one class only", code=2),
