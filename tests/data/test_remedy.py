@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +13,13 @@ import pytest
 from glassformer.cli.app import main
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import examine
-from glassformer.data.remedy import remedy
+from glassformer.data.doctor_rows import doubled_quotes
+from glassformer.data.label_kinds import missing_names
+from glassformer.data.mending import mended
+from glassformer.data.pair_doctor import examine_pairs
+from glassformer.data.pairs import PairDataset, PairSplit
+from glassformer.data.remedy import correct_first, remedy
+from glassformer.data.text import word_tokenizer
 from glassformer.evaluate.metrics import ClassificationMeter, no_better_than_one
 from glassformer.study.corrected import give_back
 from glassformer.tasks.labelled import few_to_choose_by
@@ -125,3 +133,135 @@ def test_a_corrected_table_is_given_back_with_its_settings(tmp_path: Path):
         'merge_labels={"Y" = "y"}',
     ]
     assert give_back({"source": "imdb", "label_column": "said"}, Path("c.csv"))[2:] == ["--text", "c.csv"]
+
+
+def test_a_monitor_that_was_chosen_is_respected():
+    held = TextSplit(["x"] * 35, ["a"] * 33 + ["b"] * 2, "x")
+    chosen = few_to_choose_by(held, SimpleNamespace(monitor="macro_f1", keep_best=True))
+    assert "monitor=loss" not in chosen
+    assert "with monitor=macro_f1 more of them" in chosen
+    usual = few_to_choose_by(held, SimpleNamespace(monitor="accuracy", keep_best=True))
+    assert "--set monitor=loss" in usual
+
+
+def doctor(capsys, *arguments: str) -> tuple[str, list[str]]:
+    """What the doctor's verb prints: the table on one line, and all lines."""
+    assert main(["data", "doctor", *arguments]) == 0
+    out = capsys.readouterr().out
+    return " ".join(out.replace("│", " ").split()), out.strip().splitlines()
+
+
+def test_where_the_label_is_not_known_the_last_line_is_a_command_that_works(tmp_path: Path, capsys):
+    file = tmp_path / "a.csv"
+    people = ("Ana", "Bo", "Cy")
+    rows = [f"film number {i // 2},{people[i % 3]},{'abcd'[i % 4]}" for i in range(23)]
+    file.write_text("what,Handled by,Kind of film\n" + "\n".join(rows) + "\n")
+    said, lines = doctor(capsys, str(file))
+    assert "name it with --label-column" in said
+    assert "label_column" not in said
+    guess, command = lines[-1].split(": glassformer data doctor ")
+    assert guess == "no labels were looked at; 'Kind of film' is a guess (or: 'Handled by')"
+    arguments = shlex.split(command)
+    assert arguments == [str(file), "--label-column", "Kind of film"]
+    said, lines = doctor(capsys, *arguments)
+    assert "labels were looked at" not in said
+    assert f"train --text {file} --label-column 'Kind of film'" in lines[-1]
+
+
+def test_a_file_without_labels_is_not_to_be_trained_on(tmp_path: Path, capsys):
+    file = tmp_path / "new.csv"
+    file.write_text("number,what\n" + "".join(f"{100 + i},film number {i // 2}\n" for i in range(23)))
+    _, lines = doctor(capsys, str(file))
+    assert lines[-1] == (
+        f"no column could be the labels: to label these texts, glassformer predict RUN {file}"
+    )
+    assert not any("glassformer train" in line for line in lines)
+
+
+def test_the_texts_named_as_labels_are_called_so(tmp_path: Path, capsys):
+    rows = "".join(f"{i},film number {i},{'ab'[i % 2]}\n" for i in range(23))
+    (tmp_path / "a.csv").write_text("number,what,kind\n" + rows)
+    assert main(["data", "doctor", str(tmp_path / "a.csv"), "--label-column", "what"]) == 2
+    error = capsys.readouterr().err
+    assert "'what' is named as the column of labels and holds the texts: 23 different ones" in error
+    assert "Name the column of classes with --label-column, such as 'kind'" in error
+
+
+@pytest.mark.parametrize(
+    ("classes", "found"),
+    [
+        (["a", "b", "N/A", "?"], ["?", "N/A"]),
+        (["a", "b", " Unknown "], [" Unknown "]),
+        (["none", "insult"], []),  # one class beside it: it is the other
+        (["+", "-", "so so"], []),
+        (["a", "b", "nab"], []),
+        ([0, 1, 2], []),
+    ],
+)
+def test_classes_that_mean_no_label(classes, found):
+    assert missing_names(classes) == found
+
+
+def test_a_missing_label_as_a_class_is_left_out_by_the_command():
+    report, splits = doctored(["good"] * 7 + ["Good"] * 3 + ["bad"] * 5 + ["n/a"] * 2)
+    (finding,) = (f for f in report.findings if f.code == "no-label")
+    assert (finding.severity, finding.count) == ("warning", 2)
+    assert """--set 'merge_labels={"n/a" = ""}'""" in finding.sentence
+    options = remedy(report.findings, splits)
+    assert options[-1] == 'merge_labels={"Good" = "good", "n/a" = ""}'
+    table = tomllib.loads(options[-1])["merge_labels"]
+    kept, _ = mended(TextDataset("x", splits), table, False)
+    assert set(kept.splits["train"].labels) == {"good", "bad"}
+
+
+def test_copies_with_another_label_are_said_when_they_are_left_out():
+    texts = ["one two", "three four", "ONE two", "one two", "five six", "three four"]
+    split = TextSplit(texts, ["a", "b", "b", "a", "b", "a"], "x.csv", [2, 3, 4, 5, 6, 7])
+    kept, (said,) = mended(TextDataset("x", {"train": split}), "none", True)
+    assert kept.splits["train"].labels == ["a", "b", "b"]
+    assert said == (
+        "drop_duplicates: 3 of 6 of train left out; 2 of them had another label: the first was kept "
+        "(row 4 'b', kept: row 2 'a'; row 7 'a', kept: row 3 'b')"
+    )
+    test = TextSplit(["three four"], ["a"], "y.csv", [2])
+    _, said = mended(TextDataset("x", {"train": split, "test": test}), "none", True)
+    assert "row 3 'b', kept: row 2 of test 'a'" in said[-1]
+
+
+def test_contradictions_are_to_be_corrected_first():
+    report, splits = doctored(["a", "b", "a", "b"], ["one two three", "one two three", "d e f", "g h i"])
+    options = remedy(report.findings, splits)
+    assert "correct them first" in correct_first(report.findings, options)
+    assert correct_first(report.findings, []) == ""
+    report, splits = doctored(["a", "a", "a", "b"], ["one two three", "one two three", "d e f", "g h i"])
+    assert correct_first(report.findings, remedy(report.findings, splits)) == ""
+
+
+def test_rows_that_make_most_of_what_is_cut_are_named():
+    texts = [f"w{i} is short" for i in range(17)]
+    texts[5] = "w1 " * 97
+    tokenizer = word_tokenizer(texts, min_count=1)
+    rows = list(range(2, 19))
+    report = examine(
+        TextDataset("x", {"train": TextSplit(texts, ["a"] * 17, "x.csv", rows)}),
+        tokenizer=tokenizer,
+        max_length=13,
+    )
+    (cut,) = (f for f in report.findings if f.code == "truncation")
+    assert cut.message.endswith("100% of them in row 7")
+    assert cut.examples[0].startswith("x.csv, row 7: ")
+    many = TextDataset("x", {"train": TextSplit(["w1 " * 29] * 17, ["a"] * 17, "x.csv", rows)})
+    report = examine(many, tokenizer=tokenizer, max_length=13)
+    (cut,) = (f for f in report.findings if f.code == "truncation")
+    assert cut.message.endswith("tokens are cut")
+    assert cut.examples == ()
+
+
+def test_doubled_quotes_are_shown():
+    texts = ["plain", '"It is ""so"" and so"', 'he said "no" twice', 'a ""b"" c', '""', "5'11\""]
+    split = SimpleNamespace(texts=texts, origin="x.csv", rows=[2, 3, 4, 5, 6, 7])
+    (found,) = doubled_quotes({"train": split})
+    assert found.count == 3
+    assert [example.split(":")[0] for example in found.examples] == [f"x.csv, row {i}" for i in (3, 5, 6)]
+    pairs = PairDataset("x", {"train": PairSplit(["a", '"b ""c"""'], ["d", "e"], "x", None)}, ("s", "t"))
+    assert [f.count for f in examine_pairs(pairs).findings if f.code == "quotes"] == [1]

@@ -251,7 +251,9 @@ def test_rows_of_a_table_without_a_label_are_counted_or_left_out(tmp_path, capsy
     assert sorted(row.row for row in found.rejected) == [6, 7]
     assert found.splits["train"].rows == [2, 3, 4, 5]
     assert main(["data", "doctor", "t.csv"]) == 0
-    assert "t.csv, row 6: the label is missing" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "t.csv, row 6: the label is missing" in out
+    assert "glassformer train --images t.csv --set broken=skip" in out  # once, and as pictures call it
 
 
 def test_the_command_shows_them(tmp_path, capsys):
@@ -261,4 +263,8 @@ def test_the_command_shows_them(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "unreadable: " in out
     assert "near-repeats: " in out
+    last = out.strip().splitlines()[-1]
+    assert f"glassformer train --images {home} " in last
+    assert "--set broken=skip" in last
+    assert "sizes and cuts are those of the model that train takes where none is named" in out
     assert "text.jpg" in out

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.given import COLUMNS, named_as_options
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.scored import show_scored
 from glassformer.cli.sheet import write_sheet
@@ -18,7 +19,12 @@ if TYPE_CHECKING:
     from glassformer.data.doctor import DoctorReport
 
 SHOWN = 3  # examples of each class
-LISTED = ("near-repeats", "repeats")  # notes whose examples are shown, as those of warnings are
+LISTED = (
+    "near-repeats",
+    "quotes",
+    "repeats",
+    "truncation",
+)  # notes whose examples are shown, as those of warnings are
 app = typer.Typer(help="Look at data sets: the named ones, or files of your own.", no_args_is_help=True)
 
 Source = Annotated[
@@ -297,7 +303,7 @@ def doctor_command(
     from glassformer.data.kinds import kind_of
     from glassformer.data.pair_doctor import examine_pairs, examine_scored
     from glassformer.data.pairs import load_pairs
-    from glassformer.data.remedy import remedy
+    from glassformer.data.remedy import correct_first, remedy
     from glassformer.data.scored_pairs import load_scored_pairs
     from glassformer.data.sources import load_text_dataset
     from glassformer.data.tag_doctor import examine_tagged
@@ -305,6 +311,7 @@ def doctor_command(
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     options: list[str] = []
+    end = ""
     if kind == "pictures":
         pictures = load_image_dataset(
             name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"
@@ -313,6 +320,7 @@ def doctor_command(
             pictures.name, pictures.splits, pictures.notes, transform=_transform(model), decode=True
         )
         report.findings[:0] = bad_rows(pictures.rejected)
+        options = remedy(report.findings, pictures.splits)
     elif kind == "scored pairs":
         scored = load_scored_pairs(name, on_bad_row="skip")
         report = examine_scored(scored.name, scored.splits, scored.rejected)
@@ -332,21 +340,52 @@ def doctor_command(
         )
         report = diagnose(dataset, model, max_length)
         options = remedy(report.findings, dataset.splits)
+        end = _without_labels(name, dataset, _columns(text_column, pair_column))
     if json:
         say_json(report.to_dict())
         return
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
-    rows = [[f.severity, f.code, f.sentence] for f in findings]
+    have = [f"--{key.replace('_', '-')}" for key in COLUMNS]
+    rows = [[f.severity, f.code, named_as_options(f.sentence, have)] for f in findings]
     show_table(report.name, ("", "check", "finding"), rows)
     for f in findings:
         for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
             say(f"{f.code}: {excerpt(example)}")
     if model is None and kind == "texts":
         say("cut and unknown tokens are looked at with --model NAME")
-    if options:
-        columns = [*(("--text-column", text_column) if text_column else ())]
-        columns += ("--pair-column", pair_column) if pair_column != "auto" else ()
-        columns += ("--label-column", label_column) if label_column else ()
-        command = ["glassformer", "train", "--text", name, *columns, *options]
+    if kind == "pictures" and model is None:
+        say("sizes and cuts are those of the model that train takes where none is named; or --model NAME")
+    if end:
+        say(end)
+    elif options:
+        if first := correct_first(findings, options):
+            say(first)
+        columns = _columns(text_column, pair_column, label_column)
+        columns += ["--label-separator", label_separator] if label_separator else []
+        given = "--images" if kind == "pictures" else "--text"
+        command = ["glassformer", "train", given, name, *columns, *options]
         say(f"what options can answer of this: {shlex.join(command)}")
+
+
+def _columns(text: str | None, pair: str, label: str | None = None) -> list[str]:
+    """The columns that were named, as options."""
+    named = (("--text-column", text), ("--pair-column", None if pair == "auto" else pair))
+    return [word for option, name in (*named, ("--label-column", label)) if name for word in (option, name)]
+
+
+def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
+    """The last line where no labels were looked at: the command that looks at them, or answers the texts."""
+    if any(split.labels for split in dataset.splits.values()):
+        return ""
+    if dataset.label_candidates:
+        guess, *others = dataset.label_candidates
+        command = ["glassformer", "data", "doctor", name, *columns, "--label-column", guess]
+        return (
+            f"no labels were looked at; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
+            f"{shlex.join(command)}"
+        )
+    what = (
+        "no column could be the labels" if dataset.columns[0] else "no labels were looked at: there are none"
+    )
+    return f"{what}: to label these texts, glassformer predict RUN {shlex.quote(name)}"

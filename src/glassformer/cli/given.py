@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -162,8 +163,7 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
         if option in have:
-            message = message.replace(f"ame it with {key}", f"ame it with {option}")
-            message = message.replace(f"and {key}", f"and {option}").replace(f"with {key}", f"with {option}")
+            message = re.sub(rf"(?<!['\"\w=-]){key}(?!['\"\w=])", option, message)
     return message
 
 

@@ -26,6 +26,40 @@ LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullmatch
 LOOKED_AT = 2_000  # rows of a column, to say what it holds
 LONGEST_LABEL = 60  # characters on average; what is longer is a text
+CLASSES = frozenset(
+    [
+        "kind",
+        "type",
+        "class",
+        "category",
+        "categories",
+        "label",
+        "tag",
+        "topic",
+        "sentiment",
+        "rating",
+        "intent",
+        "mood",
+    ]
+)
+PEOPLE = frozenset(
+    [
+        "by",
+        "agent",
+        "author",
+        "owner",
+        "user",
+        "name",
+        "person",
+        "who",
+        "customer",
+        "client",
+        "employee",
+        "staff",
+        "from",
+        "to",
+    ]
+)
 UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
 
 
@@ -37,6 +71,7 @@ class Columns:
     label: str | None
     said: str = ""
     pair: str | None = None  # of the second text, where a row has two
+    candidates: tuple[str, ...] = ()  # where several could be the label: those, the likeliest first
 
 
 def find_columns(
@@ -62,6 +97,8 @@ def find_columns(
         found_text = _guess_text(table, free, need_labels)
         guessed = found_text is not None
         free = [name for name in free if name != found_text]
+    if label is not None and found_label is not None and (found_text is None or found_text != text):
+        _refuse_texts(table, found_label, found_text)
     if found_text is None:
         raise no_column(table, "text")
     if found_text == found_label:
@@ -79,13 +116,43 @@ def find_columns(
     said = _sentence(found_text, found_label) if guessed else ""
     if several:
         said = f"{_several(several)}: name it with label_column" + (f"; {said}" if said else "")
-    return Columns(found_text, found_label, said)
+    return Columns(found_text, found_label, said, candidates=likeliest(table, several))
+
+
+def _refuse_texts(table: Table, label: str, text: str | None) -> None:
+    """A column that was named for the labels and holds the texts, where no other holds any."""
+    values = table.read(label)
+    if text_size(values) is None or (text is not None and text_size(table.read(text)) is not None):
+        return
+    there = _there(values)
+    what = f"{label!r} is named as the column of labels and holds the texts: "
+    what += f"{len({*there}):,} different ones in {len(there):,} rows"
+    others = [n for n in table.names if n != label and looks_like_labels(table.read(n))]
+    known = list(likeliest(table, others)) or [n for n in table.names if n != label]
+    fix = "Name the column of classes with label_column" + (f", such as {known[0]!r}" if known else "")
+    raise DataError(what, where=table.origin, fix=fix)
+
+
+def likeliest(table: Table, names: Sequence[str]) -> tuple[str, ...]:
+    """Columns that could be the label, the likeliest first.
+
+    A name of classes ("kind") goes before others and one of people ("handled by") after them; of equal ones
+    the column with the fewest values goes first, then the first in the table.
+    """
+
+    def rank(name: str) -> tuple[bool, bool, int]:
+        words = {*re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())}
+        people = bool(words & PEOPLE)
+        return people, people or not words & CLASSES, len({*map(str, _there(table.read(name)))})
+
+    return tuple(sorted(names, key=rank)) if len(names) > 1 else tuple(names)
 
 
 def label_beside(
     table: Table, sides: Sequence[str], label: str | None, *, labels: bool, need_labels: bool
-) -> tuple[str | None, list[str]]:
-    """The column of labels beside two of texts, and what to say of it; see ``find_columns``."""
+) -> tuple[str | None, list[str], tuple[str, ...]]:
+    """The column of labels beside two of texts, what to say of it, and what else it could be; see
+    ``find_columns``."""
     found = find_column(table, label, LABEL_COLUMNS, "label")
     if found in sides:
         what = f"column {found!r} is taken for a text and for the label"
@@ -99,7 +166,8 @@ def label_beside(
             said.append(f"labels in {found!r}, found by what it holds; label_column names another")
     if found is None and need_labels:
         raise no_column(table, "label")
-    return found, said + ([f"{_several(several)}: name it with label_column"] if several else [])
+    said += [f"{_several(several)}: name it with label_column"] if several else []
+    return found, said, likeliest(table, several)
 
 
 def _several(names: Sequence[str]) -> str:

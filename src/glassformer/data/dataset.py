@@ -71,6 +71,7 @@ class TextDataset:
     columns: tuple[str | None, str | None] = (None, None)  # of a table: of texts, of labels
     said: tuple[str, ...] = ()  # what was found or mended that the user should know of
     pair_column: str | None = None  # of a table of pairs: of the second texts
+    label_candidates: tuple[str, ...] = ()  # columns of a table that could be the label, the likeliest first
 
     @property
     def license(self) -> str:

@@ -13,16 +13,19 @@ from typing import Any, Literal
 import numpy as np
 from tokenizers import Tokenizer
 
+from glassformer.config import listed
+from glassformer.data.checks import place
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_labels import (
     balance,
     contradictions,
     lone_classes,
     missing_classes,
+    no_labels,
     odd_labels,
     twin_classes,
 )
-from glassformer.data.doctor_rows import bad_rows, leaks, repeats
+from glassformer.data.doctor_rows import bad_rows, doubled_quotes, leaks, repeats
 from glassformer.data.doctor_sets import several_labels
 from glassformer.data.doctor_sides import sides
 from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
@@ -33,6 +36,8 @@ from glassformer.data.text import Clean, clean_text, unknown_id
 from glassformer.data.text_pairs import are_pairs
 
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
+FEW = 3  # texts that are named, where they make
+MOST = 0.5  # of the tokens that are cut, or more
 KIN = 3.0  # times as many rare words shared with a neighbour: the order of the rows means something
 SHORT = 3  # words; fewer make a text very short
 HeldOut = Literal["rows", "blocks"]
@@ -64,6 +69,7 @@ def examine(
         *sides(splits, figures),
         *contradictions(splits),
         *odd_labels(splits),
+        *no_labels([x for split in splits.values() for x in each(split.labels)]),
         *balance(splits),
         *several_labels(splits, figures),
         *lone_classes(splits),
@@ -72,12 +78,14 @@ def examine(
         *_neighbors(splits, figures, held_out),
         *_short_texts(splits),
         *_markup(splits, clean),
+        *doubled_quotes(splits),
         *_segmentation(splits, tokenizer, clean),
     ]
     if tokenizer is not None:
-        samples = {name: _sample(split.texts, SAMPLE // len(splits)) for name, split in splits.items()}
+        chosen = {name: _chosen(len(split), SAMPLE // len(splits)) for name, split in splits.items()}
+        samples = {name: [splits[name].texts[i] for i in index] for name, index in chosen.items()}
         findings += [
-            *_tokens(samples, splits, tokenizer, max_length, clean, figures),
+            *_tokens(samples, splits, chosen, tokenizer, max_length, clean, figures),
             *_accents(samples, tokenizer, clean, figures),
         ]
     return DoctorReport(dataset.name, findings, figures)
@@ -199,10 +207,33 @@ def _segmentation(
 
 
 def _sample(texts: list[str], size: int) -> list[str]:
-    if len(texts) <= size:
-        return texts
-    chosen = np.random.default_rng(0).choice(len(texts), size, replace=False)
-    return [texts[i] for i in np.sort(chosen)]
+    return [texts[i] for i in _chosen(len(texts), size)]
+
+
+def _chosen(count: int, size: int) -> list[int]:
+    """Where the texts of a sample stand, in their order."""
+    if count <= size:
+        return list(range(count))
+    return np.sort(np.random.default_rng(0).choice(count, size, replace=False)).tolist()
+
+
+def _most_cut(lost: np.ndarray, chosen: Sequence[int], split: TextSplit) -> tuple[str, tuple[str, ...]]:
+    """The few rows that make most of what is cut, as a sentence and as examples; empty where many do."""
+    ranked = np.argsort(-lost, kind="stable")[:FEW]
+    share = np.cumsum(lost[ranked]) / max(lost.sum(), 1)
+    enough = int(np.searchsorted(share, MOST)) + 1
+    if enough > FEW or (lost > 0).sum() == 0:
+        return "", ()
+    rows = [int(i) for i in ranked[:enough] if lost[i]]
+    places = [place(split.origin, chosen[i], split.rows) for i in rows]
+    short = [
+        f"row {split.rows[chosen[i]]}" if split.rows else where for i, where in zip(rows, places, strict=True)
+    ]
+    said = f", {share[enough - 1]:.0%} of them in {listed(short)}"
+    return said, tuple(
+        f"{where}: {lost[i]:,} tokens cut: {excerpt(split.texts[chosen[i]], 60)}"
+        for i, where in zip(rows, places, strict=True)
+    )
 
 
 def _of(sample: Sequence[str], split: TextSplit) -> str:
@@ -213,6 +244,7 @@ def _of(sample: Sequence[str], split: TextSplit) -> str:
 def _tokens(
     samples: dict[str, list[str]],
     splits: dict[str, TextSplit],
+    chosen: dict[str, list[int]],
     tokenizer: Tokenizer,
     max_length: int | None,
     clean: Clean,
@@ -237,12 +269,14 @@ def _tokens(
         if max_length is not None:
             cut = int((lengths > max_length).sum())
             share = figure["truncated_share"] = cut / len(sample)
-            lost = figure["lost_share"] = float(np.maximum(lengths - max_length, 0).sum() / lengths.sum())
+            over = np.maximum(lengths - max_length, 0)
+            lost = figure["lost_share"] = float(over.sum() / lengths.sum())
+            where, examples = _most_cut(over, chosen[name], splits[name])
             severity = "warning" if share > 0.5 else "note" if cut else "ok"
             message = (
                 f"{name}: {share:.1%} of {of} exceed {max_length} tokens; {lost:.1%} of the tokens are cut"
             )
-            yield Finding(severity, "truncation", message, cut)
+            yield Finding(severity, "truncation", message + where, cut, examples)
 
 
 def _accents(

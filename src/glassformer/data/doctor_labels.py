@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
-from glassformer.data.label_kinds import plain_name, what_labels_are, without_class
+from glassformer.data.label_kinds import missing_names, plain_name, what_labels_are, without_class
 from glassformer.data.label_sets import LabelSet, are_sets, each
 
 
@@ -38,6 +39,19 @@ def odd_labels(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if odd := what_labels_are(labels):
         yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
+
+
+def no_labels(labels: Sequence[Any]) -> Iterable[Finding]:
+    """Classes whose names mean that an example has no label."""
+    if not (found := missing_names(labels)):
+        return
+    counts = Counter(map(str, labels))
+    listed = ", ".join(f"{name!r} ({counts[name]:,})" for name in found[:5])
+    what = "a class looks" if len(found) == 1 else "classes look"
+    message = f"{what} like a missing label, which a model would learn to answer: {listed}"
+    yield Finding(
+        "warning", "no-label", message, sum(counts[name] for name in found), fix=without_class(*found)
+    )
 
 
 def balance(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:

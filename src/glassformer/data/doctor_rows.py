@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from glassformer.data.checks import place
 from glassformer.data.copies import same_but_for_case
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
 from glassformer.data.rejected import RejectedRow, by_kind
 from glassformer.data.text import clean_text
 
+DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
 SHOWN = 10  # bad rows that are listed
 
 
@@ -85,3 +88,20 @@ def leaks(
         fix = f"leave them out of {a} with --set drop_duplicates=true"
         fix += "" if shared else " (those that differ in case and spaces only)"
         yield Finding("warning", "leaks", message, len(shared) or len(alike), tuple(examples), fix)
+
+
+def doubled_quotes(splits: Mapping[str, Any], texts: str = "texts") -> Iterable[Finding]:
+    """Quotation marks that a table's format has doubled, and that reading it once did not take away.
+
+    Args:
+        texts: the attribute of a split that holds them.
+    """
+    for name, split in splits.items():
+        values = getattr(split, texts)
+        rows = [i for i, text in enumerate(values) if DOUBLED(text) is not None]
+        if not rows:
+            continue
+        shown = tuple(f"{place(split.origin, i, split.rows)}: {excerpt(values[i], 80)}" for i in rows[:3])
+        message = f"{name}: texts in quotation marks, or with doubled ones: {len(rows):,} of {len(values):,}"
+        fix = "if the table was exported twice, export it once from where the texts come from"
+        yield Finding("note", "quotes", message, len(rows), shown, fix)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.copies import digest
+from glassformer.data.doctor_labels import no_labels
 from glassformer.data.doctor_sets import several_labels
 from glassformer.data.findings import DoctorReport, Finding
 from glassformer.data.image_checks import SKIP, Header, look_at
@@ -72,6 +73,7 @@ def examine_pictures(
             thumbs[split] = Thumbs.of(pictures.images, [index[0] for index in places.values()])
     about: dict[str, Any] = {"splits": figures}
     findings += several_labels(splits, about)
+    findings += no_labels([label for pictures in splits.values() for label in each(pictures.labels)])
     findings += _leaks(splits, seen)
     findings += _near(splits, thumbs)
     if not any(finding.code in ("leak", "near-leak") for finding in findings):

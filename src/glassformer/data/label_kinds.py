@@ -20,6 +20,47 @@ CUT = (
 )
 SEVERAL = "Name what stands between them with label_separator: an example may have several labels"
 
+NO_LABEL = frozenset(  # what pandas reads as missing, and what people write for it; lower case
+    [
+        "n/a",
+        "na",
+        "<na>",
+        "#n/a",
+        "#na",
+        "nan",
+        "-nan",
+        "1.#ind",
+        "-1.#ind",
+        "1.#qnan",
+        "-1.#qnan",
+        "null",
+        "none",
+        "nil",
+        "n.a.",
+        "missing",
+        "unknown",
+        "tbd",
+        "undefined",
+        "-",
+        "--",
+        "?",
+        "??",
+    ]
+) | {"#n/a n/a", "not available", "not labeled", "not labelled", "no label"}
+
+
+def missing_names(labels: Iterable[Any]) -> list[str]:
+    """Classes whose names say that there is no label ("n/a", "?"), sorted.
+
+    None where fewer than two classes stand beside them: then the name tells one class from the other. Nor is
+    ``-`` one beside ``+``.
+    """
+    names = {str(label) for label in labels}
+    found = sorted(name for name in names if " ".join(name.casefold().split()) in NO_LABEL)
+    if {name.strip() for name in names} & {"+", "++"}:
+        found = [name for name in found if name.strip() not in ("-", "--")]
+    return found if len(names) - len(found) >= 2 else []
+
 
 def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     """What labels look like that are no classes, and what to do; None where they look like classes."""
@@ -55,10 +96,12 @@ def about_labels(labels: Sequence[Any], what: str, fix: str) -> tuple[str, str]:
     return (f"{what}; {odd[0]}", odd[1]) if odd else (what, fix)
 
 
-def without_class(label: Any) -> str:
-    """How a class is left out, in words."""
-    name = json.dumps(str(label), ensure_ascii=False)
-    return f"leave the class out with --set 'merge_labels={{{name} = \"\"}}'"
+def without_class(*labels: Any) -> str:
+    """How a class, or several, are left out, in words."""
+    names = [json.dumps(str(label), ensure_ascii=False) for label in labels]
+    what = "the class" if len(names) == 1 else "the classes"
+    table = ", ".join(name + ' = ""' for name in names)
+    return f"leave {what} out with --set 'merge_labels={{{table}}}'"
 
 
 def whole_number(label: Any) -> int | None:

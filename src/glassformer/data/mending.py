@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from glassformer.config import nearest
+from glassformer.data.checks import place
 from glassformer.data.copies import digest, same_but_for_case
 from glassformer.data.label_kinds import plain_name
 from glassformer.data.label_sets import LabelSet, are_sets, each
 from glassformer.errors import ConfigError
 
 REST = "*"  # in a table of names: all that it does not name
+SHOWN = 3  # examples in a sentence
 KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the others
 
 
@@ -106,21 +108,52 @@ def commonest(splits: Mapping[str, Any], only: Collection[Any] | None = None) ->
 def _without_repeats(dataset: Any, said: list[str]) -> Any:
     order = [name for name in KEPT_FIRST if name in dataset.splits]
     order += [name for name in dataset.splits if name not in order]
-    elsewhere: set[str] = set()
+    elsewhere: dict[str, tuple[str, int]] = {}  # key -> split and place of the copy that is kept
     kept: dict[str, Any] = {}
     for name in order:
         split = dataset.splits[name]
-        keys, seen, places = _keys(split), set(elsewhere), []
-        for i, key in enumerate(keys):
+        seen, places, torn = dict(elsewhere), [], []
+        for i, key in enumerate(_keys(split)):
             if key not in seen:
-                seen.add(key)
+                seen[key] = name, i
                 places.append(i)
+            elif None not in (both := [_label(dataset, name, i), _label(dataset, *seen[key])]):
+                torn += [(i, seen[key])] if both[0] != both[1] else []
         kept[name] = split.select(places) if len(places) < len(split) else split
         if len(places) < len(split):
-            said.append(f"drop_duplicates: {len(split) - len(places):,} of {len(split):,} of {name} left out")
+            out = f"drop_duplicates: {len(split) - len(places):,} of {len(split):,} of {name} left out"
+            said.append(out + (f"; {_contradicted(dataset, name, torn)}" if torn else ""))
         if name != "unsupervised":
             elsewhere |= seen
     return replace(dataset, splits={name: kept[name] for name in dataset.splits})
+
+
+def _label(dataset: Any, split: str, i: int) -> Any:
+    """The label of an example; None: it has none, and contradicts nothing."""
+    labels = dataset.splits[split].labels
+    return None if not labels else labels[i]
+
+
+def _contradicted(dataset: Any, name: str, torn: Sequence[tuple[int, tuple[str, int]]]) -> str:
+    """Copies that were left out and had another label than the one that is kept, with examples."""
+    shown = []
+    for i, (split, first) in torn[:SHOWN]:
+        left, kept = _where(dataset.splits[name], i), _where(dataset.splits[split], first)
+        kept += f" of {split}" if split != name else ""
+        shown.append(
+            f"{left} {str(_label(dataset, name, i))!r}, kept: {kept} {str(_label(dataset, split, first))!r}"
+        )
+    more = f" and {len(torn) - SHOWN:,} more" if len(torn) > SHOWN else ""
+    within = all(split == name for _, (split, _) in torn)
+    which = "the first was kept" if within else "the first was kept, of validation and test before train"
+    return f"{len(torn):,} of them had another label: {which} ({'; '.join(shown)}{more})"
+
+
+def _where(split: Any, i: int) -> str:
+    """Which example it is: its row, else its place; of a picture its name."""
+    if hasattr(split, "images"):
+        return split.names()[i]
+    return place(split.origin, i, split.rows) if split.rows is None else f"row {split.rows[i]}"
 
 
 def _keys(split: Any) -> Sequence[str]:

@@ -108,10 +108,9 @@ def columns_of_pairs(
     if sides is None:
         return None
     two = sides.first, sides.second
-    label, said = label_beside(table, two, label, labels=labels, need_labels=need_labels)
-    return Columns(
-        sides.first, label, "; ".join([*([sides.said] if sides.said else []), *said]), sides.second
-    )
+    label, said, several = label_beside(table, two, label, labels=labels, need_labels=need_labels)
+    sentence = "; ".join([*([sides.said] if sides.said else []), *said])
+    return Columns(sides.first, label, sentence, sides.second, several)
 
 
 def read_inputs(table: Table, found: Columns) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from glassformer.data.checks import place
-from glassformer.data.doctor_rows import bad_rows
+from glassformer.data.doctor_rows import bad_rows, doubled_quotes
 from glassformer.data.findings import DoctorReport, Finding, Severity
 from glassformer.data.pairs import PairDataset, PairSplit
 from glassformer.data.rejected import RejectedRow
@@ -34,6 +34,7 @@ def examine_pairs(dataset: PairDataset) -> DoctorReport:
         figures["splits"][name] = {"pairs": len(split), "distinct": len(pairs), "length_ratio": usual}
         findings += [*_empty(name, split), *_repeats(name, pairs), *_same(name, split)]
         findings += _odd(name, split, ratios)
+    findings += [f for side in ("source", "target") for f in doubled_quotes(dataset.splits, side)]
     findings = [*bad_rows(dataset.rejected), *findings, *_leaks(dataset.splits)]
     return DoctorReport(dataset.name, findings, figures)
 
@@ -129,6 +130,7 @@ def examine_scored(
         keys = [_key(a, b) for a, b in zip(split.first, split.second, strict=True)]
         figures["splits"][split_name] = {"pairs": len(split), "distinct": len({*keys}), **_spread(split)}
         findings += [*_repeats(split_name, Counter(keys)), *_scores(split_name, split, keys)]
+    findings += [f for side in ("first", "second") for f in doubled_quotes(splits, side)]
     return DoctorReport(name, [*bad_rows(rejected), *findings, *_shared(splits)], figures)
 
 

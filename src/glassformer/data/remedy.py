@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glassformer.data.findings import Finding
+from glassformer.data.label_kinds import missing_names
 from glassformer.data.label_sets import each
 from glassformer.data.mending import commonest
 
@@ -17,27 +18,42 @@ ANSWERS = {  # check -> options
     "leaks": ("--set", "drop_duplicates=true"),
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
     "accents": ("--set", "strip_accents=false"),
+    "unreadable": ("--set", "broken=skip"),  # of pictures, as the next
+    "leak": ("--set", "drop_duplicates=true"),
 }
+FIRST = (
+    "examples with several labels: correct them first, since drop_duplicates=true keeps the label of the "
+    "first copy"
+)
 
 
 def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     """The options that answer the warnings, in words of the command line; empty where no option helps."""
     warned = [f.code for f in findings if f.severity == "warning"]
-    chosen = list(dict.fromkeys(ANSWERS[code] for code in warned if code in ANSWERS))
-    if {"twin-classes", "lone-classes"} & {*warned}:
+    pictures = any(hasattr(split, "images") for split in splits.values())
+    answers = ANSWERS | ({"bad-rows": ANSWERS["unreadable"]} if pictures else {})
+    chosen = list(dict.fromkeys(answers[code] for code in warned if code in answers))
+    if {"twin-classes", "lone-classes", "no-label"} & {*warned}:
         chosen.append(("--set", f"merge_labels={_merged(splits)}"))
     return [word for options in chosen for word in options]
 
 
+def correct_first(findings: Sequence[Finding], options: Sequence[str]) -> str:
+    """What has to be corrected before the options are used, else they decide it; empty: nothing."""
+    torn = any(f.code == "contradictions" and f.severity == "warning" for f in findings)
+    return FIRST if torn and "drop_duplicates=true" in options else ""
+
+
 def _merged(splits: Mapping[str, Any]) -> str:
-    """``spelling``, or a table where classes with one example have to be left out too."""
+    """``spelling``, or a table where classes with one example, or that mean none, have to be left out too."""
     new = commonest(splits)
     labels = splits["train"].labels if "train" in splits else ()
     counts = Counter(new[label] for label in each(labels))
     lone = {name for name, count in counts.items() if count == 1}
+    lone |= {*missing_names(x for split in splits.values() for x in each(split.labels))}
     if not lone:
         return "spelling"
-    names = {str(old): "" if name in lone else str(name) for old, name in new.items()}
+    names = {str(old): "" if {old, name} & lone else str(name) for old, name in new.items()}
     table = [f"{_text(old)} = {_text(name)}" for old, name in sorted(names.items()) if old != name]
     return "{" + ", ".join(table) + "}"
 

@@ -188,8 +188,9 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     names = () if columns.numbers else class_names or names_of(splits)
     said = (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
-    pair = first.pair if first else None
-    return TextDataset(name, splits, names, notes=tuple(notes), columns=used, said=said, pair_column=pair)
+    about: dict[str, Any] = {"columns": used, "said": said, "pair_column": first.pair if first else None}
+    about["label_candidates"] = first.candidates if first else ()
+    return TextDataset(name, splits, names, notes=tuple(notes), **about)
 
 
 def _label_checks(table: Table, label: str | None, columns: _Columns) -> dict[str, Callable] | None:

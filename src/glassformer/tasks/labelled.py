@@ -28,6 +28,7 @@ from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
+from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
 FEW = 100  # validation examples: one of them is a point or more
@@ -72,10 +73,13 @@ def few_to_choose_by(held: Any, train: Any) -> str:
     if len(held) >= FEW or train.monitor == "loss" or not train.keep_best:
         return ""
     rare, count = min(Counter(each(held.labels)).items(), key=lambda item: item[1])
-    return (
-        f"the best epoch is chosen by {len(held)} validation examples only, {count} of class {rare!r}: "
-        "--set monitor=loss chooses more steadily"
-    )
+    advice = "--set monitor=loss chooses more steadily"
+    if train.monitor != ClassifierFitConfig.monitor:  # chosen by the user: it stays
+        advice = (
+            f"with monitor={train.monitor} more of them choose more steadily (--set validation_size=COUNT)"
+        )
+    few = f"{len(held)} validation examples only, {count} of class {rare!r}"
+    return f"the best epoch is chosen by {few}: {advice}"
 
 
 def judge_splits(work: Work) -> dict[str, Any]:
