@@ -63,13 +63,14 @@ def train(
         Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
     """
     from glassformer.checkpoints.unfinished import go_on
+    from glassformer.data.encodings import encoding_flags
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import GO_ON, Interrupted, Progress
     from glassformer.train.loggers import loggers
 
     folder = Path(folder)
     calls = [Progress(stream()), *loggers(logs, folder)]
-    again = go_on(folder, *flags, *(f"--log={log}" for log in logs))
+    again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *encoding_flags())
     try:
         with said_plainly():
             return run_task(recipe, folder, resume=resume, say=say, callbacks=calls)
