@@ -11,8 +11,6 @@ import pytest
 import glassformer
 from glassformer.errors import ConfigError
 
-from .tiny import settings
-
 VERBS = [
     ["predict", "{run}", "a text"],
     ["evaluate", "{run}"],
@@ -66,20 +64,3 @@ def test_a_run_goes_on_by_its_name_alone(gf, refused, unfinished: Path):
     assert "two runs are named" in refused("train", unfinished, "--resume", "--out", "other")
     assert gf("train", unfinished, "--resume").code == 0
     assert (unfinished / "report.html").is_file()
-
-
-def test_a_stop_says_the_whole_command(gf, reviews: Path, monkeypatch: pytest.MonkeyPatch):
-    from glassformer.train.callbacks import StopOnSignal
-
-    start = StopOnSignal.start
-
-    def signalled(self, training) -> None:
-        start(self, training)
-        self.signals.received = 2
-
-    monkeypatch.setattr(StopOnSignal, "start", signalled)
-    argv = ["--text", reviews, "--out", "a run", "--log", "tensorboard", *settings()]
-    result = gf("train", *argv)
-    assert result.code == 130
-    assert "stopped at step 1 of" in result.err
-    assert "go on with: glassformer train --resume --out 'a run' --log=tensorboard" in result.err
