@@ -8,6 +8,9 @@ from __future__ import annotations
 import os
 from functools import cache
 
+ENCODING = "GLASSFORMER_ENCODING"  # names that of files which are not UTF-8
+OPTION = "--encoding"  # which sets it for one command
+
 # Threads that wait for each other sleep instead of spinning: beside other work, spinning is many times
 # slower. oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace
 # for the last 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from glassformer.config import read_toml
 from glassformer.report.published import published_rows
 from glassformer.tasks.recipe import recipe_names, study_names
 
@@ -126,6 +128,15 @@ def test_review_runs_the_folds_that_it_needs(gf, tmp_path):
     result = gf("review-labels", "--text", data, "--folds", 2, "--out", tmp_path / "f", *settings())
     assert result.code == 0, result.err
     assert "labels look wrong" in result.out
+    assert "marks those that look wrong" in result.out
+    closing = next(line for line in result.out.splitlines() if "give it back: " in line)
+    given = shlex.split(closing.split("give it back: ")[1])[1:]
+    again = read_toml(tmp_path / "f" / "config.toml")
+    assert gf(*given, "--out", tmp_path / "again").code == 0
+    ours = read_toml(tmp_path / "again" / "config.toml")
+    assert [ours[name] for name in ("text", "model", "train")] == [
+        again[name] for name in ("text", "model", "train")
+    ]
 
 
 def test_report_of_nothing(refused, tmp_path):

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 ROOT_COMMAND: Any = typer.main.get_command(app)
 
 OPTIONS = {
-    "": ["--debug", "--install-completion", "--show-completion", "--version"],
+    "": ["--debug", "--encoding", "--install-completion", "--show-completion", "--version"],
     "demo": ["--json", "--quick"],
     "train": [
         "--batch-size",

@@ -105,7 +105,7 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
         ("/v1/predict", b'{"texts": NaN}', 422, "texts"),
         ("/v1/predict", b'"\xff"', 400, "body"),
         ("/v1/predict", b"{", 422, "body: JSON decode error at character 1: Expecting property name"),
-        ("/v1/predict", b"", 422, "body: Field required"),
+        ("/v1/predict", b"", 422, "body: there is no body"),
         ("/v1/predict", {"images": ["data:image/png;base64,aGVsbG8="]}, 422, "images[0]: a URL"),
         ("/v1/explain", {"text": "a", "head": 1}, 422, "head: rollout has no option 'head'"),
         ("/v1/explain", {"text": "a", "method": "magic"}, 422, "method"),
@@ -114,6 +114,7 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
         ("/v1/explain", {"text": "a", "layer": 1}, 422, "no option 'layer'"),
         ("/v1/explain", {"text": "a", "method": "occlusion", "target": "x"}, 422, "no label 'x'"),
         ("/nowhere", None, 404, "Not Found"),
+        ("/predict", None, 404, "Not Found"),
         ("/static/../app.py", None, 404, "Not Found"),
         ("/static/%2e%2e/app.py", None, 404, "Not Found"),
         ("/v1/predict", None, 405, "Method Not Allowed"),
@@ -130,6 +131,7 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
 @pytest.mark.parametrize(
     ("path", "body", "fix"),
     [
+        ("/predict", {"texts": ["a dull film"]}, "Use /v1/predict"),
         ("/v1/predict", {"text": "a dull film"}, "Did you mean 'texts'?"),
         ("/v1/predict", {"image": "aGVsbG8="}, "Did you mean 'images'?"),
         ("/v1/predict", {"inputs": ["a"]}, "Known: images, model, pairs, texts"),

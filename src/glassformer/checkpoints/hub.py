@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.checkpoints.files import file_sha256, missing_run
+from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.data.network import unreachable
 from glassformer.errors import CheckpointError
 from glassformer.reading import open_regular
@@ -297,6 +298,7 @@ def _checked_folder(folder: Path, shown: str) -> Path:
         return folder
     if (folder / "model" / "config.json").is_file():  # a run
         return folder / "model"
+    refuse_unfinished(folder)
     raise CheckpointError("has no config.json", where=shown, fix="Name the folder of one model, or of a run")
 
 

@@ -11,7 +11,18 @@ from typing import Any
 import typer
 
 from glassformer.cli.output import excerpt, one_line
-from glassformer.cli.rows import MOST_COLUMNS, Layout, Row, others_of, refusal, row_of, said_of, usable
+from glassformer.cli.rows import (
+    MOST_COLUMNS,
+    Layout,
+    Row,
+    others_of,
+    refusal,
+    row_of,
+    said_of,
+    unreadable_row,
+    usable,
+)
+from glassformer.errors import DataError
 
 LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
 PIECE = 4096  # rows
@@ -166,7 +177,7 @@ class LargeFile:
         from glassformer.data.streamed import StreamedTable
 
         self.path, self.skip = path, skip
-        self._ragged: dict[int, str] = {}
+        self._ragged: dict[int, DataError] = {}
         self._table = StreamedTable(path, refusal(skip, self._ragged))
         self._text = find_text(self._table.sample(), text_column, usual)
         columns = tuple(name for name in self._table.names if name != self._text)[:MOST_COLUMNS]
@@ -184,12 +195,12 @@ class LargeFile:
         waiting = next(ragged, None)
         for number, values in self._table.rows():
             while waiting is not None and waiting[0] < number:
-                yield Row("", waiting[0], str(self.path), error=waiting[1])
+                yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
                 waiting = next(ragged, None)
             given = {name: values[name] for name in self.layout.columns}
             yield row_of(self.path, number, values[self._text], given, self.skip)
         while waiting is not None:
-            yield Row("", waiting[0], str(self.path), error=waiting[1])
+            yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
             waiting = next(ragged, None)
 
     def __iter__(self) -> Iterator[list[Row]]:

@@ -43,7 +43,7 @@ from glassformer.cli.given import instead_of_option, named_as_options
 from glassformer.cli.output import one_line, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
-from glassformer.process import tune_process
+from glassformer.process import ENCODING, OPTION, tune_process
 from glassformer.sklearn_base import go_plain
 
 ASKING = {
@@ -107,6 +107,14 @@ def _options(
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave."),
     ] = False,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            OPTION,
+            metavar="NAME",
+            help="Of tables that are not UTF-8, such as cp1252 or utf-16. Goes anywhere.",
+        ),
+    ] = None,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere.")
     ] = False,
@@ -129,6 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
     stdout_for_json(False)  # until the verb's own --json is read
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
+    arguments, before = _take_encoding(arguments), os.environ.get(ENCODING)
     listening = own_process() if argv is None else Listening()
     listening.listen()
     try:
@@ -140,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if argv is not None:
             listening.release()
+            restore(ENCODING, before)
     return code
 
 
@@ -216,6 +226,29 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
     end = arguments.index("--") if "--" in arguments else len(arguments)
     kept = [a for a in arguments[:end] if a != "--debug"]
     return kept + arguments[end:], len(kept) < end
+
+
+def _take_encoding(arguments: list[str]) -> list[str]:
+    """The arguments without ``--encoding NAME``, which may stand before or after the verb, and is obeyed."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept, words = [], iter(arguments[:end])
+    for word in words:
+        option, sign, name = word.partition("=")
+        if option != OPTION:
+            kept.append(word)
+        elif name := name if sign else next(words, ""):
+            os.environ[ENCODING] = name
+        else:
+            kept.append(word)  # without a name: typer says so
+    return kept + arguments[end:]
+
+
+def restore(variable: str, before: str | None) -> None:
+    """An environment variable as it was."""
+    if before is None:
+        os.environ.pop(variable, None)
+    else:
+        os.environ[variable] = before
 
 
 def _fail(message: str, code: int, debug: bool) -> int:

@@ -25,6 +25,11 @@ from glassformer.errors import ConfigError
 
 FEW = 100  # examples that a temperature may rest on without a word about it
 METRICS = ("accuracy", "macro_f1", "f1")
+# Python that takes a calibration back.
+UNDO = (
+    "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{threshold}; "
+    "clf.save('{run}/model', overwrite=True)"
+)
 
 
 def show_calibration(found: dict[str, Any], run: Path) -> None:
@@ -70,6 +75,9 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
             "data few"
         )
     say(f"saved with the model: {run / 'model'}")
+    if not isinstance(found["temperature"], list):
+        threshold = "; clf.threshold_ = None" if found["threshold"] is not None else ""
+        say(f"to undo it, in Python: {UNDO.format(run=run, threshold=threshold)}")
     say(f"report: {run / 'report.html'}")
 
 

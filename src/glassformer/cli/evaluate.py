@@ -77,7 +77,7 @@ def check_run(folder: str | Path) -> Path:
     Raises:
         ConfigError: it does not; the message says what it is instead.
     """
-    from glassformer.checkpoints.files import restore_folder
+    from glassformer.checkpoints.unfinished import refuse_unfinished
 
     folder = Path(folder)
     if not folder.is_dir():
@@ -86,10 +86,7 @@ def check_run(folder: str | Path) -> Path:
         )
     if not (folder / "config.toml").is_file():
         raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
-    restore_folder(folder / "model")  # of a save that a kill, or this instant, finds between its moves
-    if not (folder / "model").exists():
-        fix = f"Go on with: glassformer train --resume --out {folder}"
-        raise ConfigError("this run has not ended: it has no model yet", where=str(folder), fix=fix)
+    refuse_unfinished(folder)
     return folder
 
 

@@ -20,6 +20,8 @@ MOST = 20  # inputs of one page
 SHOWN = 10  # words of one table
 LEAST = 0.001  # where no score reaches it, four decimals would say nothing
 USUAL = "rollout"
+LOOKED = ("rollout", "attention")  # methods of which words were read, whatever was made of them
+BETTER = "for the words that it rests on: --method integrated_gradients --trust"
 ENDS = (".html", ".json")
 
 
@@ -206,6 +208,8 @@ def explain_command(
     )
     if out is not None:
         _write(out, made)
+        for e in made[:SHOWN]:
+            say(f"{excerpt(e.name or e.text)}: {e.label} {e.probability:.4f}")
         say(f"{len(made)} explained by {made[0].method}: {out}")
     if as_json:
         given_out = {"explained": len(made), "method": made[0].method, "out": out}
@@ -259,6 +263,8 @@ def _show(e: Any) -> None:
             say(f"beside the words: {', '.join(elsewhere)}")
     for line in e.notes:
         say(line)
+    if e.method in LOOKED and e.sides is None and e.cross is None:
+        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER}")
 
 
 def _figure(score: float, small: bool) -> str:

@@ -180,3 +180,25 @@ def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[
             "belongs to --data", where=option, fix="The run knows its own columns: leave it out"
         )
     return named
+
+
+def is_run(name: str | Path) -> bool:
+    """Whether a word names the folder of a run, finished or not."""
+    return (Path(name) / "config.toml").is_file()
+
+
+def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Path | None]:
+    """The recipe and the run folder of ``glassformer train --resume``: a run may stand where a recipe does.
+
+    Raises:
+        ConfigError: two runs are named, or nothing is.
+    """
+    if recipe is None and out is None:
+        fix = "Name it: glassformer train --resume --out RUN"
+        raise ConfigError("no run is named to go on with", where="--resume", fix=fix)
+    if recipe is None or not is_run(recipe):
+        return recipe, out
+    if out is not None and out.resolve() != Path(recipe).resolve():
+        what = f"two runs are named to go on with, {recipe} and {out}"
+        raise ConfigError(what, where="--resume", fix="Name one of them")
+    return None, Path(recipe)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from glassformer.errors import FewStepsWarning, MalformedTagsWarning, ShortModelWarning
 
 EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
@@ -167,3 +170,18 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
     first = next(iter(next(iter(splits.values())).values()))
     for name, signature in first["signatures"].items():
         say(f"{name.replace('_', ' ')}: {signature}")
+
+
+@contextmanager
+def said_plainly() -> Iterator[None]:
+    """Warnings about settings are one line of their own, without a place in the source."""
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, FewStepsWarning | MalformedTagsWarning | ShortModelWarning):
+            note(str(message))
+        else:
+            before(message, category, *place)
+
+    with warnings.catch_warnings():
+        before, warnings.showwarning = warnings.showwarning, show
+        yield

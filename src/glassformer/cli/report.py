@@ -19,6 +19,7 @@ def report(folder: str | Path) -> list[Path]:
         ConfigError: there is nothing to report.
         DataError: a damaged file, which is named.
     """
+    from glassformer.checkpoints.unfinished import refuse_unfinished
     from glassformer.report.review import write_review_page
     from glassformer.report.study import write_study_report
 
@@ -34,6 +35,7 @@ def report(folder: str | Path) -> list[Path]:
     }
     pages = [write(folder) for name, write in kinds.items() if (folder / name).is_file()]
     if not pages:
+        refuse_unfinished(folder)
         fix = "Is it a run, and did it end?"
         raise ConfigError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
     return pages

@@ -56,7 +56,8 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     ]
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     show_table("the most doubtful labels", columns, rows, right=("rank", "P(label)"))
-    say(f"{found['listed']:,} suggestions: {folder / 'review.csv'}")
+    marks = "the most doubtful first; the column 'suspicious' marks those that look wrong"
+    say(f"{found['listed']:,} suggestions, {marks}: {folder / 'review.csv'}")
     table = folder / found["to_correct"]["file"]
     if found["to_correct"]["edited"]:
         say(f"{table} has been edited and stays as it is")

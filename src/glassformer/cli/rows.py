@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,13 +53,13 @@ def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool
     return found
 
 
-def refusal(skip: bool, ragged: dict[int, str]) -> Callable[[DataError, int], None]:
+def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
     """What ``read_table`` is told to do with a row that cannot be read: end, or note it in ``ragged``."""
 
     def refuse(error: DataError, row: int) -> None:
         if not skip:
             raise DataError(error.what, where=error.where, fix=f"{error.fix}, {WAY_OUT}")
-        ragged[row] = error.what
+        ragged[row] = error
 
     return refuse
 
@@ -106,7 +107,7 @@ def read_columns(
     """
     from glassformer.data.tables import read_table
 
-    ragged: dict[int, str] = {}
+    ragged: dict[int, DataError] = {}
     table = read_table(path, refusal(skip, ragged))
     columns = choose(table)
     others = [name for name in table.names if name not in columns][:MOST_COLUMNS]
@@ -115,8 +116,25 @@ def read_columns(
     for i, chosen in enumerate(zip(*map(table.read, columns), strict=True)):
         given = {name: as_cell(values[name][i]) for name in others}
         rows.append((chosen, Row("", table.rows[i], str(path), given)))
-    rows += [((), Row("", row, str(path), error=what)) for row, what in ragged.items()]
+    rows += [((), unreadable_row(path, row, error, columns, table.names)) for row, error in ragged.items()]
     return sorted(rows, key=lambda item: item[1].row or 0)
+
+
+def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str], names: Sequence[str]) -> Row:
+    """A row without an answer, with those of its cells that can be read.
+
+    Args:
+        texts: the columns of texts.
+        names: of all columns, in the file's order; of a row with too few or too many cells those that stand
+            to the left of its texts are kept, since a stray separator moves the others.
+    """
+    values: dict[str, Any] = getattr(error, "values", {})
+    if getattr(error, "ragged", False):
+        values = {name: values.get(name) for name in takewhile(lambda name: name not in texts, names)}
+    text = values.get(texts[0]) if len(texts) == 1 else None
+    given = {name: as_cell(values.get(name)) for name in names if name not in texts}
+    given = dict(list(given.items())[:MOST_COLUMNS])
+    return Row(text if isinstance(text, str) else "", row, str(path), given, error=error.what)
 
 
 def _problem(text: Any, where: str, skip: bool) -> str | None:

@@ -28,14 +28,13 @@ def open_embedder(model: str) -> Any:
         CheckpointError: no such checkpoint.
     """
     from glassformer.checkpoints.settings import ABOUT
+    from glassformer.checkpoints.unfinished import refuse_unfinished
     from glassformer.cli.translate import load_kind
 
     folder = Path(model)
     if any((at / ABOUT).is_file() for at in (folder, folder / "model")):
         return load_kind(folder, "similar")
-    if (folder / "config.toml").is_file():
-        fix = f"Go on with: glassformer train --resume --out {model}"
-        raise ConfigError("this run has not ended: it has no model yet", where=model, fix=fix)
+    refuse_unfinished(folder)
     from glassformer.tasks.similarity.estimator import Embedder
 
     return Embedder(model)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,14 +24,16 @@ from glassformer.cli.given import (
     column_settings,
     data_option,
     flag_settings,
+    is_run,
+    run_to_resume,
 )
 from glassformer.cli.keys import show_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
-from glassformer.cli.output import AsJson, note, say, say_json, stream
+from glassformer.cli.output import AsJson, note, said_plainly, say, say_json, stream
 from glassformer.cli.own_data import around, hold_out
 from glassformer.cli.places import default_folder
 from glassformer.config import apply_overrides, build, parse_settings
-from glassformer.errors import ConfigError, FewStepsWarning, MalformedTagsWarning, ShortModelWarning
+from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -44,45 +44,42 @@ if TYPE_CHECKING:
 EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
 
 
-def train(recipe: Any, folder: str | Path, *, resume: bool = False, logs: Sequence[str] = ()) -> Run:
+def train(
+    recipe: Any,
+    folder: str | Path,
+    *,
+    resume: bool = False,
+    logs: Sequence[str] = (),
+    flags: Sequence[str] = (),
+) -> Run:
     """Run a recipe in ``folder``, with a progress bar; one left without a run by input errors is removed.
 
     Args:
         logs: what else is logged to: ``tensorboard`` (in the run's folder), ``mlflow``.
+        flags: options of the command that no recipe holds, for the command that goes on.
 
     Raises:
         InputError: see ``run_task``.
         Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
     """
+    from glassformer.checkpoints.unfinished import go_on
+    from glassformer.data.encodings import encoding_flags
     from glassformer.tasks.run import run_task
-    from glassformer.train.callbacks import Interrupted, Progress
+    from glassformer.train.callbacks import GO_ON, Interrupted, Progress
     from glassformer.train.loggers import loggers
 
     folder = Path(folder)
     calls = [Progress(stream()), *loggers(logs, folder)]
+    again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *encoding_flags())
     try:
         with said_plainly():
             return run_task(recipe, folder, resume=resume, say=say, callbacks=calls)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
-        go_on = f"glassformer train --resume --out {shlex.quote(str(folder))}"
-        raise Interrupted(f"interrupted; go on with: {go_on}") from None
-
-
-@contextmanager
-def said_plainly() -> Iterator[None]:
-    """Warnings about settings are one line of their own, without a place in the source."""
-
-    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, FewStepsWarning | MalformedTagsWarning | ShortModelWarning):
-            note(str(message))
-        else:
-            before(message, category, *place)
-
-    with warnings.catch_warnings():
-        before, warnings.showwarning = warnings.showwarning, show
-        yield
+        raise Interrupted(f"interrupted; go on with: {again}") from None
+    except Interrupted as stopped:  # the run's own recipe holds every setting that was given
+        raise Interrupted(str(stopped).replace(GO_ON, f"go on with: {again}")) from None
 
 
 def choose_recipe(
@@ -150,9 +147,9 @@ def _as_data(name: str, command: str, others: str) -> tuple[str | None, str | No
     Raises:
         ConfigError: data that the command does not take so, or the folder of a run.
     """
-    if (Path(name) / "config.toml").is_file():
-        go_on = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
-        raise ConfigError("is the folder of a run and no recipe", where=name, fix=go_on)
+    if is_run(name):
+        fix = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
+        raise ConfigError("is the folder of a run and no recipe", where=name, fix=fix)
     option = data_option(name)
     if option is None:
         return name, None, None
@@ -353,6 +350,8 @@ def train_command(
         be_deterministic()
     if check_bad_row(on_bad_row) and (images or (recipe is not None and data_option(recipe) == "--images")):
         settings, on_bad_row = [f"broken={on_bad_row}", *(settings or ())], None  # as pictures call it
+    if resume and not (text or images):
+        recipe, out = run_to_resume(recipe, out)
     begun = out if resume else None
     flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
     columns = column_settings(
@@ -377,7 +376,8 @@ def train_command(
         noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
     try:
-        run = train(chosen, folder, resume=resume, logs=log or ())
+        flags = ["--deterministic"] * deterministic
+        run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)
     except Helped:
         return
     show_run(run, chosen)

@@ -11,13 +11,17 @@ import codecs
 import difflib
 import io
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from glassformer.data.encodings import other_encoding
+from glassformer.data.row_errors import NOT_UTF8
 from glassformer.errors import DataError
+from glassformer.process import OPTION
 from glassformer.reading import NotRegularError, open_regular
 
 MAX_BYTES = 8 << 30  # a table is held in memory
@@ -27,6 +31,10 @@ ALWAYS = 256 << 20  # bytes that every packed file may unfold to
 GROWTH = 100  # times its size, that a packed file may unfold to; honest tables stay below 50
 VARIABLE = "GLASSFORMER_TABLE_GB"
 LF = b"\n"
+UTF8 = "utf-8-sig"
+ESCAPE = "surrogateescape"
+WESTERN = "cp1252"  # what Windows saves as text, or as CSV, in Western Europe and the Americas
+UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that it has no letters for
 _CHUNK = 1 << 20
 
 
@@ -93,6 +101,37 @@ def opened(path: Path) -> BinaryIO:
         ) from None
 
 
+def encoding_of(path: Path) -> str:
+    """How a file is decoded: as UTF-8 if it is that, else as ``other_encoding`` says."""
+    other = other_encoding()
+    if not other:
+        return UTF8
+    try:
+        _check_utf8(path)
+    except DataError:
+        return other
+    return UTF8
+
+
+def encoding_fix(path: Path) -> str:
+    """How a file that is not UTF-8 is read after all: by the encoding that it shows, where it shows one."""
+    if given := other_encoding():
+        return f"Name another encoding than {given}, or save the file as UTF-8"
+    with opened(path) as file:
+        piece = file.read(_CHUNK)
+        while piece.isascii() and b"\0" not in piece and (more := file.read(_CHUNK)):
+            piece = more
+    if piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return f"Read it with {OPTION} utf-16, or save it as UTF-8"
+    if b"\0" in piece:
+        return "Save it as UTF-8 text"
+    letters = [c for c in piece.decode("utf-8", "surrogateescape") if not c.isascii()]
+    damaged = sum("\udc80" <= c <= "\udcff" for c in letters) <= len(letters) // 2  # but UTF-8 in the main
+    if damaged or UNDEFINED(piece):
+        return "Save it as UTF-8"
+    return f"Read it with {OPTION} {WESTERN}, or save it as UTF-8"
+
+
 class NotUtf8Error(DataError):
     """Bytes that are not UTF-8, in a file that is text for all that is known."""
 
@@ -101,9 +140,32 @@ def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        NotUtf8Error: not UTF-8 (line and byte named).
+        NotUtf8Error: neither UTF-8 nor of the ``other_encoding`` (line and byte named).
         DataError: missing, unreadable, UTF-16, NUL bytes, an endless line.
     """
+    encoding = encoding_of(path)
+    _check_utf8(path) if encoding == UTF8 else _check_decoded(path, encoding)
+
+
+def _check_decoded(path: Path, encoding: str) -> None:
+    """The same of a file of another encoding."""
+    line = 0
+    with io.TextIOWrapper(opened(path), encoding=encoding, newline=LF.decode(), errors=ESCAPE) as file:
+        try:
+            while text := file.readline(MAX_LINE):
+                line += 1
+                where = f"{path}, line {line}"
+                if "\0" in text:
+                    fix = f"Name another encoding than {encoding}"
+                    raise DataError("a NUL byte", where=where, fix=fix)
+                if NOT_UTF8(text):
+                    raise NotUtf8Error(f"not {encoding}", where=where, fix=encoding_fix(path))
+        except UnicodeError as error:  # of units of more than a byte
+            what = f"not {encoding} ({getattr(error, 'reason', error)})"
+            raise DataError(what, where=str(path), fix=encoding_fix(path)) from None
+
+
+def _check_utf8(path: Path) -> None:
     check_file(path)
     decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0
     with opened(path) as file:
@@ -114,7 +176,7 @@ def check_utf8(path: Path) -> None:
                 what = f"cannot be read ({error.strerror})"
                 raise DataError(what, where=str(path), fix="Check its rights") from None
             if at == 0 and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise DataError("the file is UTF-16", where=str(path), fix="Save it as UTF-8")
+                raise DataError("the file is UTF-16", where=str(path), fix=encoding_fix(path))
             nul = piece.find(b"\0")
             if nul >= 0:
                 where = f"{path}, line {line + piece.count(LF, 0, nul)}"
@@ -128,7 +190,7 @@ def check_utf8(path: Path) -> None:
                 where = f"{path}, line {line + piece.count(LF, 0, max(place, 0))}"
                 byte = error.object[error.start]
                 what = f"not UTF-8: byte 0x{byte:02x} at position {at + place}"
-                raise NotUtf8Error(what, where=where, fix="Save it as UTF-8") from None
+                raise NotUtf8Error(what, where=where, fix=encoding_fix(path)) from None
             if not piece:
                 return
             end = piece.find(LF)
@@ -152,8 +214,10 @@ def text_lines(path: Path, newline: str = "\n", errors: str = "strict") -> Itera
     Raises:
         DataError: the file has changed in the meantime.
     """
-    with io.TextIOWrapper(opened(path), encoding="utf-8-sig", newline=newline, errors=errors) as file:
+    encoding = encoding_of(path)
+    with io.TextIOWrapper(opened(path), encoding=encoding, newline=newline, errors=errors) as file:
         try:
+            yield next(file, "").removeprefix("\ufeff")
             yield from file
         except (UnicodeDecodeError, OSError) as error:
             raise DataError(
@@ -191,7 +255,7 @@ def read_utf8(path: Path, most: int | None = None) -> str:
     check_utf8(path)
     with opened(path) as file:
         try:
-            return file.read().decode("utf-8-sig")
+            return file.read().decode(encoding_of(path)).removeprefix("\ufeff")
         except (OSError, UnicodeDecodeError) as error:
             what = f"changed while it was read ({error})"
             raise DataError(what, where=str(path), fix="Try again") from None

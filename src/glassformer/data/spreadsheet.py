@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 REVIEWED = "review:"  # begins the names of a review's columns beside a table's own; its cells are guarded
@@ -36,3 +37,8 @@ def csv_plain(cell: str) -> str:
 
 def _opens_cell(match: re.Match[str]) -> bool:
     return match.start() == 0 or _SEPARATORS.search(match[1]) is not None
+
+
+def plain_under(names: Sequence[str]) -> Callable[[str], str]:
+    """How cells under a header are read: those of our own files lose what guards them in a spreadsheet."""
+    return csv_plain if any(name.startswith(REVIEWED) for name in names) else str

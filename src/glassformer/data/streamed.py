@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.columns import LOOKED_AT
+from glassformer.data.spreadsheet import plain_under
 from glassformer.data.tables import (
     MAX_COLUMNS,
     NO_ROWS,
@@ -22,7 +23,6 @@ from glassformer.data.tables import (
     encoding_errors,
     objects_in,
     pass_over,
-    plain_under,
     too_many,
     whole_records,
 )

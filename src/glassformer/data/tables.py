@@ -9,28 +9,31 @@ from __future__ import annotations
 import codecs
 import csv
 import json
-import re
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from glassformer.data.encodings import other_encoding
 from glassformer.data.files import (
     MAX_TEXT,
     NotUtf8Error,
     ReturningLines,
     check_utf8,
     count_lines,
+    encoding_fix,
     opened,
     read_lines,
     read_utf8,
     text_lines,
 )
 from glassformer.data.parquet import check_rows, huggingface_class_names, open_parquet, read_column
-from glassformer.data.spreadsheet import REVIEWED, csv_plain
+from glassformer.data.row_errors import NOT_UTF8, Refuse, RowError, not_text, pass_over, readable, stop
+from glassformer.data.spreadsheet import plain_under
 from glassformer.errors import DataError
 from glassformer.reading import unique_keys
 
@@ -39,7 +42,6 @@ __all__ = ["PLAIN", "READERS", "Table", "count_lines", "read_lines", "read_table
 PLAIN = ".txt"  # one text a line
 NO_ROWS = "the file has no rows"
 STRICT = "strict"
-NOT_UTF8 = re.compile("[\udc80-\udcff]").search  # bytes as ``surrogateescape`` reads them
 MAX_COLUMNS = 1 << 16
 MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
 _CHUNK = 1 << 20
@@ -57,17 +59,6 @@ class Table:
     read: Callable[[str], list[Any]]  # column name -> its values, one a record
     typed: bool = True  # False: every value is text (CSV, TSV)
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> names of its ints
-
-
-Refuse = Callable[[DataError, int], None]  # (what is wrong with a row, its number)
-
-
-def stop(error: DataError, row: int) -> None:
-    raise error
-
-
-def pass_over(error: DataError, row: int) -> None:
-    """A row that was refused before."""
 
 
 def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
@@ -111,6 +102,7 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
         refuse: called with each other row.
     """
     names: list[str] = []
+    fix = ""
     for row, record in _records(path, delimiter, refuse, errors):
         if not record:  # a blank line is no record, yet it counts as a row
             continue
@@ -121,21 +113,21 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
             check_names(names, f"{path}, row {row}")
             yield row, names
         elif errors != STRICT and any(map(NOT_UTF8, record)):
-            refuse(DataError("not UTF-8", where=f"{path}, row {row}", fix="Save the file as UTF-8"), row)
+            fix = fix or encoding_fix(path)
+            error = RowError(not_text(), where=f"{path}, row {row}", fix=fix)
+            if len(record) == len(names):
+                error.values = dict(zip(names, map(readable, record), strict=True))
+            refuse(error, row)
         elif len(record) != len(names):
-            error = DataError(
+            error = RowError(
                 f"{len(record)} fields where the header has {len(names)}",
                 where=f"{path}, row {row}",
                 fix="Put a text that holds the separator or a line break into double quotes",
             )
+            error.values, error.ragged = dict(zip(names, record, strict=False)), True
             refuse(error, row)
         else:
             yield row, record
-
-
-def plain_under(names: Sequence[str]) -> Callable[[str], str]:
-    """How cells under a header are read: those of our own files lose what guards them in a spreadsheet."""
-    return csv_plain if any(name.startswith(REVIEWED) for name in names) else str
 
 
 def _read_delimited(path: Path, refuse: Refuse) -> Table:
@@ -281,6 +273,8 @@ def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, d
 
 
 def _begins_array(path: Path) -> bool:
+    if other_encoding():
+        return next((s for s in text_lines(path, errors="replace") if s.strip()), "").lstrip().startswith("[")
     with opened(path) as file:
         piece = file.read(_CHUNK).removeprefix(codecs.BOM_UTF8)
         while piece and not (start := piece.lstrip()):
@@ -289,11 +283,17 @@ def _begins_array(path: Path) -> bool:
 
 
 def _json_lines(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, Any]]:
+    fix = ""
     for row, line in enumerate(text_lines(path, errors=errors), 1):  # not splitlines: a text may hold U+2028
         if not line.strip():
             continue
         if errors != STRICT and NOT_UTF8(line):
-            refuse(DataError("not UTF-8", where=f"{path}, row {row}", fix="Save the file as UTF-8"), row)
+            fix = fix or encoding_fix(path)
+            error = RowError(not_text(), where=f"{path}, row {row}", fix=fix)
+            with suppress(DataError):  # no JSON either: nothing of it can be read
+                found = _parse(readable(line), "")
+                error.values = found if isinstance(found, dict) else {}
+            refuse(error, row)
             continue
         try:
             found = _parse(line, f"{path}, row {row}")

@@ -351,6 +351,11 @@ async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     unread = error.status_code == 400  # a body that cannot be parsed: no UTF-8, compressed, or far too deep
     where, fix = ("body", JSON) if unread else (None, None)
+    meant = f"/v1{request.url.path}"
+    if error.status_code == 404 and any(
+        getattr(route, "path", None) == meant for route in request.app.routes
+    ):
+        fix = f"Use {meant}"
     response = Problem(error.status_code, str(error.detail), where=where, fix=fix).response()
     response.headers.update(error.headers or {})
     return response

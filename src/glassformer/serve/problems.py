@@ -60,7 +60,12 @@ def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
         at, why = first["loc"][-1], first.get("ctx", {}).get("error", "")
         return Problem(422, f"JSON decode error at character {at}: {why}", where="body", fix=JSON)
     if list(first["loc"]) == ["body"]:  # no body at all, or one that is text, since nothing said it was JSON
-        return Problem(422, str(first["msg"]), where="body", fix=JSON)
+        what = (
+            "there is no body"
+            if first["type"] == "missing"
+            else "the body was not sent as JSON, or is no object"
+        )
+        return Problem(422, what, where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
     fix = None

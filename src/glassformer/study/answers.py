@@ -44,6 +44,13 @@ class Answers:
     spans: Spans | None = None  # of tags; then an example is a sentence, right (0) where all its tags are
 
 
+def read_answers_split(folder: Path) -> str:
+    """The split that a run was judged on; empty where its predictions do not say one."""
+    path = folder / "predictions.csv"
+    splits = {row.split for row in read_predictions(path)} if path.is_file() else set()
+    return splits.pop() if len(splits) == 1 else ""
+
+
 def read_answers(folder: Path) -> Answers:
     """A run's predictions.csv.
 

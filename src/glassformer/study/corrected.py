@@ -22,8 +22,10 @@ from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second_of
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import Prediction
+from glassformer.tasks.catalog import known_recipe_of
 
 NAME = "to_correct.csv"
+SECTIONS = ("text", "image", "model", "train")  # of a recipe: what a training does, beside its data
 ADDED = tuple(f"{REVIEWED}{name}" for name in ("rank", "suggested", "suspicious", "label_probability"))
 
 
@@ -78,6 +80,25 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
         )
         merged = "{" + ", ".join(pairs) + "}"
     return words + (["--set", f"merge_labels={merged}"] if merged != "none" else [])
+
+
+def given_settings(config: dict[str, Any]) -> list[str]:
+    """The options that give another run a recipe's model and all settings beside its data's that differ from
+    the defaults.
+
+    Args:
+        config: the recipe as TOML holds it.
+    """
+    defaults = known_recipe_of(config).defaults
+    model = config.get("model", {}).get("model")
+    words = ["--model", str(model)] if model else []
+    for name in SECTIONS:
+        before = defaults.get(name, {})
+        for key, value in config.get(name, {}).items():
+            if key not in before or before[key] == value or (name, key) == ("model", "model"):
+                continue
+            words += ["--set", f"{name}.{key}={value if isinstance(value, str) else json.dumps(value)}"]
+    return words
 
 
 def _mark(rank: int, i: int, judged: Any, classes: Sequence[str]) -> list[Any]:

@@ -67,7 +67,7 @@ def compare_runs(folders: Sequence[str | Path], *, bootstrap: int = 2000) -> dic
         "unfinished": [],
         "failed": {},
     }
-    fix = "Train them on the same data with the same split, or judge both on the same file"
+    fix = "Train them on the same data with the same split, each by glassformer train or all in one study"
     results = beside(runs, about, bootstrap, fix)
     for arm in results["arms"]:
         arm["changes"] = {}

@@ -33,7 +33,7 @@ from glassformer.evaluate.compare import (
 )
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.tags import MEASURE
-from glassformer.study.answers import Answers, read_answers, read_object
+from glassformer.study.answers import Answers, read_answers, read_answers_split, read_object
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.verdict import sentences
@@ -103,6 +103,9 @@ def beside(
         for job, answers in finished.values():
             if (answers.examples, answers.classes) != (first.examples, first.classes):
                 what = f"{job.title!r} and {first_job.title!r} were judged on different examples"
+                ours, theirs = (read_answers_split(one.folder) for one in (job, first_job))
+                if ours != theirs and ours and theirs:
+                    what += f": {len(answers.targets):,} of {ours}, {len(first.targets):,} of {theirs}"
                 raise ConfigError(what, where=about["name"], fix=fix)
     arms = [_arm(name, finished) for name, finished in runs.items() if finished]
     several = first.targets.ndim == 2

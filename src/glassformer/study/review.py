@@ -20,7 +20,7 @@ from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import csv_safe, read_predictions
 from glassformer.report.review import write_review_page
 from glassformer.study.answers import TAGGED
-from glassformer.study.corrected import give_back, write_corrected
+from glassformer.study.corrected import give_back, given_settings, write_corrected
 from glassformer.study.fold import NAME
 from glassformer.study.word_review import judged_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
@@ -112,7 +112,7 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, classes)
     found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
     found["judge"] = _judge(folder)
-    found["give_back"] = give_back(config.get("data", {}), path)
+    found["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
     found["to_correct"] = {"file": path.name, "edited": not fresh}
     replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     write_review_page(folder)

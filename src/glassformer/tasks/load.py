@@ -11,6 +11,7 @@ from glassformer.checkpoints.exchange import steadily
 from glassformer.checkpoints.files import MANIFEST, read_json, restore_folder, verify_folder
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
+from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.data.checks import read_labels
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
@@ -40,10 +41,12 @@ def load(path: str | Path) -> Any:
     Raises:
         CheckpointError: no such folder, a missing, cut or changed file (named), or a newer format; a folder
             of ``transformers`` without such a head.
+        ConfigError: a run whose training is not finished.
     """
     folder = Path(path)
     for one in (folder, folder / "model"):
         restore_folder(one)
+    refuse_unfinished(folder)
     if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
         folder = folder / "model"
     return steadily(folder, lambda: _load(folder, path))

@@ -83,7 +83,9 @@ def _run(
     _tell(work, look)
     doctor = Examine(work, look)
     setup = time.perf_counter() - started
+    begun = time.perf_counter()
     task.fit(work, checkpoints=folder / "checkpoints", resume=resume, callbacks=_beside(doctor, callbacks))
+    fitted = time.perf_counter() - begun
     one_writer()
     work.estimator.save(folder / "model", overwrite=True)
     work.estimator.save_beside(folder)
@@ -91,7 +93,8 @@ def _run(
     metrics["seconds"] = {
         "setup": setup + doctor.seconds,
         "train": work.estimator.train_seconds_ - doctor.seconds,
-        "total": time.perf_counter() - started,
+        # A run that was stopped and went on has the time of all its parts.
+        "total": time.perf_counter() - started + max(0.0, work.estimator.train_seconds_ - fitted),
     } | metrics.get("seconds", {})
     write_json(folder / "metrics.json", metrics)
     write_card(folder / "model", work.estimator, folder)

@@ -26,6 +26,9 @@ Told = Callable[[int], None] | None  # of how many more examples are done
 Count = Callable[[str, int], AbstractContextManager[Told]]  # what is done, and with how many
 
 
+GO_ON = "go on with --resume"  # which the command line makes a whole command of
+
+
 class Interrupted(GlassformerError):
     """Training was asked to stop and did so between two steps; the command line exits with 130."""
 
@@ -188,9 +191,7 @@ class StopOnSignal(Callback):
     def step(self, training: Training, info: StepInfo) -> None:
         if not training.finished and training.ranks.any(self.signals.received is not None):
             path = training.saved_at(self.folder) or training.save(self.folder, self.keep_last)
-            saved = (
-                f"saved in {path}; go on with --resume" if training.ranks.leads else "the first process saves"
-            )
+            saved = f"saved in {path}; {GO_ON}" if training.ranks.leads else "the first process saves"
             self.signals.obeyed = True
             raise Interrupted(f"stopped at step {training.step} of {training.total_steps}, {saved}")
 

@@ -32,7 +32,7 @@ from glassformer.models.skipgram import (
     keep_probability,
     noise_distribution,
 )
-from glassformer.train.callbacks import Interrupted, Signals
+from glassformer.train.callbacks import GO_ON, Interrupted, Signals
 from glassformer.train.config import FitConfig, VectorsConfig
 from glassformer.train.objectives import StepLoss
 
@@ -206,7 +206,7 @@ def run_fast(
             if stop:
                 signals.obeyed = True
                 what = f"stopped at round {training.round} of {training.total_rounds}"
-                raise Interrupted(f"{what}, saved in {path}; go on with --resume")
+                raise Interrupted(f"{what}, saved in {path}; {GO_ON}")
     finally:
         signals.release()
 

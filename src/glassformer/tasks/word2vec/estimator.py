@@ -24,6 +24,7 @@ from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
@@ -337,6 +338,7 @@ class Word2Vec(Estimator):
             out._take(words, vectors, np.zeros(len(words), np.int64))
             out.norms_, out.train_seconds_, out.history_ = {"after": norms(vectors)}, 0.0, []
             return out
+        refuse_unfinished(path)
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
             raise CheckpointError("holds no word vectors", where=str(path))

@@ -1,0 +1,43 @@
+"""The encoding of tables that are not UTF-8: said once, for a command and all processes that it starts."""
+
+from __future__ import annotations
+
+import os
+
+from glassformer.errors import ConfigError
+from glassformer.process import ENCODING, OPTION
+
+NOT_ASCII = ("\xe9", "\u0416", "\u3042")  # letters, of which most encodings have one
+
+
+def check_encoding(name: str) -> str:
+    """The same name, if it is an encoding of texts; ConfigError where it is none."""
+    try:
+        "a,;\t\n".encode(name).decode(name)
+        plain = all(letter.encode(name).isascii() for letter in NOT_ASCII if _has(name, letter))
+    except (LookupError, ValueError):  # none, no text (rot13, base64), or a name with a NUL
+        known = "cp1252, latin-1, cp1250, cp1251, utf-16, shift_jis, gb18030, big5"
+        raise ConfigError(f"no encoding {name!r}", where=OPTION, fix=f"Such as {known}") from None
+    if plain:
+        what = f"{name} writes every letter in bytes of ASCII, and is not told from UTF-8"
+        raise ConfigError(what, where=OPTION, fix="Save the file as UTF-8")
+    return name
+
+
+def _has(name: str, letter: str) -> bool:
+    try:
+        letter.encode(name)
+    except UnicodeError:
+        return False
+    return True
+
+
+def other_encoding() -> str:
+    """The encoding of files that are not UTF-8, as the environment variable says; empty: they are refused."""
+    given = os.environ.get(ENCODING, "")
+    return check_encoding(given) if given else ""
+
+
+def encoding_flags() -> list[str]:
+    """The option that gives another command the same encoding."""
+    return [f"{OPTION}={other}"] if (other := other_encoding()) else []
