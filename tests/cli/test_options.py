@@ -67,6 +67,7 @@ OPTIONS = {
     "search": ["--count", "--json", "--save", "--text-column", "[queries...]", "model", "table"],
     "translate": ["--align", "--beam", "--data", "--json", "--out", "--text-column", "[given...]", "run"],
     "predict": [
+        "--coverage",
         "--data",
         "--engine",
         "--json",
