@@ -264,7 +264,7 @@ def refused() -> list[Step]:
     raw("zero.csv", "")
     good = "good.csv"
     return [
-        train("not UTF-8", "latin.csv", "not UTF-8", "line 62", "Save it as UTF-8", code=2),
+        train("not UTF-8", "latin.csv", "not UTF-8", "line 62", "--encoding cp1252", code=2),
         doctor("not UTF-8", "latin.csv", "cannot be used: 1", "row 62: not UTF-8", "save the file as UTF-8", "on-bad-row skip"),
         train("UTF-16", "wide16.csv", "UTF-16", code=2),
         train("a NUL byte", "nul.csv", "NUL", "line 62", code=2),

@@ -94,6 +94,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "embedding_dim",
         "bidirectional",
         "strategy",
+        "method",
     }
     assert covered | elsewhere == set(TextClassifier.defaults())
 

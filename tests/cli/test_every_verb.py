@@ -73,6 +73,14 @@ def _pictures(folder: Path) -> Path:
     return folder / "pictures"
 
 
+def _numbered_pictures(pictures: Path) -> Path:
+    rows = [
+        (str(p.relative_to(pictures.parent)), str(i / 7))
+        for i, p in enumerate(sorted(pictures.rglob("*.png")))
+    ]
+    return write_csv(pictures.parent / "brightness.csv", rows, "image,brightness")
+
+
 def make_data(folder: Path) -> dict[str, Path]:
     """Kind -> its data."""
     rows = sentences(40)
@@ -92,6 +100,10 @@ def make_data(folder: Path) -> dict[str, Path]:
         "word vectors": lines,
         "pictures": _pictures(folder),
         "masked pictures": folder / "pictures",
+        "numbers": write_csv(
+            folder / "numbers.csv", [(t, str(i / 7)) for i, (t, _) in enumerate(rows)], "text,score"
+        ),
+        "numbers of pictures": _numbered_pictures(folder / "pictures"),
     }
 
 
@@ -115,6 +127,8 @@ def train_words(kind: str, data: Path, out: Path) -> list[object]:
         "word vectors": ["countries-word2vec", "--data", data, *settings("epochs=1", "min_count=1")],
         "pictures": ["--images", data, *settings(*VIT)],
         "masked pictures": ["digits-patches", "--data", data, *settings(*PATCHES)],
+        "numbers": ["--text", data, *settings(*[s for s in TEXT if s != "maps=0"], "target=number")],
+        "numbers of pictures": ["--images", data, *settings(*VIT, "target=number")],
     }
     return ["train", *given[kind], "--out", out]
 
@@ -151,15 +165,17 @@ KINDS = (
     "word vectors",
     "pictures",
     "masked pictures",
+    "numbers",
+    "numbers of pictures",
 )
-PICTURES = ("pictures", "masked pictures")
+PICTURES = ("pictures", "masked pictures", "numbers of pictures")
 A, B = "the film has a plot", "the story has an actor"
 
 
 def example(kind: str, data: Path) -> list[object]:
     """One input of a kind, as the command line takes it."""
     if kind in PICTURES:
-        return [data / "dark" / "0.png"]
+        return [(data if data.is_dir() else data.parent / "pictures") / "dark" / "0.png"]
     return [A, B] if kind == "text pairs" else [A]
 
 
@@ -209,6 +225,7 @@ LABELS = {
     "word vectors": "word2vec does not predict labels",
     "masked pictures": "masked-patches does not predict labels",
 }
+REGRESSORS = ("numbers", "numbers of pictures")
 NO_LABELS = {
     "similarity": "Use glassformer similar",
     "masked words": "Use glassformer fill",
@@ -227,10 +244,13 @@ REFUSED: dict[str, dict[str, str]] = {
     "new": {},
     "evaluate": {},
     "predict": NO_LABELS,
-    "calibrate": LABELS,
-    "compare": dict.fromkeys(LABELS, "has no answers that can be compared"),
+    "calibrate": LABELS | dict.fromkeys(REGRESSORS, "numbers have intervals, not a temperature"),
+    "compare": dict.fromkeys(LABELS, "has no answers that can be compared")
+    | dict.fromkeys(REGRESSORS, "holds predicted numbers, not labels"),
     "cross-validate": LABELS,
-    "review-labels": LABELS | {"label sets": "one label an example can be ranked"},
+    "review-labels": LABELS
+    | {"label sets": "one label an example can be ranked"}
+    | dict.fromkeys(REGRESSORS, "has numbers, and labels are ranked"),
     "report": {},
     "vectors": all_but("word vectors", "not word vectors"),
     "translate": all_but("translation", "which cannot translate. Name a run of a Translator"),

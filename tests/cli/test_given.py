@@ -52,7 +52,7 @@ def test_evaluate_takes_the_columns_of_other_data(gf, refused, run, other):
     assert result.code == 0, result.err
     assert json.loads(result.out)["n"] == 23
     assert "belongs to --data" in refused("evaluate", run, *columns)
-    assert "has no source_column" in refused("evaluate", run, "--data", other, "--source-column", "a")
+    assert "has no --source-column" in refused("evaluate", run, "--data", other, "--source-column", "a")
     calibrated = gf("calibrate", run, "--data", other, *columns, "--json")
     assert calibrated.code == 0, calibrated.err
     assert json.loads(calibrated.out)["chosen_by"].endswith("other.csv")

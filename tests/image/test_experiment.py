@@ -203,7 +203,7 @@ def test_figures_are_those_of_the_labels_that_are_given(fitted):
     halves = ImageSplit(pictures, ["left" if label == "left" else "other" for label in labels], "here")
     clf = copy.deepcopy(fitted)
     clf.classes_ = np.array(["left", "other"])
-    clf.predict_proba = lambda given, progress: np.tile([0.4, 0.6], (len(given), 1))
+    clf.outputs = lambda given, progress: np.tile([0.4, 0.6], (len(given), 1))
     recipe = SimpleNamespace(evaluate=SimpleNamespace(bootstrap=0))
     share = float(np.mean([label == "other" for label in halves.labels]))
     assert figures(clf, halves, recipe)[0]["accuracy"] == pytest.approx(share)

@@ -128,10 +128,15 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
     assert what in f"{error['where']}: {error['what']}"
 
 
+def test_a_path_without_its_version_is_answered_with_the_whole(server: Running):
+    answer = server.ask("/predict", {"texts": ["a dull film"]})
+    assert answer.status == 404
+    assert answer.body["error"]["fix"] == "Use /v1/predict"
+
+
 @pytest.mark.parametrize(
     ("path", "body", "fix"),
     [
-        ("/predict", {"texts": ["a dull film"]}, "Use /v1/predict"),
         ("/v1/predict", {"text": "a dull film"}, "Did you mean 'texts'?"),
         ("/v1/predict", {"image": "aGVsbG8="}, "Did you mean 'images'?"),
         ("/v1/predict", {"inputs": ["a"]}, "Known: images, model, pairs, texts"),

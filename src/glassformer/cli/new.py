@@ -60,13 +60,15 @@ def usual_recipe(task: str) -> str:
     Raises:
         ConfigError: no such task.
     """
-    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.catalog import TARGETS, TASKS
 
     if task not in TASKS:
         raise ConfigError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
     of_task = sorted(_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
     if not of_task:
-        fix = "Give --text, --images or a recipe"
+        given = "--images FILE" if task.startswith("image") else "--text FILE"
+        target = next((kind for (_, kind), named in TARGETS.items() if named == task), "")
+        fix = f"Give {given}{f' --set target={target}' if target else ''}, or a recipe"
         raise ConfigError(f"no recipe of {task} ships with the package", where="--task", fix=fix)
     return of_task[0][0]
 

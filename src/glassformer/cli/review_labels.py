@@ -92,6 +92,7 @@ def review_labels_command(
 ) -> None:
     """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
     from glassformer.study.review import review
+    from glassformer.tasks.catalog import TARGETS
 
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
@@ -109,6 +110,9 @@ def review_labels_command(
             )
     else:
         chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
+        if chosen.task in TARGETS.values():  # known before folds are trained
+            fix = "Use glassformer cross-validate: predictions.csv has each number beside its prediction"
+            raise ConfigError(f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
     found = review(folder, top)

@@ -7,6 +7,7 @@ them leave random weights as they were. So the number of steps is settled first,
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -108,6 +109,14 @@ def settled(train: Any, values: Mapping[str, Any]) -> Any:
     return replace(train, **known) if known else train
 
 
+def outside() -> int:
+    """The ``stacklevel`` of a warning in the calling function that names the user's line, not one of ours."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == "glassformer":
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
     """Warn where the settings that were given leave too few steps to learn from."""
     named = {key: fix for key, fix in FIXES.items() if key in given}
@@ -116,7 +125,7 @@ def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
     said = ", ".join(f"{key} = {given[key]}" for key in named)
     what = f"{steps} optimizer {'step is' if steps == 1 else 'steps are'} too few to learn from ({said})"
     fix = " or ".join(named.values())
-    warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=4)
+    warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=outside())
 
 
 def warn_of_idle(train: Any, judged: bool) -> None:
@@ -127,8 +136,8 @@ def warn_of_idle(train: Any, judged: bool) -> None:
     """
     if train.lr == 0:
         what = "lr = 0 changes no weight; raise it, or leave it unset where it may be"
-        warnings.warn(what, IdleSettingWarning, stacklevel=4)
+        warnings.warn(what, IdleSettingWarning, stacklevel=outside())
     if train.early_stopping and not judged:
         what = f"early_stopping = {train.early_stopping} stops nothing without validation data"
         fix = "give validation, or set validation_fraction = 0.1"
-        warnings.warn(f"{what}; {fix}", IdleSettingWarning, stacklevel=4)
+        warnings.warn(f"{what}; {fix}", IdleSettingWarning, stacklevel=outside())
