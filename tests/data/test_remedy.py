@@ -168,6 +168,15 @@ def test_where_the_label_is_not_known_the_last_line_is_a_command_that_works(tmp_
     assert f"train --text {file} --label-column 'Kind of film'" in lines[-1]
 
 
+def test_a_table_of_numbers_is_sent_to_the_task_of_numbers(tmp_path: Path, capsys):
+    file = tmp_path / "rated.csv"
+    file.write_text("id,what,rated\n" + "".join(f"{i},film number {i},{i / 7:.3f}\n" for i in range(41)))
+    _, lines = doctor(capsys, str(file))
+    known, command = lines[-1].split(": glassformer train ")
+    assert known == "no column could be the labels; 'rated' holds numbers"
+    assert shlex.split(command) == ["--text", str(file), "--set", "target=number", "--label-column", "rated"]
+
+
 def test_a_file_without_labels_is_not_to_be_trained_on(tmp_path: Path, capsys):
     file = tmp_path / "new.csv"
     file.write_text("number,what\n" + "".join(f"{100 + i},film number {i // 2}\n" for i in range(23)))

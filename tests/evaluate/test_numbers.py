@@ -121,6 +121,14 @@ def test_ridge_finds_a_line_and_weighs_examples():
     assert weighted[0] == pytest.approx(1.5, abs=1e-3)
 
 
+def test_ridge_of_large_numbers_in_fp32_does_not_overflow():
+    x = np.random.default_rng(1).normal(size=(61, 3)).astype(np.float32)
+    y = (x @ np.array([1.0, -2.0, 0.5], np.float32)).astype(np.float64) * 1e30
+    np.testing.assert_allclose(
+        ridge([x[:50], x[50:]], y[:50], strengths=(1e-6,)) / 1e30, y[50:] / 1e30, atol=1e-3
+    )
+
+
 def test_counted_words_of_texts_and_of_pairs():
     from glassformer.data.text_pairs import TextPair
 

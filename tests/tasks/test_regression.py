@@ -13,6 +13,7 @@ from sklearn.metrics import r2_score
 import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.data.numbers import check_numbers, strata_of
+from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import stratified_folds, stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.numbers import half_width
@@ -153,6 +154,20 @@ def test_numbers_are_read_as_they_are_written():
     assert check_numbers(["3.5", 2, np.float32(0.25), "1e3"]) == [3.5, 2.0, 0.25, 1000.0]
     with pytest.raises(DataError, match=r"'3,5' is no number"):
         check_numbers(["3,5"])
+
+
+def test_bad_cells_do_not_hide_the_column_of_numbers(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("text,mine\n" + "".join(f"film {i},{i / 7:.2f}\n" for i in range(11)) + "film x,1 kg\n")
+    options = {"text_column": None, "label_column": None, "numbers": True}
+    with pytest.raises(DataError, match=r"a\.csv, row 13: '1 kg' is no number"):
+        load_text_dataset(str(file), **options)
+    kept = load_text_dataset(str(file), on_bad_row="skip", **options)
+    assert len(kept.splits["train"]) == 11
+    two = tmp_path / "b.csv"
+    two.write_text("text,mine,yours\n" + "".join(f"film {i},{i / 7:.2f},{i}.5\n" for i in range(11)))
+    with pytest.raises(DataError, match="several columns hold numbers: mine, yours"):
+        load_text_dataset(str(two), **options)
 
 
 def test_random_parts_keep_the_tenths_of_all_numbers():

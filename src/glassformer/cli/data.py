@@ -385,6 +385,12 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
             f"no labels were looked at; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
             f"{shlex.join(command)}"
         )
+    if dataset.number_column:
+        command = ["glassformer", "train", "--text", name, *columns, "--set", "target=number"]
+        command += ["--label-column", dataset.number_column]
+        return (
+            f"no column could be the labels; {dataset.number_column!r} holds numbers: {shlex.join(command)}"
+        )
     what = (
         "no column could be the labels" if dataset.columns[0] else "no labels were looked at: there are none"
     )

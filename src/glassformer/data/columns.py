@@ -72,6 +72,7 @@ class Columns:
     said: str = ""
     pair: str | None = None  # of the second text, where a row has two
     candidates: tuple[str, ...] = ()  # where several could be the label: those, the likeliest first
+    numbers: str | None = None  # where none could: a column of measurements
 
 
 def find_columns(
@@ -116,7 +117,8 @@ def find_columns(
     said = _sentence(found_text, found_label) if guessed else ""
     if several:
         said = f"{_several(several)}: name it with label_column" + (f"; {said}" if said else "")
-    return Columns(found_text, found_label, said, candidates=likeliest(table, several))
+    measured = next((n for n in free if _measures(table.read(n))), None) if found_label is None else None
+    return Columns(found_text, found_label, said, candidates=likeliest(table, several), numbers=measured)
 
 
 def _refuse_texts(table: Table, label: str, text: str | None) -> None:
@@ -290,6 +292,14 @@ def _doubtful(table: Table, name: str, values: Sequence[Any]) -> str:
     hint = f"{CUT}. " if numbers else f"{nearest('label', [name])} "
     fix = f"{hint}Name a column of a few classes with label_column"
     raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
+
+
+def _measures(values: Sequence[Any]) -> bool:
+    """Numbers that say how much: not whole numbers that differ from row to row, which tell rows apart."""
+    numbers = [float(value) for value in _there(values) if is_number(value)]
+    if 2 * len(numbers) <= len(_there(values)) or len({*numbers}) < 2:
+        return False
+    return len({*numbers}) < len(numbers) or not all(number.is_integer() for number in numbers)
 
 
 def _is_constant(values: Sequence[Any]) -> bool:

@@ -72,6 +72,7 @@ class TextDataset:
     said: tuple[str, ...] = ()  # what was found or mended that the user should know of
     pair_column: str | None = None  # of a table of pairs: of the second texts
     label_candidates: tuple[str, ...] = ()  # columns of a table that could be the label, the likeliest first
+    number_column: str | None = None  # of a table without labels: a column of measurements
 
     @property
     def license(self) -> str:

@@ -32,6 +32,7 @@ NUMBER_COLUMNS = (
 )
 LARGEST = 1e100  # of a target; squares of larger ones are no numbers any more
 STRATA = 10  # parts of equal size, by rank, whose shares a random split keeps
+MOST = 0.5  # share of a column's cells that are numbers
 FAR = 6.0  # times the middle half of all numbers away from it: likely a slip of the pen
 
 
@@ -73,20 +74,27 @@ def strata_of(numbers: Sequence[float], most: int) -> list[int]:
 def find_number_column(table: Table, taken: Sequence[str] = ()) -> str:
     """The column of numbers: one with a usual name, else the only one that holds numbers.
 
+    A few cells that hold none do not hide a column: they are named when it is read, or left out where that
+    is asked for.
+
     Raises:
         DataError: none, or several.
     """
     free = [name for name in table.names if name not in taken]
+    like = [name for name in free if _share(_there(table, name)) > MOST]
     for name in NUMBER_COLUMNS:
-        usual = [column for column in free if column.lower() == name]
-        if usual and all(map(is_number, _there(table, usual[0]))):
+        usual = [column for column in like if column.lower() == name]
+        if usual:
             return usual[0]
-    like = [name for name in free if (values := _there(table, name)) and all(map(is_number, values))]
     if len(like) != 1:
         what = f"several columns hold numbers: {listed(like)}" if like else "no column holds numbers"
         fix = f"Name it with label_column: {listed(free)}"
         raise DataError(what, where=table.origin, fix=fix)
     return like[0]
+
+
+def _share(values: list[Any]) -> float:
+    return sum(map(is_number, values)) / max(len(values), 1)
 
 
 def _there(table: Table, name: str) -> list[Any]:

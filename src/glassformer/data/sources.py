@@ -189,7 +189,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     said = (first.said,) if first and first.said else ()
     used = (first.text, first.label) if first else (None, None)
     about: dict[str, Any] = {"columns": used, "said": said, "pair_column": first.pair if first else None}
-    about["label_candidates"] = first.candidates if first else ()
+    about |= {"label_candidates": first.candidates, "number_column": first.numbers} if first else {}
     return TextDataset(name, splits, names, notes=tuple(notes), **about)
 
 

@@ -26,11 +26,9 @@ def _count(size: float, n: int) -> int:
     """``size`` examples of ``n``: a share below 1, or a count."""
     count = round(size * n) if size < 1 else int(min(size, n)) if size >= 1 else 0  # NaN is neither
     if not 0 < count < n or (size >= 1 and size != count):
-        raise DataError(
-            f"a part of {size:g} out of {n} examples",
-            where="split size",
-            fix=f"Give more examples, a share between 0 and 1, or a whole number from 1 to {n - 1}",
-        )
+        sizes = f", a share between 0 and 1, or a whole number from 1 to {n - 1}" if n > 1 else ""
+        fix = f"Give more examples{sizes}"
+        raise DataError(f"a part of {size:g} out of {n} examples", where="split size", fix=fix)
     return count
 
 

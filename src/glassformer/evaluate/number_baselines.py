@@ -40,7 +40,9 @@ def ridge(
     from threadpoolctl import threadpool_limits
 
     train, judged = features
-    y = np.asarray(numbers, np.float64)
+    given = np.asarray(numbers, np.float64)
+    middle, unit = float(given.mean()), float(given.std()) or 1.0
+    y = (given - middle) / unit  # features are fp32, in which large numbers overflow
 
     def answer(rows: Any, y: np.ndarray, w: Any, others: Any, strength: float) -> np.ndarray:
         model = Ridge(alpha=strength, solver="auto", random_state=seed)
@@ -58,7 +60,7 @@ def ridge(
                 return float(np.square(found - y[held]).mean())
 
             best = min(strengths, key=error)
-        return answer(train, y, weights, judged, best)
+        return middle + unit * answer(train, y, weights, judged, best).astype(np.float64)
 
 
 def tfidf_ridge(train: Sequence[str], numbers: np.ndarray, judged: Sequence[str]) -> tuple[str, np.ndarray]:
