@@ -104,7 +104,7 @@ def test_text_and_its_explanation(served, axe: str):
 def test_two_texts(served, axe: str):
     served.fill("textarea", "a dull film")
     served.click("#compare")
-    served.locator("textarea").nth(1).fill("a warm film")
+    served.locator("textarea:visible").nth(1).fill("a warm film")
     until(served, "document.querySelectorAll('.answer:not([hidden])').length === 2")
     until(served, "document.querySelectorAll('.words:not([hidden])').length === 2")
     assert faults(served, axe) == []
