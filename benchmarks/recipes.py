@@ -4,7 +4,8 @@
 
 Every run is a run folder of its own (``runs/NAME-seed0``) and goes on where it was stopped. The figures of all
 seeds go to ``benchmarks/results/recipe-NAME.json``; seeds that stand there already, measured with the same
-settings, stay.
+settings, stay. A result file names the commit that its runs were trained at; of a run that was finished before, say
+it with ``--commit``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, write_result
+from common import RESULTS, commit, write_result
 from rich.console import Console
 
 from glassformer.data.corpus import hard_negatives
@@ -50,6 +51,7 @@ KEPT = (
     "errors",
     "errors_by_kind",
 )
+MOST = 100  # evaluations of a run that are kept
 OF_BASELINES = (
     "accuracy",
     "accuracy_interval",
@@ -68,7 +70,7 @@ def figures(folder: Path) -> dict[str, Any]:
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
         "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
-        "excluded", "judged", "scores", "similarity", "others",
+        "excluded", "judged", "scores", "similarity", "others", "epochs",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
@@ -81,8 +83,15 @@ def figures(folder: Path) -> dict[str, Any]:
             name: {key: b[key] for key in OF_BASELINES if key in b}
             for name, b in metrics.get("baselines", {}).items()
         },
-        "evaluations": [r for r in records if r["kind"] == "evaluation"],
+        "evaluations": thinned([r for r in records if r["kind"] == "evaluation"]),
     }
+
+
+def thinned(records: list[dict[str, Any]], most: int = MOST) -> list[dict[str, Any]]:
+    """At most so many of them, evenly, the first and the last among them: a curve needs no more."""
+    if len(records) <= most:
+        return records
+    return [records[round(i * (len(records) - 1) / (most - 1))] for i in range(most)]
 
 
 def kept(scores: dict[str, Any]) -> dict[str, Any]:
@@ -137,6 +146,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--baselines", action="store_true", help="of a finished first run, judge these again")
+    parser.add_argument("--commit", help="that runs which are finished already were trained at")
     args = parser.parse_args()
     console = Console(stderr=True)
     if args.baselines:
@@ -153,9 +163,12 @@ def main() -> None:
         recipe = load_recipe(args.recipe, [*args.overrides, *once, f"seed={seed}", *loud])
         folder = args.runs / f"{args.recipe}-seed{seed}"
         console.print(f"== {folder}")
-        if not (folder / "metrics.json").is_file():
+        at = commit()
+        if (folder / "metrics.json").is_file():
+            at = args.commit
+        else:
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
-        results.append(figures(folder))
+        results.append({**figures(folder), "commit": at})
     results.sort(key=lambda run: run["seed"])
     tested = [r["test"] for r in results if "test" in r]
     # Several labels an example, and entities, are not told by the share of right answers.

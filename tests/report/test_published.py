@@ -19,6 +19,7 @@ from glassformer.report.published import (
     headline,
     in_form,
     measured,
+    measured_finding,
     measured_study,
     published_rows,
 )
@@ -252,6 +253,52 @@ def test_the_curve_of_a_recipe_is_that_of_its_first_seed(tmp_path):
     lines = {"training": [2.0, 1.0], "validation": [3.0, 2.0]}
     assert made["results/imdb-bert.svg"] == curves({"loss": lines, "accuracy": {"validation": [0.5, 0.75]}})
     assert ">3.00</text>" in made["results/imdb-bert.svg"]
+
+
+def test_epochs_that_were_judged_have_a_table_and_a_line(tmp_path):
+    write_result(tmp_path, "imdb-bert", [0.9, 0.8])
+    file = tmp_path / "recipe-imdb-bert.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    for shift, run in zip((0.0, 0.1), content["runs"]):
+        run["epochs"] = [
+            {"epoch": i + 1, "batch_loss": 2.0 - i + shift, "accuracy": 0.7 + i / 10 - shift, "log_loss": 0.5}
+            for i in range(2)
+        ]
+        run["evaluations"] = [{"epoch": i, "train_loss": 1.5 - i, "train_accuracy": 0.6} for i in range(2)]
+    file.write_text(json.dumps(content), encoding="utf-8")
+    made = pages(lambda name: measured(name, tmp_path, tmp_path))
+    assert "| 1 | 2.0500 | 65.00% (60.00% to 70.00%) |" in made["results/row-01.md"]
+    assert "| 2 | 1.0500 | 75.00% (70.00% to 80.00%) |" in made["results/row-01.md"]
+    drawn = {"loss": {"training": [1.5, 0.5], "test": [0.5, 0.5]}}
+    drawn["accuracy"] = {"training": [0.6, 0.6], "test": [0.7, 0.8]}
+    assert made["results/imdb-bert.svg"] == curves(drawn, 2)
+
+
+def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
+    (row,) = (row for row in published_rows() if row.findings)
+    (name,) = row.findings
+    page_of = f"results/row-{row.number:02d}.md"
+    assert f"Not measured: `benchmarks/{name.replace('-', '_')}.py`." in pages(lambda name: None)[page_of]
+    assert (BENCHMARKS / f"{name.replace('-', '_')}.py").is_file()
+    found = {
+        "verdict": "A is 3.0 points ahead (1.0 to 5.0).", "seeds": [0, 1, 2], "commit": "abc",
+        "machine": {"cpu": "X", "threads": 1}, "date": "2026-01-02T03:04:05",
+        "tables": [{"title": "Right", "columns": ["Arm", "20 labels"], "rows": [["A", "70.0%"]]}],
+    }  # fmt: skip
+    (tmp_path / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
+    told = pages(lambda name: None, measure_finding=lambda name: measured_finding(name, tmp_path))[page_of]
+    assert found["verdict"] in told
+    assert "Right:\n\n| Arm | 20 labels |\n|---|---|\n| A | 70.0% |\n" in told
+    assert f"3 seeds; X, threads: 1, 2026-01-02. `benchmarks/{name.replace('-', '_')}.py` measures it" in told
+
+
+def test_a_long_history_is_thinned_to_its_ends(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    thinned = runpy.run_path(str(BENCHMARKS / "recipes.py"))["thinned"]
+    records = [{"step": i} for i in range(1_009)]
+    kept = [r["step"] for r in thinned(records, 11)]
+    assert (len(kept), kept[0], kept[5], kept[-1]) == (11, 0, 504, 1_008)
+    assert thinned(records[:7], 7) == records[:7]
 
 
 def test_curves_are_drawn_to_scale():

@@ -21,6 +21,7 @@ from glassformer.report.published import (
     headline,
     in_form,
     measured,
+    measured_finding,
     measured_study,
     published_rows,
     stand_ins,
@@ -83,6 +84,7 @@ def write_page(path: Path) -> None:
         in_form(RESULTS),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
         path.stem,
+        lambda name: measured_finding(name, RESULTS),
     )
     folder.mkdir(exist_ok=True)
     for name, text in made.items():

@@ -8,11 +8,12 @@ INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34
 
 
-def curves(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
+def curves(panels: Mapping[str, Mapping[str, Sequence[float]]], last: int | None = None) -> str:
     """Panels beside each other, each with at most two named lines over the epochs.
 
     Args:
-        panels: title -> line's name -> one value an epoch.
+        panels: title -> line's name -> values, one an epoch or evenly over them.
+        last: the number of the last epoch; None: as many as there are values.
     """
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * len(panels)} {HEIGHT}" '
@@ -20,11 +21,11 @@ def curves(panels: Mapping[str, Mapping[str, Sequence[float]]]) -> str:
         f'<rect width="{WIDTH * len(panels)}" height="{HEIGHT}" fill="#ffffff"/>',
     ]
     for number, (title, lines) in enumerate(panels.items()):
-        parts.append(_panel(WIDTH * number, title, lines))
+        parts.append(_panel(WIDTH * number, title, lines, last))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(x: int, title: str, lines: Mapping[str, Sequence[float]]) -> str:
+def _panel(x: int, title: str, lines: Mapping[str, Sequence[float]], end: int | None) -> str:
     values = [value for line in lines.values() for value in line]
     low, high = min(values), max(values)
     span, last = (high - low) or 1.0, max(map(len, lines.values()))
@@ -37,7 +38,7 @@ def _panel(x: int, title: str, lines: Mapping[str, Sequence[float]]) -> str:
             for value, y in ((high, TOP), (low, floor))
         ),
         f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">1</text>',
-        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">epoch {last}</text>',
+        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">epoch {end or last:,}</text>',
     ]
     for (name, line), color, place in zip(lines.items(), COLORS, (0, 80)):
         points = [

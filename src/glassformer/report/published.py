@@ -31,6 +31,7 @@ class Row:
     missing: str = ""  # what its runs need and do not find everywhere
     words: str = ""  # a line for the table
     studies: tuple[str, ...] = ()  # of the same question, with what can be had
+    findings: tuple[str, ...] = ()  # result files that answer a question of the row
     figures: dict = field(default_factory=dict)  # recipe -> the published accuracy, or one an epoch
 
     @property
@@ -227,6 +228,34 @@ def measured_study(name: str, results: Path) -> str | None:
     counts = f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} {found['judged']} examples"
     said = str(found["verdict"]).rstrip(".")
     return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {said} ([](studies.md))"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a measurement of a row's question came to, as its result file says."""
+
+    verdict: str  # sentences with figures and intervals
+    tables: tuple[dict[str, Any], ...]  # each with title, columns, rows
+    seeds: int
+    commit: str
+    machine: str
+    date: str
+
+
+def measured_finding(name: str, results: Path) -> Found | None:
+    """From ``NAME.json``; None: it has not been measured."""
+    file = results / f"{name}.json"
+    if not file.is_file():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))
+    return Found(
+        found["verdict"],
+        tuple(found["tables"]),
+        len(found["seeds"]),
+        str(found.get("commit", "")),
+        machine_name(found["machine"]),
+        str(found["date"])[:10],
+    )
 
 
 def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from glassformer.report.curves import curves
-from glassformer.report.published import InForm, Measured, Row, duration, headline, published_rows
+from glassformer.report.published import Found, InForm, Measured, Row, duration, headline, published_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # of a judged split
 
 Measure = Callable[[str], Measured | None]
 Study = Callable[[str], str | None]
+Finding = Callable[[str], Found | None]
 
 
 def pages(
@@ -25,6 +27,7 @@ def pages(
     form: Mapping[str, InForm] | None = None,
     settings: Callable[[str], str] = lambda name: "",
     stem: str = "results",
+    measure_finding: Finding = lambda name: None,
 ) -> dict[str, str]:
     """Path -> text of every page and curve; the table is ``STEM.md``, all else lies in ``STEM/``.
 
@@ -33,6 +36,7 @@ def pages(
         measure_study: study -> what it found, in words, or None.
         form: recipe -> its run on random weights, where there is one.
         settings: recipe -> its file's text.
+        measure_finding: result file of a row's question -> what it says, or None.
     """
     form, template = form or {}, _templates()
     made = {f"{stem}.md": page(measure, measure_study, form, stem)}
@@ -46,8 +50,10 @@ def pages(
             drawn=drawn,
             settings={name: settings(name) for name in row.recipes},
             studies={name: measure_study(name) for name in row.studies},
+            findings={name: measure_finding(name) for name in row.findings},
             duration=duration,
             seeds=seeds_of,
+            epochs=epochs_of,
             baselines=baselines_of,
             part=part_of,
             stem=stem,
@@ -157,10 +163,34 @@ def baselines_of(m: Measured) -> dict[str, str]:
     return {name: f"{b['accuracy']:.2%}" for name, b in found.items() if b and "accuracy" in b}
 
 
+def epochs_of(m: Measured) -> list[dict[str, str]]:
+    """A line an epoch whose weights were judged, over the seeds: mean batch loss, accuracy and its spread."""
+    runs = [run["epochs"] for run in m.runs if run.get("epochs")]
+    lines = []
+    for records in zip(*runs, strict=True) if runs else ():
+        accuracy = [r["accuracy"] for r in records]
+        low, high = min(accuracy), max(accuracy)
+        spread = f" ({low:.2%} to {high:.2%})" if low != high else ""
+        losses = [r["batch_loss"] for r in records if r.get("batch_loss") is not None]
+        lines.append(
+            {
+                "Epoch": str(records[0]["epoch"]),
+                "Mean batch loss": f"{statistics.fmean(losses):.4f}" if losses else "–",
+                "Test accuracy": f"{statistics.fmean(accuracy):.2%}{spread}",
+            }
+        )
+    return lines
+
+
 def curve_of(m: Measured) -> str:
-    """Loss and accuracy over the epochs of the first seed; empty: fewer than two were judged."""
-    records = [e for e in (m.runs[0].get("evaluations") or () if m.runs else ()) if "train_loss" in e]
-    panels = {}
+    """Loss and accuracy over the epochs of the first seed; empty: fewer than two were judged.
+
+    Where each epoch's weights were judged, the test part stands beside the training.
+    """
+    first: dict[str, Any] = m.runs[0] if m.runs else {}
+    records = [e for e in (first.get("evaluations") or ()) if "train_loss" in e]
+    tested = first.get("epochs") or ()
+    panels: dict[str, dict[str, list[float]]] = {}
     for title, keys in {
         "loss": {"training": "train_loss", "validation": "loss"},
         "accuracy": {"training": "train_accuracy", "validation": "accuracy"},
@@ -170,6 +200,9 @@ def curve_of(m: Measured) -> str:
             for name, key in keys.items()
             if records and all(e.get(key) is not None for e in records)
         }
-        if lines:
+        if tested and len(tested) == len(records) and "validation" not in lines:
+            lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in tested]
+        if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy to learn
             panels[title] = lines
-    return curves(panels) if len(records) > 1 and panels else ""
+    last = records[-1].get("epoch") if records else None
+    return curves(panels, None if last is None else last + 1) if len(records) > 1 and panels else ""
