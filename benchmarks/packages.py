@@ -84,7 +84,7 @@ def run(*words: str | Path, cwd: Path, minutes: float = 20) -> tuple[float, str]
         raise Failed(f"not done after {minutes} minutes") from None
     lines = (done.stdout + done.stderr).strip().splitlines()
     if done.returncode:
-        raise Failed("\n".join(lines[-12:]))
+        raise Failed("\n".join([line for line in lines if not line.startswith("WARNING")][-12:]))
     return round(time.monotonic() - began, 1), done.stdout.strip().rpartition("\n")[2]
 
 

@@ -123,9 +123,9 @@ def calibrate_command(
     """Choose temperature and threshold on validation data and save them with the model."""
     if threshold is not None and threshold not in METRICS:
         raise ConfigError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
+    folder, data = check_run(run), one_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 
-    folder, data = check_run(run), one_data(path, data, "calibrate")
     named = {
         "text_column": text_column,
         "pair_column": pair_column,

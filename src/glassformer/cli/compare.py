@@ -85,14 +85,16 @@ def models_study(
 
 def compare_finished(runs: Sequence[str], out: Path | None) -> dict[str, Any]:
     """Finished runs beside each other, with ``out`` as tables and a page too; see ``compare_runs``."""
-    from glassformer.checkpoints.files import disk_errors
     from glassformer.cli.evaluate import check_run
+
+    folders = [check_run(run) for run in runs]
+    from glassformer.checkpoints.files import disk_errors
     from glassformer.outputs import check_folder_path
     from glassformer.report.study import write_study_report
     from glassformer.study.finished import compare_runs
     from glassformer.study.results import write_results
 
-    results = compare_runs([check_run(run) for run in runs])
+    results = compare_runs(folders)
     if out is not None:
         check_folder_path(out)
         if (out / "config.toml").exists() or (out / "arms").exists():
@@ -187,7 +189,6 @@ def compare_command(
 ) -> None:
     """Compare recipes, models or runs fairly: same examples, paired tests. Resumes what is not finished."""
     from glassformer.scale.engines import check_engine
-    from glassformer.study.compare import compare
 
     check_engine(engine)
     given = list(study or ())
@@ -218,6 +219,8 @@ def compare_command(
     else:
         asked, changes = _study(given[0]), parse_settings(settings)
         folder = out or default_folder(asked.name)
+    from glassformer.study.compare import compare
+
     results = compare(asked, folder, settings=changes, workers=workers, say=say, progress=True, engine=engine)
     show_study(results, folder)
     if json:

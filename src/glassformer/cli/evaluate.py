@@ -24,6 +24,7 @@ from glassformer.cli.given import (
 )
 from glassformer.cli.numbers import show_number_figures
 from glassformer.cli.output import AsJson, say, say_json, show_figures, show_table, show_translation_scores
+from glassformer.cli.places import check_folder
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -56,12 +57,13 @@ def evaluate(
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
     """
+    check_bad_row(on_bad_row)
+    folder = check_run(folder)
     from glassformer.tasks.run import evaluate_task
     from glassformer.train.callbacks import Progress
 
-    check_bad_row(on_bad_row)
     options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "every_epoch": every_epoch}
-    return evaluate_task(check_run(folder), data, tell, count=Progress().count, **options)
+    return evaluate_task(folder, data, tell, count=Progress().count, **options)
 
 
 def check_bad_row(choice: str | None) -> str | None:
@@ -77,15 +79,11 @@ def check_run(folder: str | Path) -> Path:
     Raises:
         ConfigError: it does not; the message says what it is instead.
     """
-    from glassformer.checkpoints.unfinished import refuse_unfinished
-
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
+    folder = check_folder(folder)
     if not (folder / "config.toml").is_file():
         raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
+    from glassformer.checkpoints.unfinished import refuse_unfinished
+
     refuse_unfinished(folder)
     return folder
 

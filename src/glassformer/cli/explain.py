@@ -12,6 +12,7 @@ import typer
 from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
+from glassformer.cli.places import check_folder
 from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, write_text_whole
@@ -95,10 +96,7 @@ def _classifier(folder: str | Path) -> Any:
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
+    check_folder(folder)
     clf = load(folder)
     task = TASKS[clf.RECIPE.task]
     if task.answer is None and not hasattr(clf, "explain_many"):
@@ -180,6 +178,7 @@ def explain_command(
     given = with_data(given, data, "explain")
     if out is not None:
         _check_out(out)
+    check_folder(run)
     if is_embedder(run):
         if set_ or target or trust or len(given) != 2:
             fix = "Give two texts, and no --set, --target or --trust"

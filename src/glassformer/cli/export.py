@@ -10,6 +10,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.places import check_folder
 from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_folder_path
 
@@ -41,14 +42,13 @@ def export(
         GlassformerError: the exported files answer differently from the model, and nothing is left behind; or
             int8 costs too much, and only its file is not.
     """
+    check_folder(run)
     from glassformer.cli.predict import asked_by
     from glassformer.export.samples import samples_of
     from glassformer.export.words import sentences_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
-    if not Path(run).is_dir():
-        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
     if int8 and to != "onnx":
         raise ConfigError("int8 weights are for ONNX", where="--int8", fix="Use --to onnx")
     if check < 1:

@@ -10,9 +10,9 @@ import typer
 from glassformer.cli.completing import run_folders
 from glassformer.cli.given import with_stdin
 from glassformer.cli.output import AsJson, one_line, say_json
+from glassformer.cli.places import check_folder
 from glassformer.cli.translate import load_kind
 from glassformer.data.vocabulary import MASK
-from glassformer.errors import ConfigError
 
 
 def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
@@ -21,10 +21,7 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
     Raises:
         InputError: no such model, one of another kind, or a text without [MASK].
     """
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
+    check_folder(folder)
     learner = load_kind(folder, "fill")
     found = [learner.fill(text, top) for text in texts]
     return [words if text.count(MASK) > 1 else [words] for text, words in zip(texts, found, strict=True)]

@@ -1,4 +1,4 @@
-"""Where a verb puts what it makes, unless it is told."""
+"""Where a verb puts what it makes, unless it is told, and whether what it is to read is there."""
 
 from __future__ import annotations
 
@@ -8,6 +8,18 @@ from pathlib import Path
 from glassformer.errors import ConfigError
 
 RUNS = Path("runs")
+
+
+def check_folder(run: str | Path) -> Path:
+    """The folder of a run or a saved model. Verbs ask this first: a mistake is told before torch is imported.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    folder = Path(run)
+    if not folder.is_dir():
+        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
+    return folder
 
 
 def default_folder(name: str, suffix: str = "") -> Path:

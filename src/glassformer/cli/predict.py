@@ -16,6 +16,7 @@ from glassformer.cli.inputs import gather_rows, pictures
 from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
+from glassformer.cli.places import check_folder
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, usable
 from glassformer.cli.tell import tell_command, teller
 from glassformer.errors import ConfigError, DataError, with_article
@@ -73,13 +74,10 @@ def opened(folder: str | Path) -> Any:
     Raises:
         ConfigError: there is none, or a model whose answers are no labels.
     """
+    folder = check_folder(folder)
     from glassformer.tasks.load import load
 
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
-    refuse_other(Path(folder))
+    refuse_other(folder)
     return load(folder)
 
 
@@ -146,10 +144,9 @@ def predict_table(
     Returns:
         What was done: rows, and how many were cut or have no answer.
     """
+    check_folder(run)
     from glassformer.scale.scoring import SHARD_ROWS, score_file
 
-    if not run.is_dir():
-        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
     refuse_other(run)
     for path, name in ((data, "--data"), (out, "--out")):
         if path is None or path.suffix.lower() != ".parquet":

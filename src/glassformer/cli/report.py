@@ -19,15 +19,15 @@ def report(folder: str | Path) -> list[Path]:
         ConfigError: there is nothing to report.
         DataError: a damaged file, which is named.
     """
-    from glassformer.checkpoints.unfinished import refuse_unfinished
-    from glassformer.report.review import write_review_page
-    from glassformer.report.study import write_study_report
-
     folder = Path(folder)
     if not folder.is_dir():
         raise ConfigError(
             "no such folder", where=str(folder), fix="Name the --out of train, compare or cross-validate"
         )
+    from glassformer.checkpoints.unfinished import refuse_unfinished
+    from glassformer.report.review import write_review_page
+    from glassformer.report.study import write_study_report
+
     kinds = {
         "results.json": write_study_report,
         "metrics.json": _write_run_page,

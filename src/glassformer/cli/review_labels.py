@@ -91,7 +91,6 @@ def review_labels_command(
     json: AsJson = False,
 ) -> None:
     """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
-    from glassformer.study.review import review
     from glassformer.tasks.catalog import TARGETS
 
     if top < 1:
@@ -115,6 +114,8 @@ def review_labels_command(
             raise ConfigError(f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
+    from glassformer.study.review import review
+
     found = review(folder, top)
     show_review(found, folder)
     if json:

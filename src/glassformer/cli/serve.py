@@ -13,6 +13,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.places import check_folder
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
 
@@ -92,6 +93,8 @@ def serve_command(
                 where="serve",
                 fix="pip install 'glassformer[serve]', or '.[serve]' in a clone",
             )
+    for run in runs:
+        check_folder(run)
     from glassformer.serve.guard import is_local
     from glassformer.serve.limits import Limits
     from glassformer.serve.run import run_server

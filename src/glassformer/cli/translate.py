@@ -13,6 +13,7 @@ from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import Texts, gather
 from glassformer.cli.output import AsJson, note, one_line, say, say_json
+from glassformer.cli.places import check_folder
 from glassformer.cli.predict import check_output
 from glassformer.cli.rows import others_of, read_rows
 from glassformer.errors import ConfigError, with_article
@@ -69,10 +70,7 @@ def align(
 
 def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, Texts]:
     """The translator of a folder, and the texts that are given to it."""
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            "no such run folder", where=str(folder), fix="Name the --out of 'glassformer train'"
-        )
+    check_folder(folder)
     from glassformer.data.pairs import SOURCE_COLUMNS
     from glassformer.tasks.run_folder import trained_column
 

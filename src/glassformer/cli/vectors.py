@@ -10,7 +10,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, say, say_json, show_table
-from glassformer.errors import ConfigError
+from glassformer.errors import CheckpointError, ConfigError
 from glassformer.outputs import check_new_file
 
 if TYPE_CHECKING:
@@ -24,11 +24,12 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
         ConfigError: neither one nor three words.
         InputError: no such vectors, or a word without one (the nearest are named).
     """
-    from glassformer.tasks.word2vec.estimator import Word2Vec
-
     if len(words) not in (1, 3):
         fix = "Give one word, or three for an analogy: king man woman is king - man + woman"
         raise ConfigError(f"{len(words)} words", where="vectors", fix=fix)
+    _check_source(source)
+    from glassformer.tasks.word2vec.estimator import Word2Vec
+
     vectors = Word2Vec.load(source)
     return (
         vectors.most_similar(words[0], count)
@@ -43,10 +44,19 @@ def convert(source: str | Path, out: Path) -> None:
     Raises:
         ConfigError: the file exists.
     """
+    check_new_file(out)
+    _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
-    check_new_file(out)
     Word2Vec.load(source).save_word2vec_format(out)
+
+
+def _check_source(source: str | Path) -> None:
+    """Raises CheckpointError where there is neither a file nor a folder, before anything slow is imported."""
+    if not Path(source).exists():
+        from glassformer.checkpoints.hub import missing_run
+
+        raise CheckpointError("no such file", where=str(source), fix=missing_run(Path(source)))
 
 
 def vectors_command(
