@@ -250,7 +250,7 @@ def test_the_reader_of_commands():
 
 
 def test_results_pages_are_those_of_the_result_files():
-    from glassformer.report.published import in_form, measured, measured_study
+    from glassformer.report.published import in_form, measured, measured_finding, measured_study
     from glassformer.report.published_page import pages
     from glassformer.tasks.recipe import recipe_names
 
@@ -260,6 +260,7 @@ def test_results_pages_are_those_of_the_result_files():
         lambda name: measured_study(name, results),
         in_form(results),
         lambda name: files[name].read_text(encoding="utf-8").strip(),
+        measure_finding=lambda name: measured_finding(name, results),
     )
     stale = [name for name, text in made.items() if (DOCS / name).read_text(encoding="utf-8") != text]
     assert not stale, "run `make results`"

@@ -281,10 +281,13 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
     assert f"Not measured: `benchmarks/{name.replace('-', '_')}.py`." in pages(lambda name: None)[page_of]
     assert (BENCHMARKS / f"{name.replace('-', '_')}.py").is_file()
     found = {
-        "verdict": "A is 3.0 points ahead (1.0 to 5.0).", "seeds": [0, 1, 2], "commit": "abc",
-        "machine": {"cpu": "X", "threads": 1}, "date": "2026-01-02T03:04:05",
+        "verdict": "A is 3.0 points ahead (1.0 to 5.0).",
+        "seeds": [0, 1, 2],
+        "commit": "abc",
+        "machine": {"cpu": "X", "threads": 1},
+        "date": "2026-01-02T03:04:05",
         "tables": [{"title": "Right", "columns": ["Arm", "20 labels"], "rows": [["A", "70.0%"]]}],
-    }  # fmt: skip
+    }
     (tmp_path / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
     told = pages(lambda name: None, measure_finding=lambda name: measured_finding(name, tmp_path))[page_of]
     assert found["verdict"] in told
