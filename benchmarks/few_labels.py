@@ -18,7 +18,8 @@ Two questions are put to each. *Unseen sentences*: the share right of the distin
 sentences of the whole corpus that name one of the two and no country beside it, each of the two counting half, so
 that 50 % is chance. Each seed draws other sentences, other vectors and another pair of countries.
 
-Intervals are of the mean over seeds (Student's t, 95 %), differences are paired by seed. Every fit is written as
+Intervals are of the mean over seeds (Student's t, 95 %), differences are paired by seed and corrected for their number
+(Holm). Every fit is written as
 soon as it is there; the same command goes on.
 """
 
@@ -39,6 +40,7 @@ from common import RESULTS, count, environment, write_result
 from glassformer.data.given import COUNTRIES, EUROPEAN, label_of
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text, encode, word_tokenizer
+from glassformer.evaluate.compare import holm
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word_table import train_vectors
@@ -54,6 +56,11 @@ PLACES = ("sinusoidal", "none")
 EUROPE = sorted(EUROPEAN)
 OTHERS = sorted(set(COUNTRIES) - EUROPEAN)
 UNSEEN, NEVER = "unseen sentences", "never labelled"
+COMPARED = [  # what is said, and the two arms
+    *((f"{arm}: no positions, sinusoidal", (arm, "none"), (arm, "sinusoidal")) for arm in ARMS),
+    ("sinusoidal: frozen, random", ("frozen", "sinusoidal"), ("random", "sinusoidal")),
+    ("sinusoidal: trained, frozen", ("trained", "sinusoidal"), ("frozen", "sinusoidal")),
+]
 
 
 def words(text: str) -> set[str]:
@@ -160,7 +167,14 @@ def apart(a: Sequence[float], b: Sequence[float]) -> str:
     """How far a lies above b, in points, with the interval of the difference paired by seed."""
     gaps = [100 * (x - y) for x, y in zip(a, b, strict=True)]
     low, high = interval(gaps)
-    return f"{statistics.fmean(gaps):+.1f} points ({low:+.1f} to {high:+.1f})"
+    return f"{statistics.fmean(gaps):+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def chance(a: Sequence[float], b: Sequence[float]) -> float:
+    """The p-value of Student's paired t; 1 where no seed differs."""
+    from scipy.stats import ttest_rel
+
+    return 1.0 if list(a) == list(b) else float(ttest_rel(a, b).pvalue)
 
 
 def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
@@ -186,22 +200,44 @@ def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequen
         }
         for question in (UNSEEN, NEVER)
     ]
-    few, most = labels[0], labels[-1]
-
-    def gap(question: str, a: tuple[str, str], b: tuple[str, str], n: int) -> str:
-        return apart(values(question, *a, n), values(question, *b, n))
-
-    frozen, trained, drawn = ARMS
+    compared = [[(values(UNSEEN, *a, n), values(UNSEEN, *b, n)) for n in labels] for _, a, b in COMPARED]
+    corrected = iter(holm([chance(a, b) for row in compared for a, b in row]))
+    p_values = [[next(corrected) for _ in row] for row in compared]
+    tables.append(
+        {
+            "title": f"{UNSEEN.capitalize()}, how far the first lies above the second in points, * where p < 0.05 after Holm's correction",
+            "columns": ["First and second", *(f"{n} labels" for n in labels)],
+            "rows": [
+                [name, *(apart(a, b) + "*" * (p < 0.05) for (a, b), p in zip(row, ps, strict=True))]
+                for (name, _, _), row, ps in zip(COMPARED, compared, p_values, strict=True)
+            ],
+        }
+    )
+    sure = [
+        f"{name} with {n}: {apart(a, b)} points"
+        for (name, _, _), row, ps in zip(COMPARED, compared, p_values, strict=True)
+        for n, (a, b), p in zip(labels, row, ps, strict=True)
+        if p < 0.05
+    ]
+    count = len(COMPARED) * len(labels)
+    alone = sum(
+        interval([x - y for x, y in zip(a, b, strict=True)])[0] > 0 for row in compared for a, b in row
+    )
+    most = labels[-1]
     said = [
-        f"With {few} labelled sentences frozen Word2Vec vectors are "
-        f"{gap(UNSEEN, (frozen, 'sinusoidal'), (drawn, 'sinusoidal'), few)} from random ones that are trained, and with {most} "
-        f"{gap(UNSEEN, (frozen, 'sinusoidal'), (drawn, 'sinusoidal'), most)}.",
-        f"Vectors that are trained on are {gap(UNSEEN, (trained, 'sinusoidal'), (frozen, 'sinusoidal'), few)} from frozen ones "
-        f"with {few} and {gap(UNSEEN, (trained, 'sinusoidal'), (frozen, 'sinusoidal'), most)} with {most}.",
-        f"Without positions frozen vectors are {gap(UNSEEN, (frozen, 'none'), (frozen, 'sinusoidal'), few)} from those with "
-        f"positions with {few} and {gap(UNSEEN, (frozen, 'none'), (frozen, 'sinusoidal'), most)} with {most}.",
-        f"Of countries that no labelled sentence names, {most} labels give {cell(values(NEVER, frozen, 'sinusoidal', most))} right by "
-        f"frozen vectors and {cell(values(NEVER, drawn, 'sinusoidal', most))} by random ones, where 50 % is chance.",
+        f"Of {count} differences between arms on unseen sentences "
+        + (
+            f"these are left after Holm's correction: {'; '.join(sure)}."
+            if sure
+            else "none is left after Holm's correction"
+        )
+        + (
+            ""
+            if sure
+            else f"; {alone} have an interval above 0 by themselves, which {len(seeds)} seeds cannot confirm."
+        ),
+        f"Of countries that no labelled sentence names, {most} labels give {cell(values(NEVER, 'frozen', 'sinusoidal', most))} right by "
+        f"frozen vectors and {cell(values(NEVER, 'random', 'sinusoidal', most))} by random ones, where 50 % is chance.",
     ]
     return {"tables": tables, "verdict": " ".join(said)}
 
@@ -219,7 +255,7 @@ def main() -> None:
     fits = json.loads(old.read_text(encoding="utf-8"))["fits"] if old.is_file() else []
     keys = ("question", "arm", "positions", "labels", "seed")
     done = {tuple(f[key] for key in keys) for f in fits}
-    head = {"benchmark": "few labels", **environment()}
+    head = {"benchmark": "few labels", "title": "Few labels", **environment()}
     head |= {"recipe": RECIPE, "steps": STEPS, "batch": BATCH, "seeds": args.seeds, "labels": args.labels}
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))

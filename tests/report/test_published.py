@@ -275,22 +275,22 @@ def test_epochs_that_were_judged_have_a_table_and_a_line(tmp_path):
 
 
 def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
-    (row,) = (row for row in published_rows() if row.findings)
-    (name,) = row.findings
+    row = next(row for row in published_rows() if row.findings)
+    name = row.findings[0]
     page_of = f"results/row-{row.number:02d}.md"
     assert f"Not measured: `benchmarks/{name.replace('-', '_')}.py`." in pages(lambda name: None)[page_of]
     assert (BENCHMARKS / f"{name.replace('-', '_')}.py").is_file()
     found = {
+        "title": "Few sentences",
         "verdict": "A is 3.0 points ahead (1.0 to 5.0).",
         "seeds": [0, 1, 2],
-        "commit": "abc",
         "machine": {"cpu": "X", "threads": 1},
         "date": "2026-01-02T03:04:05",
         "tables": [{"title": "Right", "columns": ["Arm", "20 labels"], "rows": [["A", "70.0%"]]}],
     }
     (tmp_path / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
     told = pages(lambda name: None, measure_finding=lambda name: measured_finding(name, tmp_path))[page_of]
-    assert found["verdict"] in told
+    assert f"\n## Few sentences\n\n{found['verdict']}\n" in told
     assert "Right:\n\n| Arm | 20 labels |\n|---|---|\n| A | 70.0% |\n" in told
     assert f"3 seeds; X, threads: 1, 2026-01-02. `benchmarks/{name.replace('-', '_')}.py` measures it" in told
 

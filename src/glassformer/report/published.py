@@ -234,10 +234,10 @@ def measured_study(name: str, results: Path) -> str | None:
 class Found:
     """What a measurement of a row's question came to, as its result file says."""
 
+    title: str
     verdict: str  # sentences with figures and intervals
     tables: tuple[dict[str, Any], ...]  # each with title, columns, rows
     seeds: int
-    commit: str
     machine: str
     date: str
 
@@ -249,10 +249,10 @@ def measured_finding(name: str, results: Path) -> Found | None:
         return None
     found = json.loads(file.read_text(encoding="utf-8"))
     return Found(
+        found["title"],
         found["verdict"],
         tuple(found["tables"]),
         len(found["seeds"]),
-        str(found.get("commit", "")),
         machine_name(found["machine"]),
         str(found["date"])[:10],
     )
