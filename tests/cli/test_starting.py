@@ -88,6 +88,51 @@ def test_help_needs_not_even_torch():
     assert done.stdout.endswith("False\n")
 
 
+MISTAKES = [  # what is named is not there
+    "predict nosuch hello",
+    "predict nosuch --data x.csv",
+    "evaluate nosuch",
+    "explain nosuch hello",
+    "export nosuch --to hf --out x",
+    "fill nosuch hello",
+    "translate nosuch hello",
+    "vectors nosuch king",
+    "calibrate nosuch",
+    "serve nosuch",
+    "report nosuch",
+    "compare nosuch other",
+    "review-labels nosuch",
+    "train nosuch",
+    "train --text nosuch.csv",
+    "cross-validate nosuch",
+    "data doctor nosuch.csv",
+    "doctor --nosuch",
+]
+
+
+def test_a_mistake_is_told_without_torch(tmp_path: Path):
+    program = """
+import sys
+from glassformer.cli.app import main
+for line in sys.stdin:
+    code = main(line.split())
+    print(line.strip(), code, sorted({"torch", "sklearn", "numba", "pyarrow"} & set(sys.modules)))
+"""
+    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input="\n".join(MISTAKES),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.stdout.splitlines() == [f"{line} 2 []" for line in MISTAKES]
+    assert done.stderr.count("error: ") == len(MISTAKES)
+    assert "nosuch" in done.stderr
+
+
 @pytest.mark.parametrize("cls", [gf.TextClassifier, gf.ImageClassifier, gf.Translator, gf.MaskedLM, Word2Vec])
 def test_in_a_library_estimators_are_those_of_scikit_learn(cls):
     assert issubclass(cls, BaseEstimator)

@@ -54,7 +54,7 @@ def convert(source: str | Path, out: Path) -> None:
 def _check_source(source: str | Path) -> None:
     """Raises CheckpointError where there is neither a file nor a folder, before anything slow is imported."""
     if not Path(source).exists():
-        from glassformer.checkpoints.hub import missing_run
+        from glassformer.checkpoints.files import missing_run
 
         raise CheckpointError("no such file", where=str(source), fix=missing_run(Path(source)))
 
