@@ -238,7 +238,7 @@ def main() -> int:
     if missing:
         raise SystemExit(f"no such extras: {', '.join(sorted(missing))}")
     old = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
-    about = {"benchmark": "packages in clean environments", "sources": sources(), "torch": options.torch}
+    about = {"benchmark": "packages in clean environments", "sources": sources()}
     same = all(old.get(key) == value for key, value in about.items())
     result: dict[str, Any] = {**about, **environment(), "tried": old["tried"] if same else []}
     with tempfile.TemporaryDirectory() as name:
@@ -250,7 +250,7 @@ def main() -> int:
             ).stdout.split()[1]
             for kind in options.packages:
                 print(f"{version}, {kind}", flush=True)
-                entry = {"python": version, "package": kind}
+                entry = {"python": version, "package": kind, "torch": options.torch}
                 before = [t for t in result["tried"] if entry.items() <= t.items()]
                 if not before:
                     before = [{**entry, "steps": {}}]

@@ -17,13 +17,13 @@ def untuned() -> str:
     if result is None:
         return MISSING
     lines = [
-        "| Data | Model | Macro-F1 | TF-IDF, same weights | Difference | Training |",
+        "| Data | Model | Macro-F1 | TF-IDF, same weights | Difference | Processor |",
         "|---|---|---|---|---|---|",
     ]
     for rows in _groups(result["rows"]):
         if rows[0]["change"]:
             continue
-        seconds = fmean(r["train_seconds"] for r in rows)
+        seconds = fmean(r["cpu_seconds"] for r in rows)
         lines.append(
             f"| {rows[0]['data']} | {rows[0]['model']} | {_range([r['macro_f1'] for r in rows])} "
             f"| {_range([r['tfidf']['macro_f1'] for r in rows])} | {_gap(rows):+.1f} points "
@@ -37,8 +37,8 @@ def untuned() -> str:
     machine, seeds = result["machine"], ", ".join(map(str, result["seeds"]))
     limit = f" A try with {result['limit']:,} texts of each split." if result.get("limit") else ""
     about = (
-        f"Judged on each data set's validation split ({judged}). Seeds {seeds}; the range is over them. {machine['cpu']}, "
-        f"one thread, {result['date'][:10]}.{limit}"
+        f"Judged on each data set's validation split ({judged}). Seeds {seeds}; the range is over them. The last column is the "
+        f"processor's time of a training. {machine['cpu']}, one thread, {result['date'][:10]}.{limit}"
     )
     return "\n".join([*lines, "", about])
 
