@@ -23,7 +23,8 @@ def row(
         "settings": settings,
         "tfidf": {"macro_f1": 0.6},
         "classes": {"joy": 3, "anger": 5},
-        "train_seconds": 100.0,
+        "train_seconds": 6000.0,
+        "cpu_seconds": 300.0,
     }
 
 
@@ -72,7 +73,7 @@ def test_the_page_says_what_to_change(monkeypatch, tmp_path, better):
     result = {"rows": rows, "machine": {"cpu": "x"}, "seeds": [0, 1], "date": "2026-11-24T00"}
     monkeypatch.setattr(tables, "read", lambda name: json.loads(json.dumps(result)))
     assert (
-        "| goemotions, five classes | textcnn | 56.0% (55.0% to 57.0%) | 60.0% (60.0% to 60.0%) | -4.0 points |"
+        "| goemotions, five classes | textcnn | 56.0% (55.0% to 57.0%) | 60.0% (60.0% to 60.0%) | -4.0 points | 5 min |"
         in tables.untuned()
     )
     said = tables.untuned_changes()
