@@ -1,7 +1,7 @@
 """The labs' questions with power: small models, five seeds, paired differences with intervals, corrected by Holm.
 
-    GLASSFORMER_DATA=... .venv/bin/python benchmarks/questions.py [QUESTION ...] [--seeds 0 1 2 3 4] [--minutes 28]
-        [--runs runs/questions] [--out benchmarks/results/questions.json]
+    GLASSFORMER_DATA=... .venv/bin/python benchmarks/lab_questions.py [QUESTION ...] [--seeds 0 1 2 3 4] [--minutes 28]
+        [--runs runs/lab-questions] [--out benchmarks/results/lab-questions.json]
 
 A question compares arms that differ in one setting. Each arm is trained once a seed on the same drawn examples: 2,000 of
 CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training reviews, 5,000 others judge. No test part is
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from common import RESULTS, environment, write_result
-from questions_fits import (
+from lab_fits import (
     FITS,
     JUDGED_PICTURES,
     JUDGED_REVIEWS,
@@ -230,14 +230,14 @@ def main() -> None:
     parser.add_argument("questions", nargs="*", choices=[[], *QUESTIONS], help="all unless named")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
-    parser.add_argument("--runs", type=Path, default=Path("runs/questions"))
-    parser.add_argument("--out", type=Path, default=RESULTS / "questions.json")
+    parser.add_argument("--runs", type=Path, default=Path("runs/lab-questions"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "lab-questions.json")
     args = parser.parse_args()
     args.runs.mkdir(parents=True, exist_ok=True)
     began, last = time.monotonic(), 0.0
     wanted = dict.fromkeys(arm for key in args.questions or QUESTIONS for arm in arms_of(QUESTIONS[key]))
     head = {
-        "benchmark": "questions", "title": "The labs' questions", **environment(),
+        "benchmark": "lab questions", "title": "The labs' questions", **environment(),
         "learned": {"pictures": LEARNED_PICTURES, "reviews": LEARNED_REVIEWS},
         "judged": {"pictures": JUDGED_PICTURES, "reviews": JUDGED_REVIEWS},
     }  # fmt: skip
