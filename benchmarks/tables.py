@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 import tables_language as language
+import tables_questions
 import tables_speed as speed
 import tables_trust as trust
 import tables_untuned
@@ -27,7 +28,7 @@ from glassformer.report.published import headline
 ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md",
-    "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md",
+    "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md", "docs/questions.md",
 )  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
@@ -262,6 +263,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "calibration": trust.calibration,
     "label-noise": trust.label_noise,
     "studies": studies,
+    "questions": tables_questions.questions,
     "training": speed.training,
     "training-bert-base": speed.training_base,
     "end-to-end": speed.end_to_end,

@@ -64,12 +64,23 @@ def cells(path: Path) -> list[Cell]:
 
 def questions_of(path: Path) -> dict[str, str]:
     """Question -> heading of the cell that answers it, read from the code."""
-    found = {}
-    for cell in cells(path):
-        for node in ast.walk(ast.parse(cell.source)) if cell.kind == "code" else ():
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "answer":
-                found[ast.literal_eval(node.args[0])] = cell.heading
-    return found
+    return {question: cell.heading for cell in cells(path) for question in answered(cell)}
+
+
+def answered(cell: Cell) -> list[str]:
+    """The questions that a cell answers, read from its code."""
+    nodes = ast.walk(ast.parse(cell.source)) if cell.kind == "code" else ()
+    calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "answer"]
+    return [ast.literal_eval(call.args[0]) for call in calls]
+
+
+def with_power(question: str) -> list[str]:
+    """What ``benchmarks/lab_questions.py`` has found of a question on more data and seeds, read from its result file."""
+    import lab
+
+    file = lab.RESULTS / "lab-questions.json"
+    found = json.loads(file.read_text(encoding="utf-8"))["questions"] if file.is_file() else {}
+    return [f"{one['asked']} {one['answer']}" for one in found.values() if one["lab"] == question]
 
 
 def execute(
@@ -164,6 +175,11 @@ def page(path: Path, shown: list[tuple[Cell, str, list[str]]], how: str) -> str:
         if printed.strip():
             parts.append(f"```text\n{printed.rstrip()}\n```")
         parts += [f"![{cell.heading}](figures/{name})" for name in names]
+        parts += [
+            f"**With more data and seeds**, read from [a long run](../questions.md): {told}"
+            for question in answered(cell)
+            for told in with_power(question)
+        ]
     if text := solutions(path):
         parts.append(
             "## Solutions\n\n<details><summary>Show them</summary>\n\n"
@@ -183,7 +199,7 @@ def table() -> str:
     lines = ["| Question | Lab | Cell | Measured |", "|---|---|---|---|"]
     for name, question in QUESTIONS.items():
         path, heading = where[name]
-        said = known.get(name, "").replace("|", "\\|")
+        said = " ".join([known.get(name, ""), *with_power(name)]).strip().replace("|", "\\|")
         lines.append(f"| {question} | [{path.stem}]({path.name}) | {heading} | {said} |")
     return "\n".join(lines)
 

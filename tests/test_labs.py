@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -117,6 +118,22 @@ def test_a_page_takes_other_words_around_its_outputs(run, tmp_path: Path):
     lab.write_text(lab.read_text().replace("out", "in"), encoding="utf-8")
     with pytest.raises(ValueError, match="substring not found"):
         run.reworded(old, lab)
+
+
+def test_a_page_and_the_table_say_what_a_long_run_has_found(run, tmp_path: Path, monkeypatch):
+    import lab
+
+    path = next(path for path in FILES if "pooler" in run.questions_of(path))
+    plain = run.reworded((run.PAGES / f"{path.stem}.md").read_text(encoding="utf-8"), path)
+    monkeypatch.setattr(lab, "RESULTS", tmp_path)
+    assert run.with_power("pooler") == []
+    one = {"asked": "Pooler?", "lab": "pooler", "answer": "In points, 5 seeds: +0.1 (-1.0 to +1.2)."}
+    (tmp_path / "lab-questions.json").write_text(json.dumps({"questions": {"pooler": one}}), encoding="utf-8")
+    told = "Pooler? In points, 5 seeds: +0.1 (-1.0 to +1.2)."
+    page = run.reworded(plain, path)
+    assert f"\n\n**With more data and seeds**, read from [a long run](../questions.md): {told}\n\n" in page
+    assert run.reworded(page, path) == page
+    assert f"{told} |" in run.table()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

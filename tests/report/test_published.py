@@ -346,3 +346,34 @@ def test_figures_of_epochs_and_none():
 
 def test_durations():
     assert [duration(s) for s in (5, 95, 3600, 7260)] == ["5 s", "2 min", "60 min", "2 h 1 min"]
+
+
+def test_a_measurement_of_a_row_may_have_a_curve(tmp_path):
+    row = next(row for row in published_rows() if row.findings)
+    name = row.findings[0]
+    panels = {"window 5": {"center": [0.1, 0.3], "sum": [0.2, 0.9]}}
+    found = {
+        "title": "Over the steps",
+        "verdict": "It rises.",
+        "seeds": [0],
+        "machine": {},
+        "date": "2026-01-02",
+    }
+    found |= {"tables": [], "curve": {"panels": panels, "ends": ["100", "200 steps"]}}
+    (tmp_path / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
+    made = pages(lambda name: None, measure_finding=lambda name: measured_finding(name, tmp_path))
+    assert f"![Over the steps, drawn]({name}.svg)" in made[f"results/row-{row.number:02d}.md"]
+    drawn = made[f"results/{name}.svg"]
+    assert ">100</text>" in drawn
+    assert ">200 steps</text>" in drawn
+    assert ">epoch" not in drawn
+
+
+def test_the_seeds_of_a_pretraining_show_next_sentence(tmp_path):
+    write_result(tmp_path, "imdb-mlm-given", [0.3])
+    file = tmp_path / "recipe-imdb-mlm-given.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["runs"][0]["masked"] = {"accuracy": 0.3, "next_sentence_accuracy": 0.625}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    made = pages(lambda name: measured(name, tmp_path, tmp_path))
+    assert "62.5% of held-out pairs" in made["results/row-04.md"]

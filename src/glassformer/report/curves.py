@@ -8,12 +8,17 @@ INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34
 
 
-def curves(panels: Mapping[str, Mapping[str, Sequence[float]]], last: int | None = None) -> str:
+def curves(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    last: int | None = None,
+    ends: tuple[str, str] | None = None,
+) -> str:
     """Panels beside each other, each with at most two named lines over the epochs.
 
     Args:
         panels: title -> line's name -> values, one an epoch or evenly over them.
         last: the number of the last epoch; None: as many as there are values.
+        ends: what stands below the first and the last value where they are no epochs.
     """
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * len(panels)} {HEIGHT}" '
@@ -21,14 +26,21 @@ def curves(panels: Mapping[str, Mapping[str, Sequence[float]]], last: int | None
         f'<rect width="{WIDTH * len(panels)}" height="{HEIGHT}" fill="#ffffff"/>',
     ]
     for number, (title, lines) in enumerate(panels.items()):
-        parts.append(_panel(WIDTH * number, title, lines, last))
+        parts.append(_panel(WIDTH * number, title, lines, last, ends))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _panel(x: int, title: str, lines: Mapping[str, Sequence[float]], end: int | None) -> str:
+def _panel(
+    x: int,
+    title: str,
+    lines: Mapping[str, Sequence[float]],
+    end: int | None,
+    ends: tuple[str, str] | None,
+) -> str:
     values = [value for line in lines.values() for value in line]
     low, high = min(values), max(values)
     span, last = (high - low) or 1.0, max(map(len, lines.values()))
+    first, final = ends or ("1", f"epoch {end or last:,}")
     left, right, floor = x + LEFT, x + WIDTH - 12, HEIGHT - BOTTOM
     out = [
         f'<text x="{left}" y="16" fill="{INK}" font-weight="600">{title}</text>',
@@ -37,8 +49,8 @@ def _panel(x: int, title: str, lines: Mapping[str, Sequence[float]], end: int | 
             f'<text x="{left - 5}" y="{y + 4}" text-anchor="end" fill="{MUTED}">{value:.2f}</text>'
             for value, y in ((high, TOP), (low, floor))
         ),
-        f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">1</text>',
-        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">epoch {end or last:,}</text>',
+        f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">{first}</text>',
+        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">{final}</text>',
     ]
     for (name, line), color, place in zip(lines.items(), COLORS, (0, 80)):
         points = [

@@ -240,6 +240,7 @@ class Found:
     seeds: int
     machine: str
     date: str
+    curve: dict[str, Any] | None = None  # panels and what stands at the ends of their axis; see ``curves``
 
 
 def measured_finding(name: str, results: Path) -> Found | None:
@@ -255,6 +256,7 @@ def measured_finding(name: str, results: Path) -> Found | None:
         len(found["seeds"]),
         machine_name(found["machine"]),
         str(found["date"])[:10],
+        found.get("curve"),
     )
 
 

@@ -42,7 +42,9 @@ def pages(
     made = {f"{stem}.md": page(measure, measure_study, form, stem)}
     for row in published_rows():
         found = {name: m for name in row.recipes if (m := measure(name)) is not None}
+        told = {name: measure_finding(name) for name in row.findings}
         drawn = {name: curve for name, m in found.items() if (curve := curve_of(m))}
+        drawn |= {name: finding_curve(f) for name, f in told.items() if f is not None and f.curve}
         made[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
             row=row,
             found=found,
@@ -50,7 +52,7 @@ def pages(
             drawn=drawn,
             settings={name: settings(name) for name in row.recipes},
             studies={name: measure_study(name) for name in row.studies},
-            findings={name: measure_finding(name) for name in row.findings},
+            findings=told,
             duration=duration,
             seeds=seeds_of,
             epochs=epochs_of,
@@ -153,6 +155,8 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
             line["Training"] = duration(seconds)
         if memory := record.get("peak_memory_mb"):
             line["Memory"] = f"{memory / 1000:.1f} GB"
+        if (pairs := (record.get("masked") or {}).get("next_sentence_accuracy")) is not None:
+            line["Next sentence"] = f"{pairs:.1%} of held-out pairs"
         lines.append(line)
     return lines
 
@@ -180,6 +184,14 @@ def epochs_of(m: Measured) -> list[dict[str, str]]:
             }
         )
     return lines
+
+
+def finding_curve(found: Found) -> str:
+    """The curve that a measurement has, empty where it has none."""
+    if not found.curve:
+        return ""
+    first, last = found.curve["ends"]
+    return curves(found.curve["panels"], ends=(first, last))
 
 
 def curve_of(m: Measured) -> str:

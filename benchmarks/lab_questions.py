@@ -1,0 +1,259 @@
+"""The labs' questions with power: small models, five seeds, paired differences with intervals, corrected by Holm.
+
+    GLASSFORMER_DATA=... .venv/bin/python benchmarks/lab_questions.py [QUESTION ...] [--seeds 0 1 2 3 4] [--minutes 28]
+        [--runs runs/lab-questions] [--out benchmarks/results/lab-questions.json]
+
+A question compares arms that differ in one setting. Each arm is trained once a seed on the same drawn examples: 2,000 of
+CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training reviews, 5,000 others judge. No test part is
+opened. ``few-labels`` needs the model of a run of ``imdb-mlm-given`` as RUNS/pretrained (a link).
+
+The interval of a difference is Student's t over the seeds, with the variance of the judged examples' draw added to that
+of the seeds; p-values are corrected for the number of differences of the same question. A training leaves a small file of
+right and wrong answers in RUNS; the same command goes on, and ``--minutes`` ends it before a training that it would not
+see through. The result file has every question whose arms have two seeds or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from common import RESULTS, environment, write_result
+from lab_fits import (
+    FITS,
+    JUDGED_PICTURES,
+    JUDGED_REVIEWS,
+    LEARNED_PICTURES,
+    LEARNED_REVIEWS,
+    PASSES,
+    Arm,
+)
+
+from glassformer.evaluate.compare import holm
+
+ROOM = 3.0  # points: what an interval may exclude
+
+
+@dataclass(frozen=True)
+class Question:
+    """Differences between arms; each is named and adds up arms with signs."""
+
+    asked: str
+    lab: str  # of labs/questions.py
+    differences: dict[str, tuple[tuple[int, str], ...]]
+
+
+def less(first: str, second: str) -> tuple[tuple[int, str], ...]:
+    return (1, first), (-1, second)
+
+
+RUNGS = ("light", "medium", "strong", "mixup", "cutmix")
+RATES = ("3e-4", "3e-3")
+ARMS = {
+    "ViT": Arm("vit"),
+    "ViT, pooler": Arm("vit", {"pooling": "pooler"}),
+    "ViT, mean": Arm("vit", {"pooling": "mean"}),
+    **{f"ViT, {r}": Arm("vit", {"augment": r} if r in RUNGS[:3] else {"mix": r}) for r in RUNGS},
+    "ViT, stem": Arm("vit", {"stem": 48}),
+    "ViT, no positions": Arm("vit", {"positions": "none"}),
+    "ViT, sinusoidal": Arm("vit", {"positions": "sinusoidal"}),
+    "ViT, half the patches": Arm("vit", {"patch_dropout": 0.5}),
+    "CNN": Arm("cnn"),
+    **{f"CNN, {r}": Arm("cnn", {"treatment": r}) for r in RUNGS},
+    **{
+        f"{name}, dropout {p}": Arm("head", changes | {"head_dropout": p})
+        for name, changes in {"frozen": {}, "last block learns": {"train_layers": 1, "lr": 1e-3}}.items()
+        for p in (0.0, 0.2, 0.5)
+    },
+    "encoder, mean": Arm("text"),
+    **{f"encoder, {p}": Arm("text", {"pooling": p}) for p in ("first", "max", "attention")},
+    "word pieces, 8,000": Arm("text", {"tokenizer": "wordpiece", "vocab_size": 8_000}),
+    "batch 8": Arm("text", {"batch_size": 8}),
+    "4 times 8": Arm("text", {"batch_size": 8, "accumulate": 4}),
+    "batch 8, half the rate": Arm("text", {"batch_size": 8, "lr": 5e-4}),
+    **{f"rate {r}": Arm("text", {"lr": float(r)}) for r in RATES},
+    "no positions": Arm("text", {"positions": "none"}),
+    "learned positions": Arm("text", {"positions": "learned"}),
+    "64 tokens": Arm("text", {"max_length": 64}),
+    **{
+        f"{n:,} labels, {name}": Arm("labels", {"labels": n, "pretrained": p})
+        for n in PASSES
+        for name, p in (("pre-trained", True), ("from nothing", False))
+    },
+}  # fmt: skip
+QUESTIONS = {
+    "pooler": Question("Pooler output or raw [CLS]?", "pooler", {
+        "[CLS] less pooler": less("ViT", "ViT, pooler"), "[CLS] less the mean": less("ViT", "ViT, mean"),
+    }),
+    "ladder": Question("What does each rung of augmentation do for a ViT?", "ladder", {
+        f"{r} less none": less(f"ViT, {r}", "ViT") for r in RUNGS
+    }),
+    "bias": Question("Does a ViT gain more from augmentation than a CNN?", "bias", {
+        "CNN less ViT, no augmentation": less("CNN", "ViT"),
+        **{f"the ViT's gain by {r} less the CNN's":
+           (*less(f"ViT, {r}", "ViT"), (-1, f"CNN, {r}"), (1, "CNN")) for r in RUNGS},
+    }),
+    "stem": Question("What does a convolution stem alone give?", "bias", {"stem less none": less("ViT, stem", "ViT")}),
+    "head-dropout": Question("Dropout in the head, frozen or last block learning?", "head-dropout", {
+        f"{name}, dropout {p} less none": less(f"{name}, dropout {p}", f"{name}, dropout 0.0")
+        for name in ("frozen", "last block learns") for p in (0.2, 0.5)
+    } | {"last block less frozen": less("last block learns, dropout 0.0", "frozen, dropout 0.0")}),
+    "positions": Question("Which positions?", "positions", {
+        "reviews, sinusoidal less none": less("encoder, mean", "no positions"),
+        "reviews, sinusoidal less learned": less("encoder, mean", "learned positions"),
+        "pictures, learned less none": less("ViT", "ViT, no positions"),
+        "pictures, learned less sinusoidal": less("ViT", "ViT, sinusoidal"),
+    }),
+    "pooling": Question("Which pooling?", "pooling", {
+        f"mean less {p}": less("encoder, mean", f"encoder, {p}") for p in ("first", "max", "attention")
+    }),
+    "tokens": Question("Words or sub-words?", "tokens", {
+        "word pieces less words": less("word pieces, 8,000", "encoder, mean"),
+    }),
+    "batch": Question("Which batch and rate?", "accumulation", {
+        "32 less 8": less("encoder, mean", "batch 8"),
+        "32 less 4 times 8": less("encoder, mean", "4 times 8"),
+        "8 at half the rate less 8": less("batch 8, half the rate", "batch 8"),
+        **{f"rate {r} less 1e-3": less(f"rate {r}", "encoder, mean") for r in RATES},
+    }),
+    "cheaper": Question("What does reading less cost?", "cheaper", {
+        "half the patches less all": less("ViT, half the patches", "ViT"),
+        "64 tokens less 128": less("64 tokens", "encoder, mean"),
+    }),
+    "few-labels": Question("Does pre-training help?", "transfer", {
+        f"{n:,} labels, pre-trained less from nothing": less(f"{n:,} labels, pre-trained", f"{n:,} labels, from nothing")
+        for n in PASSES
+    }),
+}  # fmt: skip
+
+
+def arms_of(question: Question) -> list[str]:
+    return list(dict.fromkeys(name for terms in question.differences.values() for _, name in terms))
+
+
+# --- runs ------------------------------------------------------------------------------------------
+
+
+def file_of(runs: Path, arm: str, seed: int) -> Path:
+    return runs / f"{''.join(c if c.isalnum() or c in '.-' else '-' for c in arm)}-seed{seed}.npz"
+
+
+def train(runs: Path, arm: str, seed: int) -> float:
+    """One training, kept as right and wrong answers; the seconds of processor time that it took."""
+    started, chosen = time.process_time(), ARMS[arm]
+    right = FITS[chosen.kind](seed, runs, **chosen.changes)
+    seconds = time.process_time() - started
+    path = file_of(runs, arm, seed)
+    with path.with_suffix(".part").open("wb") as out:
+        np.savez(out, right=np.packbits(right), n=len(right), seconds=seconds)
+    path.with_suffix(".part").replace(path)
+    return seconds
+
+
+def hits(runs: Path, arm: str, seed: int) -> tuple[np.ndarray, float]:
+    """The answers of a training ``[n]`` as 0 and 1, and its seconds."""
+    with np.load(file_of(runs, arm, seed)) as found:
+        return np.unpackbits(found["right"], count=int(found["n"])), float(found["seconds"])
+
+
+# --- what is said of them --------------------------------------------------------------------------
+
+
+def difference(runs: Path, terms: Sequence[tuple[int, str]], seeds: Sequence[int]) -> dict[str, Any]:
+    """The mean over seeds in points, its interval and p before correction."""
+    from scipy.stats import t
+
+    apart = np.array(
+        [sum(sign * hits(runs, arm, seed)[0].astype(float) for sign, arm in terms) for seed in seeds]
+    )  # [S, n]
+    by_seed = 100 * apart.mean(1)
+    examples = 100 * apart.mean(0).std() / apart.shape[1] ** 0.5
+    error = max((statistics.variance(by_seed) / len(seeds) + examples**2) ** 0.5, 1e-9)
+    mean, half = float(by_seed.mean()), float(t.ppf(0.975, len(seeds) - 1)) * error
+    return {
+        "points": mean, "interval": [mean - half, mean + half], "by_seed": by_seed.tolist(), "n": apart.shape[1],
+        "p": float(2 * t.sf(abs(mean) / error, len(seeds) - 1)),
+    }  # fmt: skip
+
+
+def said_of(found: dict[str, Any]) -> str:
+    """What a difference shows, in a few words."""
+    low, high = found["interval"]
+    if found["p_holm"] < 0.05:
+        return "shown"
+    return f"no effect of {ROOM:.0f} points" if low > -ROOM and high < ROOM else "open"
+
+
+def cell(found: dict[str, Any]) -> str:
+    low, high = found["interval"]
+    return f"{found['points']:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def judged(runs: Path, key: str, wanted: Sequence[int]) -> dict[str, Any] | None:
+    """A question over the seeds that all of its arms have; None: fewer than two."""
+    question = QUESTIONS[key]
+    arms = arms_of(question)
+    seeds = [s for s in wanted if all(file_of(runs, arm, s).is_file() for arm in arms)]
+    if len(seeds) < 2:
+        return None
+    found = {name: difference(runs, terms, seeds) for name, terms in question.differences.items()}
+    for one, p in zip(found.values(), holm([f["p"] for f in found.values()]), strict=True):
+        one |= {"p_holm": p}
+        one |= {"says": said_of(one)}
+    reached = {}
+    for arm in arms:
+        answers = [hits(runs, arm, seed) for seed in seeds]
+        reached[arm] = {
+            "accuracy": [float(right.mean()) for right, _ in answers],
+            "cpu_seconds": [round(seconds, 1) for _, seconds in answers],
+        }
+    told = "; ".join(f"{name} {cell(f)}, {f['says']}" for name, f in found.items())
+    n = next(iter(found.values()))["n"]
+    counts = sorted({f["n"] for f in found.values()})
+    judges = f"{n:,}" if len(counts) == 1 else " or ".join(f"{c:,}" for c in counts)
+    answer = f"In points, {len(seeds)} seeds, {judges} judged examples, 95 % intervals: {told}."
+    return {
+        "asked": question.asked, "lab": question.lab, "seeds": seeds, "differences": found, "arms": reached, "answer": answer,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("questions", nargs="*", choices=[[], *QUESTIONS], help="all unless named")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
+    parser.add_argument("--runs", type=Path, default=Path("runs/lab-questions"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "lab-questions.json")
+    args = parser.parse_args()
+    args.runs.mkdir(parents=True, exist_ok=True)
+    began, last = time.monotonic(), 0.0
+    wanted = dict.fromkeys(arm for key in args.questions or QUESTIONS for arm in arms_of(QUESTIONS[key]))
+    head = {
+        "benchmark": "lab questions", "title": "The labs' questions", **environment(),
+        "learned": {"pictures": LEARNED_PICTURES, "reviews": LEARNED_REVIEWS},
+        "judged": {"pictures": JUDGED_PICTURES, "reviews": JUDGED_REVIEWS},
+    }  # fmt: skip
+    left = [(a, s) for s in args.seeds for a in wanted if not file_of(args.runs, a, s).is_file()]
+    while left and (not args.minutes or time.monotonic() - began + last < 60 * args.minutes):
+        (arm, seed), begun = left.pop(0), time.monotonic()
+        seconds = train(args.runs, arm, seed)
+        last = time.monotonic() - begun
+        print(f"{arm}, seed {seed}: {hits(args.runs, arm, seed)[0].mean():.2%}, {seconds:.0f} s", flush=True)
+    found = {key: one for key in QUESTIONS if (one := judged(args.runs, key, args.seeds)) is not None}
+    if found:
+        write_result(args.out, {**head, "questions": found})
+    for one in found.values():
+        print(f"{one['asked']} {one['answer']}")
+    print(f"{len(left)} trainings are left; {len(found)} of {len(QUESTIONS)} questions in {args.out}")
+
+
+if __name__ == "__main__":
+    main()
