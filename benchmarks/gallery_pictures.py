@@ -36,10 +36,8 @@ LICENCE = re.compile(r"^(\S+) CC-BY by (.*) - \S+$", re.MULTILINE)
 
 def grid(run: GalleryRun) -> Drawn:
     """The first judged picture of each class under its true and its predicted label: the grid of the run."""
-    file = run.folder / "grid.png"
-    if not file.is_file():
-        raise InputError("the run drew no grid", where=str(run.folder), fix="Train with grid = true")
-    examples = json.loads((run.folder / "pictures.json").read_text(encoding="utf-8"))["examples"]
+    file = run.file("grid.png")
+    examples = json.loads(run.file("pictures.json").read_text(encoding="utf-8"))["examples"]
     right = sum(e["label"] == e["predicted"] for e in examples)
     wrong = [f"{e['label']} as {e['predicted']}" for e in examples if e["label"] != e["predicted"]]
     told = f"{right} of {len(examples)} are right" + (f"; taken wrongly: {', '.join(wrong)}" if wrong else "")
@@ -62,7 +60,7 @@ def curves(run: GalleryRun) -> Drawn:
     epochs = run.metrics.get("epochs") or []
     drawn = learning_curves(run.evaluations, epochs)
     if not drawn:
-        raise InputError("fewer than two evaluations", where=str(run.folder))
+        raise InputError("fewer than two evaluations", where=run.recipe.name)
     each = ", ".join(f"{e['accuracy']:.1%}" for e in epochs)
     told = f"Test accuracy after each epoch: {each}. " if epochs else ""
     told += "Each epoch's weights were kept and judged at the end; nothing was chosen by them. " * bool(
@@ -83,7 +81,7 @@ def architecture(run: GalleryRun) -> Drawn:
 
 def maps(run: GalleryRun) -> Drawn:
     """The attention maps of the last layer, a head each, for one sentence."""
-    e = load(run.folder / "model").explain(SENTENCE, method="attention", maps=True)
+    e = load(run.file("model")).explain(SENTENCE, method="attention", maps=True)
     strongest = max(e.words(), key=lambda word: word[1])
     last = e.maps[-1][:, 0]  # [H, T]: what each head's [CLS] reads
     each = "; ".join(
@@ -97,7 +95,7 @@ def maps(run: GalleryRun) -> Drawn:
 
 def alignment(run: GalleryRun) -> Drawn:
     """What each word of the first example's translation was read from."""
-    example = json.loads((run.folder / "alignments.json").read_text(encoding="utf-8"))["examples"][0]
+    example = json.loads(run.file("alignments.json").read_text(encoding="utf-8"))["examples"][0]
     content = as_file(alignment_picture(example["source"], example["target"], example["weights"]))
     text, said = " ".join(str(example["text"]).split()), " ".join(str(example["translation"]).split())
     alt = "A table: a row a token of the German translation, a column a token of the English text, dark near a diagonal"
@@ -119,7 +117,7 @@ def augmentation(run: GalleryRun) -> Drawn:
 def before_and_after(before: GalleryRun, after: GalleryRun) -> Drawn:
     """Rollout and occlusion of the same pictures: a head on frozen weights, then all weights fine-tuned."""
     split, rows = _firsts(TASKS[after.recipe.task].load(after.recipe).validation)
-    models = [load(run.folder / "model") for run in (before, after)]
+    models = [load(run.file("model")) for run in (before, after)]
     methods = ("rollout", "occlusion")
     sheet = [[model.explain(split.images[i], method=m) for m in methods for model in models] for i in rows]
     truth = [str(split.labels[i]) for i in rows]
@@ -146,7 +144,7 @@ def fills(run: GalleryRun) -> Drawn:
 
 def neighbors(run: GalleryRun) -> Drawn:
     """The nearest words of some words before the training, and after it."""
-    after = load(run.folder / "model")
+    after = load(run.file("model"))
     before = after.untrained()
     panels = {
         f"{word}, {when}": vectors.most_similar(word, SHOWN)

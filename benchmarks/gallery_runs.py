@@ -1,11 +1,16 @@
-"""Finished runs as the gallery reads them: where they lie, what was changed in their recipe, their figure in words."""
+"""Finished runs as the gallery reads them: from their folder, or of a published run from its result file; what was changed
+in their recipe, their figure in words.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from common import RESULTS
 
 from glassformer.config import to_dict
 from glassformer.errors import InputError
@@ -30,7 +35,7 @@ class Drawn:
 class GalleryRun:
     """A finished run with its recipe."""
 
-    folder: Path
+    folder: Path | None  # None: of a result file
     metrics: dict[str, Any]
     recipe: Any
     records: list[dict[str, Any]]  # of the training
@@ -40,6 +45,30 @@ class GalleryRun:
         """The run in a folder; CheckpointError where there is none that has ended."""
         run = Run.of(folder)
         return cls(folder, run.metrics, read_run_recipe(folder), list(run.history))
+
+    @classmethod
+    def published(cls, name: str) -> GalleryRun:
+        """The first run in the result file of a recipe.
+
+        Raises:
+            InputError: it has none.
+        """
+        file = RESULTS / f"recipe-{name}.json"
+        if not file.is_file():
+            raise InputError("no such result file", where=str(file), fix=f"benchmarks/recipes.py {name}")
+        found = json.loads(file.read_text(encoding="utf-8"))
+        first = found["runs"][0]
+        return cls(None, first, load_recipe(name, found["overrides"]), first["evaluations"])
+
+    def file(self, name: str) -> Path:
+        """A file of its folder.
+
+        Raises:
+            InputError: it has no such file.
+        """
+        if self.folder is None or not (self.folder / name).exists():
+            raise InputError(f"the run has no {name}", where=str(self.folder or self.recipe.name))
+        return self.folder / name
 
     @property
     def evaluations(self) -> list[dict[str, Any]]:
@@ -58,7 +87,7 @@ class GalleryRun:
         """What the run is judged by, with the number of examples where it says so."""
         found = headline(self.metrics)
         if found is None:
-            raise InputError("the run has no figure", where=str(self.folder))
+            raise InputError("the run has no figure", where=str(self.folder or self.recipe.name))
         value, unit = found
         judged = self.metrics.get("judged", "")
         n = (self.metrics.get(judged) or {}).get("n")

@@ -147,6 +147,17 @@ def test_a_block_takes_the_place_of_the_one_before(gallery):
         gallery.with_block(page, "z", "")
 
 
+def test_a_published_run_is_read_from_its_result_file(gallery):
+    run = gallery.GalleryRun.published("imdb-encoder-small-given")
+    made = gallery.draw.curves(run)
+    assert {"training", "test", "epoch 5"} <= set(svg_texts(made.content))
+    assert len(re.findall(r"\d\d\.\d%", made.caption.partition(". Each")[0])) == 5
+    with pytest.raises(GlassformerError, match=r"no grid\.png"):
+        gallery.draw.grid(run)
+    with pytest.raises(GlassformerError, match="no such result file"):
+        gallery.GalleryRun.published("none")
+
+
 def test_a_run_that_is_missing_is_one_line(gallery, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["gallery.py", "--runs", str(tmp_path), "--only", "imdb-fills"])
     before = PAGE.read_text(encoding="utf-8")
