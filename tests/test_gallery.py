@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from glassformer.errors import GlassformerError
+from glassformer.report.published import published_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
@@ -80,6 +81,17 @@ def test_the_page_and_the_command_know_the_same_pictures(gallery):
     on_disk = {path.name for path in (PAGE.parent / "gallery").iterdir()}
     assert on_disk == {Path(file).name for _, file, *_ in found}
     assert "/tmp" not in PAGE.read_text(encoding="utf-8")
+
+
+def test_a_row_leads_to_a_heading_of_the_gallery():
+    headings = re.findall(r"^#+ (.+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    shown = {row.number: row.pictures for row in published_rows() if row.pictures}
+    assert set(shown.values()) <= anchors
+    assert shown.keys() >= {2, 6, 7, 8, 11, 12}  # those that ask for figures, or show them
+    for number, anchor in shown.items():
+        page = (ROOT / "docs" / "results" / f"row-{number:02d}.md").read_text(encoding="utf-8")
+        assert f"(../gallery.md#{anchor})" in page
 
 
 def test_what_a_picture_classifier_gives(drawn, gallery):
