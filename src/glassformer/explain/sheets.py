@@ -16,9 +16,10 @@ from glassformer.explain.result import Result
 from glassformer.explain.view import certainty, inert, picture_url
 
 CELL, LETTER, LONGEST = 22, 7, 16  # pixels of a square of a map and of a letter; letters of a token
-SIDE, GAP, HEAD, FOOT = 96, 8, 34, 20  # pixels of a picture, between pictures, above them, below each
+SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels of a picture, between pictures, above them, below each
 INK, MUTED, MAP = "#23303d", "#5b6672", "#2f6db5"
 FOR, AGAINST = (255, 110, 0), (40, 90, 220)  # of scores on a picture
+LABEL = 11  # letters of a label below a picture
 MOST = 64  # tokens of a map that can be read
 
 
@@ -122,7 +123,7 @@ def pictures(
         for column, e in enumerate(row, 1):
             heat = _image("", picture_url(heat_of(e.scores, signed=e.target is not None)))
             parts.append(f'<g transform="translate({step * column} {y})"><use href="#grey-{i}"/>{heat}</g>')
-            told = f"{str(e.label)[:LONGEST]} {certainty(e.probability)} %"
+            told = f"{_short(str(e.label), LABEL)} {certainty(e.probability)} %"
             parts.append(_line(step * column, y + SIDE + 14, told, MUTED))
     width, height = step * (1 + len(titles)), HEAD + line * len(rows)
     return _sheet(width, height, [f"<defs>{''.join(defined)}</defs>", *parts])
@@ -148,12 +149,16 @@ def _image(attributes: str, url: str) -> str:
 
 def _line(x: int, y: int, text: str, color: str, bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x}" y="{y}" fill="{color}"{weight}>{escape(inert(text))}</text>'
+    size = ' font-size="11"' if color == MUTED else ""
+    return f'<text x="{x}" y="{y}" fill="{color}"{weight}{size}>{escape(inert(text))}</text>'
 
 
 def _cut(token: str) -> str:
-    token = inert(token)
-    return escape(token if len(token) <= LONGEST else token[: LONGEST - 1] + "…")
+    return escape(_short(inert(token), LONGEST))
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _sheet(width: int, height: int, parts: Sequence[str]) -> str:
