@@ -18,7 +18,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full soak lint format kernels bench labs notebooks pages results map docs fuzz mutants clean
+.PHONY: help setup demo test test-full soak lint format kernels bench labs notebooks pages gallery results map docs fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -79,6 +79,9 @@ labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (a
 
 notebooks: $(VENV)/.installed-test ## write the labs, the practical and the quickstarts as notebooks into labs/notebooks
 	$(BIN)/python labs/notebooks.py $(ARGS)
+
+gallery: $(VENV)/.installed ## draw the pictures of docs/gallery.md from finished run folders (ARGS='--runs FOLDER --only NAME')
+	$(BIN)/python benchmarks/gallery.py $(ARGS)
 
 results: $(VENV)/.installed ## write docs/results.md and its pages from the run folders and result files
 	$(BIN)/glassformer reproduce --table --out docs/results.md

@@ -27,6 +27,7 @@ PAGES = sorted(
 RUN = [
     DOCS / "extend.md",
     DOCS / "explanations.md",
+    DOCS / "gallery.md",
     DOCS / "sequences.md",
     DOCS / "tags.md",
     DOCS / "word-vectors.md",
@@ -80,6 +81,7 @@ QUICK = {
     "own-pictures",
     "compare-fairly",
     "from-captum",
+    "gallery",
     "tables",
 }  # the others train for tens of seconds
 RUNNABLE = [

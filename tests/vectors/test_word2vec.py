@@ -310,3 +310,18 @@ def test_compiled_loops_are_not_kept_on_disk(tmp_path):
     )
     assert done.stdout.split("\n")[:2] == ["(5, 7)", "(5, 23)"], done.stderr
     assert not [path for path in tmp_path.rglob("*") if path.suffix in (".nbi", ".nbc")]
+
+
+def test_the_vectors_before_the_training(vectors, tmp_path):
+    before = vectors.untrained()
+    assert before.words_ == vectors.words_
+    assert np.abs(before.vectors_).max() <= 0.5 / 13
+    assert float(np.linalg.norm(before.vectors_, axis=1).mean()) == pytest.approx(
+        vectors.norms_["before"]["mean"]
+    )
+    assert before.most_similar("france", 3) != vectors.most_similar("france", 3)
+    again = gf.Word2Vec.load(vectors.save(tmp_path / "saved")).untrained()
+    assert np.array_equal(again.vectors_, before.vectors_)
+    theirs = gf.Word2Vec.load(vectors.save_word2vec_format(tmp_path / "v.txt"))
+    with pytest.raises(ConfigError, match="not known"):
+        theirs.untrained()

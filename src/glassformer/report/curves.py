@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d")
+INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d", "#3d7a4b")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34
 
 
@@ -13,7 +14,7 @@ def curves(
     last: int | None = None,
     ends: tuple[str, str] | None = None,
 ) -> str:
-    """Panels beside each other, each with at most two named lines over the epochs.
+    """Panels beside each other, each with at most three named lines over the epochs.
 
     Args:
         panels: title -> line's name -> values, one an epoch or evenly over them.
@@ -28,6 +29,34 @@ def curves(
     for number, (title, lines) in enumerate(panels.items()):
         parts.append(_panel(WIDTH * number, title, lines, last, ends))
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def learning_curves(
+    evaluations: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """Loss and accuracy over the epochs of one training; empty: fewer than two were evaluated.
+
+    Args:
+        evaluations: of a run's history.
+        judged: figures of the judged split by the weights of each epoch; they stand beside the training's.
+    """
+    records = [e for e in evaluations if "train_loss" in e]
+    panels: dict[str, dict[str, list[float]]] = {}
+    for title, keys in {
+        "loss": {"training": "train_loss", "validation": "loss"},
+        "accuracy": {"training": "train_accuracy", "validation": "accuracy"},
+    }.items():
+        lines = {
+            name: [float(e[key]) for e in records]
+            for name, key in keys.items()
+            if records and all(e.get(key) is not None for e in records)
+        }
+        if judged and len(judged) == len(records):
+            lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in judged]
+        if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy to learn
+            panels[title] = lines
+    last = records[-1].get("epoch") if records else None
+    return curves(panels, None if last is None else last + 1) if len(records) > 1 and panels else ""
 
 
 def _panel(
@@ -52,7 +81,7 @@ def _panel(
         f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">{first}</text>',
         f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">{final}</text>',
     ]
-    for (name, line), color, place in zip(lines.items(), COLORS, (0, 80)):
+    for (name, line), color, place in zip(lines.items(), COLORS, (0, 80, 160)):
         points = [
             (
                 left + (right - left) * i / max(last - 1, 1),

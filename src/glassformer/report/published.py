@@ -32,6 +32,7 @@ class Row:
     words: str = ""  # a line for the table
     studies: tuple[str, ...] = ()  # of the same question, with what can be had
     findings: tuple[str, ...] = ()  # result files that answer a question of the row
+    pictures: str = ""  # the heading of the gallery that shows them
     figures: dict = field(default_factory=dict)  # recipe -> the published accuracy, or one an epoch
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from glassformer.report.curves import curves
+from glassformer.report.curves import learning_curves
 from glassformer.report.published import Found, InForm, Measured, Row, duration, headline, published_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -200,21 +200,4 @@ def curve_of(m: Measured) -> str:
     Where each epoch's weights were judged, the test part stands beside the training.
     """
     first: dict[str, Any] = m.runs[0] if m.runs else {}
-    records = [e for e in (first.get("evaluations") or ()) if "train_loss" in e]
-    tested = first.get("epochs") or ()
-    panels: dict[str, dict[str, list[float]]] = {}
-    for title, keys in {
-        "loss": {"training": "train_loss", "validation": "loss"},
-        "accuracy": {"training": "train_accuracy", "validation": "accuracy"},
-    }.items():
-        lines = {
-            name: [float(e[key]) for e in records]
-            for name, key in keys.items()
-            if records and all(e.get(key) is not None for e in records)
-        }
-        if tested and len(tested) == len(records) and "validation" not in lines:
-            lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in tested]
-        if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy to learn
-            panels[title] = lines
-    last = records[-1].get("epoch") if records else None
-    return curves(panels, None if last is None else last + 1) if len(records) > 1 and panels else ""
+    return learning_curves(first.get("evaluations") or (), first.get("epochs") or ())

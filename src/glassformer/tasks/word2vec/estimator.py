@@ -283,6 +283,19 @@ class Word2Vec(Estimator):
             raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
 
+    def untrained(self) -> Word2Vec:
+        """The same words with the vectors that the training began with, which follow from the seed.
+
+        Raises:
+            ConfigError: the vectors come from a file of others, whose seed is not known.
+        """
+        self._check_fitted()
+        if "before" not in self.norms_:
+            raise ConfigError("the first vectors are not known", where="Word2Vec", fix="Train them here")
+        out = Word2Vec(**self.get_params())
+        out._take(self.words_, first_vectors(len(self), self.dim, self.seed), self.counts_)
+        return out
+
     def judge(
         self, tests: Sequence[str] = ("wordsim353", "simlex999", "google"), folder: str | Path | None = None
     ) -> dict[str, Any]:

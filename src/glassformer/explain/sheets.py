@@ -1,0 +1,169 @@
+"""Sheets of explanations as SVG files: the maps of a layer's heads, and pictures under their scores.
+
+They are drawn on white, so that they can be read on a light page and on a dark one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html import escape
+
+import numpy as np
+
+from glassformer.errors import InputError
+from glassformer.explain.result import Result
+from glassformer.explain.view import certainty, inert, picture_url
+
+CELL, LETTER, LONGEST = 22, 7, 16  # pixels of a square of a map and of a letter; letters of a token
+SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels of a picture, between pictures, above them, below each
+INK, MUTED, MAP = "#23303d", "#5b6672", "#2f6db5"
+FOR, AGAINST = (255, 110, 0), (40, 90, 220)  # of scores on a picture
+LABEL = 11  # letters of a label below a picture
+MOST = 64  # tokens of a map that can be read
+
+
+def as_file(svg: str) -> str:
+    """An ``<svg>`` element of a page as a file of its own: the page's variables are replaced by their light
+    values, and it stands on white.
+    """
+    svg = re.sub(r"var\(--[\w-]+, ([^()]+)\)", r"\1", svg)
+    start = svg.index(">") + 1
+    head, box = svg[:start], re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg[:start])
+    if box is None:
+        raise ValueError("no viewBox that begins at 0 0")
+    if "xmlns=" not in head:
+        head = head.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    if "font-family=" not in head:
+        head = head.replace("<svg ", '<svg font-family="system-ui, sans-serif" ', 1)
+    ground = f'<rect width="{box[1]}" height="{box[2]}" fill="#ffffff"/>'
+    return f"{head}{ground}{svg[start:]}\n"
+
+
+def heads(explanation: Result, layer: int = -1) -> str:
+    """The attention maps of one layer, a head beside the other: a row reads the columns, darker with more.
+
+    Args:
+        explanation: of a text, with its maps (``maps=True``).
+        layer: its number; negative ones count from the end.
+
+    Raises:
+        InputError: no maps, no such layer, or more tokens than can be read.
+    """
+    e = explanation
+    if e.maps is None or e.image is not None:
+        raise InputError("no maps of a text", where="heads", fix="Explain a text with maps=True")
+    if not -len(e.maps) <= layer < len(e.maps):
+        raise InputError(f"no layer {layer}: there are {len(e.maps)}", where="heads")
+    if len(e.tokens) > MOST:
+        raise InputError(f"{len(e.tokens)} tokens, at most {MOST} can be drawn", where="heads")
+    tokens = [_cut(token) for token in e.tokens]
+    maps = e.maps[layer]  # [H, T, T]
+    edge = LETTER * max(map(len, tokens)) + 10
+    side, top = CELL * len(tokens), edge + 22
+    width, height = edge + (side + GAP) * len(maps), top + side + GAP
+    parts = [
+        f'<text x="{edge - 6}" y="{top + CELL * i + 15}" text-anchor="end" fill="{INK}">{token}</text>'
+        for i, token in enumerate(tokens)
+    ]
+    for number, weights in enumerate(maps):
+        left = edge + (side + GAP) * number
+        parts.append(f'<text x="{left}" y="14" fill="{INK}" font-weight="600">head {number + 1}</text>')
+        parts += [
+            f'<text transform="translate({left + CELL * i + 15} {top - 5}) rotate(-90)" '
+            f'fill="{INK}">{token}</text>'
+            for i, token in enumerate(tokens)
+        ]
+        parts += [
+            f'<rect x="{left + CELL * j + 1}" y="{top + CELL * i + 1}" width="{CELL - 2}" '
+            f'height="{CELL - 2}" rx="2" fill="{MAP}" fill-opacity="{share:.3f}"/>'
+            for i, row in enumerate(weights.tolist())
+            for j, share in enumerate(row)
+        ]
+    return _sheet(width, height, parts)
+
+
+def pictures(
+    rows: Sequence[Sequence[Result]], titles: Sequence[str], names: Sequence[str] | None = None
+) -> str:
+    """A row an input: the picture, then the scores of each explanation of it, over the picture in grey.
+
+    Scores of methods without a target run from the lowest to the highest; of those with one, orange speaks
+    for the target and blue against it, as strong as the share of the strongest. Below each stands the answer.
+
+    Args:
+        rows: explanations of one picture each, of as many methods or models as there are titles.
+        titles: over the columns; a line break begins a second line.
+        names: below the pictures themselves, such as the true label.
+
+    Raises:
+        InputError: an explanation of a text, or rows that do not fit titles and names.
+    """
+    found = names or [row[0].name for row in rows if row]
+    if not rows or len(found) != len(rows) or any(len(row) != len(titles) for row in rows):
+        raise InputError(
+            f"{len(rows)} rows, {len(titles)} titles and {len(found)} names do not fit", where="pictures"
+        )
+    if any(e.image is None for row in rows for e in row):
+        raise InputError("an explanation of a text", where="pictures", fix="Give those of pictures")
+    step, line = SIDE + GAP, SIDE + FOOT + GAP
+    parts, defined = [], []
+    for column, title in enumerate(titles, 1):
+        parts += [
+            _line(step * column, 13 + 14 * i, words, INK, i == 0)
+            for i, words in enumerate(title.split("\n")[:2])
+        ]
+    for i, (row, name) in enumerate(zip(rows, found, strict=True)):
+        y, image = HEAD + line * i, row[0].image
+        assert image is not None
+        grey = np.repeat((image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[..., None], 3, 2)
+        defined.append(_image(f'id="grey-{i}" ', picture_url(grey)))
+        parts.append(f'<g transform="translate(0 {y})">{_image("", picture_url(image))}</g>')
+        parts.append(_line(0, y + SIDE + 14, name, MUTED))
+        for column, e in enumerate(row, 1):
+            heat = _image("", picture_url(heat_of(e.scores, signed=e.target is not None)))
+            parts.append(f'<g transform="translate({step * column} {y})"><use href="#grey-{i}"/>{heat}</g>')
+            told = f"{_short(str(e.label), LABEL)} {certainty(e.probability)} %"
+            parts.append(_line(step * column, y + SIDE + 14, told, MUTED))
+    width, height = step * (1 + len(titles)), HEAD + line * len(rows)
+    return _sheet(width, height, [f"<defs>{''.join(defined)}</defs>", *parts])
+
+
+def heat_of(scores: np.ndarray, *, signed: bool) -> np.ndarray:
+    """Scores ``[gh, gw]`` as colors over a picture: ``[gh, gw, 4]`` uint8, red, green, blue, opacity."""
+    values = scores.astype(np.float64)
+    if not signed:
+        values = values - values.min()
+    shares = values / max(float(np.abs(values).max()), 1e-12)
+    colors = np.where(shares[..., None] >= 0, FOR, AGAINST)
+    opacity = np.rint(200 * np.abs(shares))[..., None]
+    return np.concatenate([colors, opacity], -1).astype(np.uint8)
+
+
+def _image(attributes: str, url: str) -> str:
+    return (
+        f'<image {attributes}href="{url}" width="{SIDE}" height="{SIDE}" preserveAspectRatio="none" '
+        'style="image-rendering:pixelated"/>'
+    )
+
+
+def _line(x: int, y: int, text: str, color: str, bold: bool = False) -> str:
+    weight = ' font-weight="600"' if bold else ""
+    size = ' font-size="11"' if color == MUTED else ""
+    return f'<text x="{x}" y="{y}" fill="{color}"{weight}{size}>{escape(inert(text))}</text>'
+
+
+def _cut(token: str) -> str:
+    return escape(_short(inert(token), LONGEST))
+
+
+def _short(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def _sheet(width: int, height: int, parts: Sequence[str]) -> str:
+    return as_file(
+        f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img" font-size="12">'
+        + "\n".join(parts)
+        + "</svg>"
+    )
