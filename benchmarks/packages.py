@@ -152,12 +152,15 @@ class Column:
 
         Args:
             again: run it in any case: it makes what later steps stand in.
-            keep: note its last line, which counts tests.
+            keep: note its last line: a count of tests, a version.
         """
         if again or "seconds" not in self.steps.get(what, {}):
+            load = round(os.getloadavg()[0], 2)
             try:
                 seconds, said = run(*words, cwd=cwd)
-                self.steps[what] = {"seconds": seconds} | ({"said": said} if keep else {})
+                self.steps[what] = {"seconds": seconds, "load_before": load} | (
+                    {"said": said} if keep else {}
+                )
             except Failed as error:
                 self.steps[what] = {"failed": str(error)}
             self.save()
@@ -186,6 +189,7 @@ def try_package(
         return
     place = folder / "elsewhere"
     place.mkdir()
+    column.tried("torch", own, "-c", "import torch; print(torch.__version__)", cwd=place, keep=True)
     column.tried("demo --quick", own.parent / "glassformer", "demo", "--quick", cwd=place)
     column.tried("doctor", own, "-m", "glassformer", "doctor", cwd=place)
     if column.tried("test tools", *pip, *TOOLS, cwd=folder, again=True):
