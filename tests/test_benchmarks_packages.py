@@ -68,3 +68,29 @@ def test_the_named_pythons_were_tried():
     }
     assert named
     assert named <= passed
+
+
+def test_pages_that_were_looked_at_before_keep_their_day():
+    merged = pytest.importorskip("pages").merged
+
+    def result(day: str, *names: str, **faults: list[str]) -> dict:
+        told = {f"{name}, 400 px, dark": found for name, found in faults.items()}
+        return {
+            "date": day,
+            "commit": day,
+            "pages": [*names],
+            "views": 4 * len(names),
+            "longest_line": 70,
+            "faults": told,
+        }
+
+    first = result("mon", "a", "b", "c", a=["wide"], b=["pale"])
+    second = merged(first, result("tue", "b", "d"))
+    assert second["faults"] == {"a, 400 px, dark": ["wide"]}
+    third = merged(second, result("wed", "a", a=["long"]))
+    assert third["earlier"] == [
+        {"date": "mon", "commit": "mon", "pages": ["c"]},
+        {"date": "tue", "commit": "tue", "pages": ["b", "d"]},
+    ]
+    assert (third["pages"], third["views"]) == (["a", "c", "b", "d"], 16)
+    assert third["faults"] == {"a, 400 px, dark": ["long"]}
