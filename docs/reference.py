@@ -26,6 +26,9 @@ TASKS = {
     "masked-patches": "Pictures without labels",
     "word2vec": "Word vectors",
     "similarity": "Similarity",
+    "token-tagging": "Tags of words",
+    "text-regression": "Numbers for texts",
+    "image-regression": "Numbers for pictures",
 }
 # page: (title, modules), in the order of reading
 MODULES = {
@@ -199,15 +202,32 @@ MODULES = {
 }
 
 
+ABOUT = {  # what a page is for, in a sentence
+    "estimators": "Classes that you fit on raw texts, pictures and labels, and that answer, explain and save themselves.",
+    "blocks": "The layers that a model is built of, each on packed rows without padding.",
+    "models": "Whole networks of these layers, and the weights that they open and save.",
+    "data": "How texts and pictures are read, checked, split, tokenized and made into batches.",
+    "training": "The training loop, its objectives and optimizer, and how a model is judged.",
+    "explaining": "The methods that say why a model answers so, and the tests of how far to trust them.",
+    "experiments": "Recipes and their settings, runs, and studies that compare them.",
+    "reports": "The pages that a run and a study write, and exports for other programs.",
+    "serving": "The HTTP server: its limits, its models and what it answers.",
+    "errors": "The errors that can reach you, threads and devices, and the types in signatures.",
+}
+
+
 def cell(text: str) -> str:
-    """Text that a cell of a Markdown table can hold."""
-    return re.sub(r"([|<>*_\[\]])", r"\\\1", " ".join(text.split()))
+    """Text that a cell of a Markdown table can hold; options keep their two dashes."""
+    text = re.sub(r"([|<>*_\[\]])", r"\\\1", " ".join(text.split()))
+    return re.sub(r"(?<![\w`-])(--[a-z][a-z-]*)(?!`)", r"`\1`", text)
 
 
 def keys() -> str:
     """Every key of every task, with default and meaning."""
     lines = [
         "# Every key of a recipe",
+        "",
+        "You find here what a recipe can set, task by task, with defaults and meanings.",
         "",
         "`--set key=value` lays any of them over a recipe; in a file they stand under their section.",
         "A value is written as in TOML: `lr=1e-4`, `keep_best=false`, `betas=[0.9, 0.98]`; text needs no "
@@ -253,6 +273,8 @@ def commands() -> str:
     lines = [
         "# Every command",
         "",
+        "You find here every verb of `glassformer` with its arguments and options, and what its exit code says.",
+        "",
         "| Exit code | Meaning |",
         "|---|---|",
         "| 0 | done |",
@@ -288,9 +310,9 @@ def commands() -> str:
     return "\n".join(lines) + "\n"
 
 
-def api(title: str, modules: list[str]) -> str:
+def api(title: str, modules: list[str], about: str) -> str:
     """A page of docstrings."""
-    lines = [f"# {title}", "", "```{eval-rst}"]
+    lines = [f"# {title}", "", about, "", "```{eval-rst}"]
     for module in modules:
         name = f"glassformer.{module}"
         lines += [
@@ -307,9 +329,12 @@ def api(title: str, modules: list[str]) -> str:
 
 def write(folder: Path = HERE / "reference") -> None:
     """Write all pages; files that would not change stay as they are."""
-    pages = {"keys": keys(), "commands": commands()} | {name: api(*about) for name, about in MODULES.items()}
+    pages = {"keys": keys(), "commands": commands()} | {
+        name: api(*page, ABOUT[name]) for name, page in MODULES.items()
+    }
     pages["index"] = (
-        "# Reference\n\nMade from the code.\n\n```{toctree}\n:maxdepth: 2\n\nkeys\ncommands\n"
+        "# Reference\n\nYou find here every recipe key, every command and every public name. The pages are made from the code, "
+        "so they fit your version.\n\n```{toctree}\n:maxdepth: 2\n\nkeys\ncommands\n"
         + "\n".join(MODULES)
         + "\n```\n"
     )

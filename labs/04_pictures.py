@@ -4,7 +4,7 @@
 # What you will see: a picture cut into tokens; heads on a frozen backbone; when a small ViT over-fits, and what
 # augmentation, Mixup and CutMix do about it; the same data under a small CNN; and where the ViT looks.
 #
-# ImageNet's weights cannot be had offline, so the backbone here is trained first on the digits 0 to 4 and then meets 5 to 9.
+# ImageNet's weights are a download; the backbone here needs none: it is trained first on the digits 0 to 4 and then meets 5 to 9.
 # The data is scikit-learn's handwriting, 8×8 pixels: the figures are about the mechanism and not about photographs.
 #
 # Where the library does this: [nn/patches.py](../src/glassformer/nn/patches.py), [models/image.py](../src/glassformer/models/image.py),
