@@ -25,6 +25,7 @@ from glassformer.evaluate.label_sets import tune_thresholds
 from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
@@ -134,7 +135,11 @@ def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tupl
     """The figures of a split and its probabilities ``[n, C]``."""
     with count("judging", len(split)) as told:
         probabilities = clf.outputs(split.examples, progress=told)
-    return measured(clf, split, probabilities, recipe, clf.chosen(probabilities)), probabilities
+    found = measured(clf, split, probabilities, recipe, clf.chosen(probabilities))
+    if (below := getattr(clf, "abstain_below_", None)) is not None:
+        targets = clf.targets(split.labels or [], split.origin, split.rows)
+        found["abstention"] = abstention(clf.kind_, probabilities, targets, clf.threshold_, below)
+    return found, probabilities
 
 
 def measured(
@@ -217,7 +222,7 @@ def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     """The label of each of a recipe's own sentences, and how sure it is."""
     labels, shares = answers(clf, clf.predict_proba(sentences))
     return [
-        {"text": text, "label": str(label), "probability": share}
+        {"text": text, "label": "" if label is None else str(label), "probability": share}
         for text, label, share in zip(sentences, labels, shares, strict=True)
     ]
 
@@ -296,11 +301,10 @@ def page(folder: Path, known: KnownRecipe) -> Path:
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
-    """The label of each row of probabilities ``[n, C]``, and that label's own probability; of several labels
-    their set, and how sure the least sure answer of it is."""
-    chosen = clf.chosen(probabilities)
-    labels = clf.kind_.labels(chosen, clf.classes_).tolist()
-    return labels, clf.kind_.sureness(probabilities, chosen).tolist()
+    """The label of each row of probabilities ``[n, C]``, None where the classifier abstains, and that label's
+    own probability; of several labels their set, and how sure the least sure answer of it is."""
+    labels = getattr(clf, "answers", clf.decide)(probabilities).tolist()
+    return labels, clf.kind_.sureness(probabilities, clf.chosen(probabilities)).tolist()
 
 
 def export(
