@@ -130,7 +130,7 @@ class Classifier(ClassifierMixin, Supervised):
 
     def predict(self, X: Sequence[Any]) -> Any:
         """The label of each example, as ``threshold_`` says; of several labels a 0/1 matrix ``[n, K]`` where
-        training had one, else a list of tuples of labels. Where ``abstain_below_`` is set, the array is one of
+        training had one, else a list of tuples of labels. Where ``abstain_below_`` is set, an array of
         objects, with None for what is too unsure."""
         if self.abstain_below_ is None:
             return super().predict(X)
