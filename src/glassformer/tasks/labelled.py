@@ -24,6 +24,7 @@ from glassformer.evaluate.label_baselines import judged_with
 from glassformer.evaluate.label_sets import tune_thresholds
 from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.evaluate.simple_file import SIMPLE, write_simple
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
@@ -115,7 +116,7 @@ def judge_splits(work: Work) -> dict[str, Any]:
             work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
             chosen = clf.chosen(probabilities)
             out["baselines"] = judge_baselines(
-                work.task.baselines, clf, recipe, splits, chosen, out["measure"]
+                work.task.baselines, clf, recipe, splits, chosen, out["measure"], work.folder / SIMPLE
             )
         write_predictions(
             work.folder / "predictions.csv",
@@ -182,19 +183,27 @@ def one_vs_rest(
 
 
 def judge_baselines(
-    baselines: Any, clf: Any, recipe: Any, splits: Splits, chosen: np.ndarray, measure: str
+    baselines: Any,
+    clf: Any,
+    recipe: Any,
+    splits: Splits,
+    chosen: np.ndarray,
+    measure: str,
+    keep: Path | None = None,
 ) -> dict[str, Any]:
     """The figures of simple models, trained and judged on the same splits.
 
     Args:
         chosen: what the classifier itself answers on the judged split, as ``clf.chosen`` gives it.
         measure: what its ``difference`` from each baseline is of.
+        keep: a file for what the simple models answer, see ``write_simple``.
     """
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
     truth = clf.targets(judged.labels or [], judged.origin, judged.rows)
     out: dict[str, Any] = {}
+    said: dict[str, list[str]] = {}
     for baseline in baselines:
         started = time.perf_counter()
         made = baseline(clf, recipe, splits, targets)
@@ -203,8 +212,9 @@ def judge_baselines(
         name, probabilities, *decided = made
         found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
+        theirs = decided[0] if decided else probabilities.argmax(1)
+        said[name] = list(map(str, clf.kind_.labels(theirs, clf.classes_).tolist()))
         if recipe.evaluate.bootstrap and measure in MEASURES:
-            theirs = decided[0] if decided else probabilities.argmax(1)
             out[name]["difference"] = paired_difference(
                 truth,
                 chosen,
@@ -215,6 +225,8 @@ def judge_baselines(
             )
         if clf.class_weight is not None:
             out[name]["class_weight"] = clf.class_weight
+    if keep is not None:
+        write_simple(keep, said)
     return out
 
 
