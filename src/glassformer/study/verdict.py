@@ -58,13 +58,14 @@ def _simple_models(results: dict[str, Any], measure: str, digits: int) -> list[s
     """That no arm reaches the best of the simple models, where none does."""
     simple = {name: figures.get(measure) for name, figures in results.get("baselines", {}).items()}
     simple = {name: value for name, value in simple.items() if value is not None}
+    if not simple:
+        return []
     arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
-    if not simple or not arms:
+    if not arms:
         return []
     unit = unit_of(measure)
-    top = min if unit.lower else max
-    best = top(simple, key=simple.__getitem__)
-    if top(*arms, simple[best]) != simple[best] or simple[best] in arms:
+    best = (min if unit.lower else max)(simple, key=simple.__getitem__)
+    if min(arms) <= simple[best] if unit.lower else max(arms) >= simple[best]:
         return []
     return [f"No arm reaches {best} ({unit.value(simple[best], digits)})."]
 
