@@ -104,6 +104,35 @@ def test_calibrate(gf, refused, run):
     assert "no such run folder" in refused("calibrate", "nowhere")
 
 
+def test_calibrate_more_than_two_classes(gf, refused, tmp_path):
+    rows = [(text, "odd" if i % 5 == 0 else label) for i, (text, label) in enumerate(sentences(90))]
+    data = write_csv(tmp_path / "three.csv", rows)
+    assert gf("train", "--text", data, "--out", "three", *settings()).code == 0
+    result = gf("calibrate", "three", "--threshold", "macro_f1", "--abstain-below", 0.4)
+    assert result.code == 0, result.err
+    assert "thresholds for the best macro-F1" in result.out
+    assert "test: abstaining below 0.4 answers" in result.out
+    assert "clf.threshold_ = None; clf.abstain_below_ = None" in result.out
+    found = json.loads(gf("calibrate", "three", "--threshold", "accuracy", "--json").out)
+    assert len(found["threshold"]) == 3
+    assert found["abstain_below"] is None
+    assert "Use macro_f1" in refused("calibrate", "three", "--threshold", "f1")
+    assert "no probability" in refused("calibrate", "three", "--abstain-below", 2)
+    assert gf("calibrate", "three", "--abstain-below", 0.999).code == 0
+    told = gf("predict", "three", "a film", "a plot")
+    assert [line.split("\t")[0] for line in told.out.splitlines()] == ["", ""]
+    assert "2 of 2 texts got no label: its probability is below 0.999" in told.err
+    answers = json.loads(gf("predict", "three", "a film", "--json").out)
+    assert answers["abstained"] == 1
+    assert answers["answers"][0]["label"] is None
+    assert len(answers["answers"][0]["probabilities"]) == 3
+    assert gf("predict", "three", data, "--out", "said.csv").code == 0
+    line = Path("said.csv").read_text().splitlines()[1].split(",")
+    assert line[4] == ""
+    assert float(line[5]) == max(map(float, line[6:9]))
+    assert "abstaining below 0.999 answers 0 of" in gf("evaluate", "three").out
+
+
 def test_cross_validate_and_review(gf, refused, reviews, tmp_path):
     out = tmp_path / "folds"
     result = gf("cross-validate", "--text", reviews, "--folds", 2, "--out", out, *settings())

@@ -245,8 +245,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "evaluate": {},
     "predict": NO_LABELS,
     "calibrate": LABELS | dict.fromkeys(REGRESSORS, "numbers have intervals, not a temperature"),
-    "compare": dict.fromkeys(LABELS, "has no answers that can be compared")
-    | dict.fromkeys(REGRESSORS, "holds predicted numbers, not labels"),
+    "compare": dict.fromkeys(LABELS, "has no answers that can be compared"),
     "cross-validate": LABELS,
     "review-labels": LABELS
     | {"label sets": "one label an example can be ranked"}

@@ -73,11 +73,32 @@ def test_the_folder_runs_without_us(folder: Path, text_model):
     places = [text_model.classes_.tolist().index(label) for label, _ in shown]
     assert [float(p) for _, p in shown] == pytest.approx(shares[range(3), places], abs=2e-4)
     assert (
-        len((folder / "run.py").read_text(encoding="utf-8").splitlines()) <= 64
-    )  # of one class, several labels, pairs and numbers
+        len((folder / "run.py").read_text(encoding="utf-8").splitlines()) <= 67
+    )  # of one class by thresholds or none, several labels, pairs and numbers
     about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     assert about["opset"] == 18
     assert about["threshold"] == 0.4
+
+
+def test_thresholds_of_three_classes_go_along(tmp_path: Path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    clf = build(next(iter(BUILDS)))
+    clf.classes_, clf.threshold_, clf.abstain_below_ = np.array(["a", "b", "c"]), None, None
+    with torch.no_grad():
+        old = clf.model_.head.out
+        clf.model_.head.out = torch.nn.Linear(old.in_features, 3)
+        clf.model_.head.out.weight.mul_(5)
+    p = clf.predict_proba(TEXTS)
+    clf.threshold_, clf.abstain_below_ = np.array([0.5, 0.2, 0.3]), float(np.median(p.max(1)))
+    onnx_folder.export_onnx(clf, tmp_path / "folder", TEXTS, labels=None)
+    about = json.loads((tmp_path / "folder" / "onnx.json").read_text(encoding="utf-8"))
+    assert (about["threshold"], about["abstain_below"]) == ([0.5, 0.2, 0.3], clf.abstain_below_)
+    command = [sys.executable, str(tmp_path / "folder" / "run.py"), *TEXTS]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert said == [label or "(none)" for label in clf.predict(TEXTS)]
+    assert len(set(said)) > 1
 
 
 NEIGHBORS = (

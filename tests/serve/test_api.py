@@ -186,6 +186,25 @@ def test_the_temperatures_of_several_labels_stand_beside_the_one_number(serve):
         running.stop()
 
 
+def test_thresholds_of_classes_and_abstaining_are_served(serve):
+    clf = gf.TextClassifier("textcnn", d_model=7, embedding_dim=5, min_count=1, epochs=1, threads=1)
+    clf.fit(TEXTS, [f"kind {i % 3}" for i in range(40)])
+    clf.threshold_ = np.array([0.25, 0.5, 0.25])
+    sure = clf.kind_.sureness(p := clf.predict_proba(TEXTS), clf.chosen(p))
+    clf.abstain_below_ = float(np.median(sure))
+    running = serve(others={"three": clf})
+    try:
+        models = {m["name"]: m for m in running.ask("/v1/models").body["models"]}
+        about = models["three"]
+        assert (about["threshold"], about["abstain_below"]) == ([0.25, 0.5, 0.25], clf.abstain_below_)
+        assert models["films"]["abstain_below"] is None
+        asked = running.ask("/v1/predict", {"texts": TEXTS, "model": "three"})
+        assert [x["label"] for x in asked.body["predictions"]] == clf.predict(TEXTS).tolist()
+        assert None in clf.predict(TEXTS).tolist()
+    finally:
+        running.stop()
+
+
 def test_a_body_of_no_stated_type_is_told_which(server: Running):
     answer = server.ask("/v1/predict", b'{"texts": ["a"]}', content_type="text/plain")
     assert answer.status == 422

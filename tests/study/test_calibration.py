@@ -98,3 +98,77 @@ def test_the_test_split_must_not_choose(run):
     config.write_text(config.read_text().replace(str(folder), str(lone)), encoding="utf-8")
     with pytest.raises(ConfigError, match="the test split must not choose"):
         calibrate_run(run)
+
+
+# --- more than two classes ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_three(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three classes, of which one is rare and hard to tell from another."""
+    folder = tmp_path_factory.mktemp("three")
+    words = {"good": ("warm", "wise"), "bad": ("dull", "flat"), "so-so": ("dull", "slow")}
+    for split, count, start in (("train", 97, 0), ("validation", 89, 200), ("test", 83, 400)):
+        rows = ["text,label"]
+        for i in range(start, start + count):
+            label = "so-so" if i % 7 == 0 else ("good", "bad")[i % 2]
+            rows.append(f"a {words[label][i % 3 % 2]} film and number {i},{label}")
+        (folder / f"{split}.csv").write_text("\n".join(rows) + "\n")
+    recipe = load_recipe(base, [f"source={folder}", "baselines=false", "epochs=2", "maps=0"])
+    run_task(recipe, folder / "run")
+    return folder / "run"
+
+
+@pytest.fixture
+def three(of_three: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(of_three, tmp_path / "run"))
+
+
+def test_each_of_three_classes_gets_a_threshold(three):
+    found = calibrate_run(three, threshold="macro_f1", abstain_below=0.4, bootstrap=20)
+    clf = load(three)
+    assert clf.threshold_.tolist() == found["threshold"]
+    assert clf.abstain_below_ == 0.4
+    assert len(found["threshold"]) == 3
+    before, after = (found["splits"]["validation"][side] for side in ("before", "after"))
+    assert after["macro_f1"] >= before["macro_f1"]
+    assert set(found["unseen"]) == {"folds", "before", "after"}
+    splits = load_texts(load_recipe(three / "config.toml"))
+    answers = clf.predict(splits.judged.texts)
+    left = found["splits"]["test"]["after"]["abstention"]
+    assert left["answered"] == sum(a is not None for a in answers)
+    right = sum(a == b for a, b in zip(answers, splits.judged.labels, strict=True))
+    assert left["accuracy"] == pytest.approx(right / left["answered"])
+    again = evaluate_task(three)
+    assert again["macro_f1"] == found["splits"]["test"]["after"]["macro_f1"]
+    assert again["abstention"] == left
+    assert calibrate_run(three, threshold="macro_f1", abstain_below=0.4, bootstrap=20) | {
+        "date": ""
+    } == found | {"date": ""}
+
+
+def test_page_and_card_show_the_thresholds(three):
+    calibrate_run(three, threshold="accuracy", abstain_below=0.45, bootstrap=20)
+    page = (three / "report.html").read_text(encoding="utf-8")
+    assert "The threshold of each class" in page
+    assert "the largest multiple of its own threshold" in page
+    assert "Right of these, test" in page
+    card = (three / "model" / "README.md").read_text(encoding="utf-8")
+    assert "thresholds of its classes" in card
+    assert "gives no label where the probability of the label is below 0.45" in card
+    calibrate_run(three, bootstrap=20)
+    assert "The threshold of each class" not in (three / "report.html").read_text(encoding="utf-8")
+    assert load(three).threshold_ is None
+
+
+def test_what_three_classes_cannot_have_is_refused(three):
+    with pytest.raises(ConfigError, match="f1 is that of the second of two classes, and there are 3"):
+        calibrate_run(three, threshold="f1")
+    with pytest.raises(ConfigError, match="no probability between 0 and 1"):
+        calibrate_run(three, abstain_below=0.0)
+
+
+def test_temperature_of_three_classes_lowers_the_log_loss(three):
+    found = calibrate_run(three, bootstrap=20)["splits"]["validation"]
+    assert found["after"]["log_loss"] <= found["before"]["log_loss"]
+    assert found["after"]["accuracy"] == found["before"]["accuracy"]

@@ -48,7 +48,7 @@ class Answers:
 
     def __init__(self, clf: Any, out: Path | None, layout: Layout, json: bool = False):
         self.clf, self.out, self.layout, self.json = clf, out, layout, json
-        self.count = self.good = self.truncated = 0
+        self.count = self.good = self.truncated = self.abstained = 0
         self.rejected: list[Any] = []
         self.kept: list[dict[str, Any]] = []
         self._write: Callable[..., None] | None = None
@@ -78,6 +78,7 @@ class Answers:
 
         texts = [row.text for row in rows if row.error is None]
         labels, shares = answered(self.clf, probabilities) if texts else ([], [])
+        self.abstained += sum(label is None for label in labels)
         for i, row in enumerate(rows, self.count + 1):
             if row.error is not None:
                 self.rejected.append(RejectedRow(row.file, row.row or i, row.error))
@@ -121,7 +122,8 @@ class Answers:
         for row in rows:
             shown = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
             label, share = next(answers) if row.error is None else (None, None)
-            typer.echo("\t\t" + shown if label is None else f"{one_line(label)}\t{share:.4f}\t{shown}")
+            said = "" if label is None else one_line(label)
+            typer.echo("\t\t" + shown if share is None else f"{said}\t{share:.4f}\t{shown}")
 
     def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
         answers = iter(zip(labels, shares, p, strict=True))
@@ -137,6 +139,7 @@ class Answers:
             "examples": self.count,
             "without_answer": len(self.rejected),
             "truncated": self.truncated,
+            **({"abstained": self.abstained} if self.abstained else {}),
         }
         if self.out is not None:
             return {"out": self.out, **counts}
@@ -146,6 +149,9 @@ class Answers:
         """What is worth knowing of them."""
         if missing := said_of(self.rejected):
             yield missing
+        if unsure := self.abstained:
+            what = f"{unsure:,} of {self.good:,} {self.clf.NOUN} got no label"
+            yield f"{what}: its probability is below {self.clf.abstain_below_:g}, where the model abstains"
         if cut := self.truncated:
             length = self.clf.max_length
             yield f"{cut:,} of {self.good:,} texts are longer than {length} tokens and were cut there"

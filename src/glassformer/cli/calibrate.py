@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from glassformer.cli.given import (
     one_data,
     refuse_columns,
 )
-from glassformer.cli.output import AsJson, note, say, say_json, show_table
+from glassformer.cli.output import AsJson, abstention_line, note, say, say_json, show_table
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
@@ -27,7 +28,7 @@ FEW = 100  # examples that a temperature may rest on without a word about it
 METRICS = ("accuracy", "macro_f1", "f1")
 # Python that takes a calibration back.
 UNDO = (
-    "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{threshold}; "
+    "clf = glassformer.load('{run}'); clf.temperature_ = 1.0{decision}; "
     "clf.save('{run}/model', overwrite=True)"
 )
 
@@ -40,7 +41,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     second = "entity_f1" if words else "macro_f1"
     called = ("words right", "entity F1") if words else ("accuracy", "macro-F1")
     columns = ("", "error", "95 % interval", "log loss", *called)  # within 80 characters
-    several = isinstance(found["threshold"], list) or isinstance(found["temperature"], list)
+    several = isinstance(found["temperature"], list)
     if several:
         say("a temperature a label; error is the expected calibration error over all labels")
     else:
@@ -63,8 +64,8 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         show_table(name, columns, rows, right=columns[1:])
     if several:
         show_labels(found)
-    elif found["threshold"] is not None:
-        say(f"threshold on {found['classes'][1]!r}: {found['threshold']:.4f}, for the best {found['metric']}")
+    else:
+        show_decision(found)
     seen = found["splits"][found["chosen_by"]]["before"]["n"]
     if seen < FEW:
         what = f"{seen} {'words' if words else 'examples'}"
@@ -76,9 +77,35 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         )
     say(f"saved with the model: {run / 'model'}")
     if not isinstance(found["temperature"], list):
-        threshold = "; clf.threshold_ = None" if found["threshold"] is not None else ""
-        say(f"to undo it, in Python: {UNDO.format(run=run, threshold=threshold)}")
+        changed = [name for name in ("threshold", "abstain_below") if found.get(name) is not None]
+        decision = "".join(f"; clf.{name}_ = None" for name in changed)
+        say(f"to undo it, in Python: {UNDO.format(run=run, decision=decision)}")
     say(f"report: {run / 'report.html'}")
+
+
+def show_decision(found: dict[str, Any]) -> None:
+    """The threshold on the second of two classes or that of each of more, and what abstaining leaves."""
+    from glassformer.evaluate.metrics import CALLED
+    from glassformer.report.wording import decimal
+
+    threshold, called = found["threshold"], CALLED.get(found["metric"], "F1")
+    if isinstance(threshold, list):
+        rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in _by_class(found)]
+        columns = ("class", "threshold", "offset of log p")
+        show_table(f"thresholds for the best {called}", columns, rows, right=columns[1:])
+    elif threshold is not None:
+        say(f"threshold on {found['classes'][1]!r}: {threshold:.4f}, for the best {found['metric']}")
+    if threshold is not None and (unseen := found.get("unseen")):
+        said = f"{called} where each fifth of {found['chosen_by']} is answered as the others chose"
+        say(f"{said}: {decimal(unseen['before'], 4)} becomes {decimal(unseen['after'], 4)}")
+    for name, split in found["splits"].items():
+        if left := split["after"].get("abstention"):
+            say(f"{name}: {abstention_line(left)}")
+
+
+def _by_class(found: dict[str, Any]) -> list[tuple[str, float]]:
+    """Classes and their thresholds."""
+    return list(zip(found["classes"], found["threshold"], strict=True))
 
 
 def show_labels(found: dict[str, Any]) -> None:
@@ -114,8 +141,13 @@ def calibrate_command(
     threshold: Annotated[
         str | None,
         typer.Option(
-            metavar="METRIC", help=f"With two classes: also a threshold, for the best {', '.join(METRICS)}."
+            metavar="METRIC",
+            help=f"Also a threshold, or one a class of more than two, for the best {', '.join(METRICS)}.",
         ),
+    ] = None,
+    abstain_below: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Give no label whose probability is below this."),
     ] = None,
     on_bad_row: BadRow = None,
     json: AsJson = False,
@@ -134,7 +166,8 @@ def calibrate_command(
         "image_column": image_column,
     }
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
-    found = calibrate_run(folder, data, threshold, say=say, columns=columns, on_bad_row=bad)
+    chosen: dict[str, Any] = {"abstain_below": abstain_below, "columns": columns, "on_bad_row": bad}
+    found = calibrate_run(folder, data, threshold, say=say, **chosen)
     if json:
         say_json(found)
     else:

@@ -83,7 +83,7 @@ def models_study(
     return study
 
 
-def compare_finished(runs: Sequence[str], out: Path | None) -> dict[str, Any]:
+def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> dict[str, Any]:
     """Finished runs beside each other, with ``out`` as tables and a page too; see ``compare_runs``."""
     from glassformer.cli.evaluate import check_run
 
@@ -94,7 +94,7 @@ def compare_finished(runs: Sequence[str], out: Path | None) -> dict[str, Any]:
     from glassformer.study.finished import compare_runs
     from glassformer.study.results import write_results
 
-    results = compare_runs(folders)
+    results = compare_runs(folders, **options)
     if out is not None:
         check_folder_path(out)
         if (out / "config.toml").exists() or (out / "arms").exists():
@@ -108,21 +108,23 @@ def compare_finished(runs: Sequence[str], out: Path | None) -> dict[str, Any]:
 
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
     """A study on the terminal: a row an arm, the verdict, a sentence each, and where it lies."""
-    from glassformer.evaluate.metrics import CALLED
-    from glassformer.report.wording import NONE, digits_for, duration, p_value, percent
-    from glassformer.study.verdict import measured, signed
+    from glassformer.report.units import signed, unit_of
+    from glassformer.report.wording import NONE, digits_for, duration, p_value
+    from glassformer.study.verdict import measured
 
     digits, measure = digits_for(results["n"]), measured(results)
-    columns = ("arm", CALLED[measure], "SD", "points from baseline", "p (Holm)", "an epoch")
+    unit = unit_of(measure)
+    columns = ("arm", unit.called, "SD", unit.from_baseline, "p (Holm)", "an epoch")
     rows = []
     for arm in results["arms"]:
-        found = arm[measure]
-        sd = NONE if found["sd"] is None else f"{100 * found['sd']:.2f}"
-        apart, p = signed(found, digits), p_value(arm.get("p_holm"))
-        epoch = duration(arm["cost"]["seconds_per_epoch"])
-        rows.append([arm["name"], percent(found["mean"], digits), sd, apart, p, epoch])
+        found, epoch = arm[measure], duration(arm["cost"]["seconds_per_epoch"])
+        apart, p = signed(found, digits, unit), p_value(arm.get("p_holm"))
+        rows.append(
+            [arm["name"], unit.value(found["mean"], digits), unit.scatter(found["sd"]), apart, p, epoch]
+        )
     for name, figures in results["baselines"].items():
-        rows.append([name, percent(figures[measure], digits), *[NONE] * 4])
+        value = unit.value(figures[measure], digits)
+        rows.append([name, value, NONE, signed(figures, digits, unit), NONE, NONE])
     say()
     seeds = len(results["seeds"])
     several = f"{seeds} seeds" if seeds > 1 else "one seed"
@@ -166,6 +168,22 @@ Out = Annotated[
 Workers = Annotated[
     int, typer.Option(metavar="N", help="Runs at a time, each in a process of its own; 0: all in this one.")
 ]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="validation|test",
+        help="What judges; test only where nothing is chosen by it.",
+        show_default="the study's, validation",
+    ),
+]
+Measure = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Compare by accuracy, macro_f1; of tags entity_f1; of numbers r2, pearson, spearman, mae.",
+        show_default="what chose the weights",
+    ),
+]
 Engine = Annotated[str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")]
 
 
@@ -182,6 +200,8 @@ def compare_command(
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
     image_column: ImageColumn = None,
+    split: Split = None,
+    measure: Measure = None,
     out: Out = None,
     workers: Workers = 1,
     engine: Engine = "serial",
@@ -191,6 +211,8 @@ def compare_command(
     from glassformer.scale.engines import check_engine
 
     check_engine(engine)
+    by: dict[str, Any] = {"split": split, "measure": measure}
+    apart = f"-{split}" if split == "test" else ""  # a folder of its own: its runs are judged otherwise
     given = list(study or ())
     bad = flag_settings(on_bad_row=check_bad_row(on_bad_row))
     settings = [
@@ -207,21 +229,22 @@ def compare_command(
     if text or images:
         if text and images:
             raise ConfigError("both --text and --images are given", where="compare", fix="Give one of them")
-        folder = out or default_folder(Path(text or images or "").stem, "-models")
+        folder = out or default_folder(Path(text or images or "").stem, f"-models{apart}")
         several, changes = [*(model or ()), *given], {}
         asked = models_study(several, folder, text=text, images=images, settings=settings, seeds=seeds)
     elif len(given) != 1 or (Path(given[0]) / "config.toml").is_file():
-        results = compare_finished(_runs(given, settings, model), out)
+        results = compare_finished(_runs(given, settings, model), out, **by)
         show_study(results, out)
         if json:
             say_json({"folder": out, **results})
         return
     else:
         asked, changes = _study(given[0]), parse_settings(settings)
-        folder = out or default_folder(asked.name)
+        folder = out or default_folder(asked.name, apart if split != asked.split else "")
     from glassformer.study.compare import compare
 
-    results = compare(asked, folder, settings=changes, workers=workers, say=say, progress=True, engine=engine)
+    run: dict[str, Any] = {"workers": workers, "say": say, "progress": True, "engine": engine}
+    results = compare(asked, folder, settings=changes, **run, **by)
     show_study(results, folder)
     if json:
         say_json({"folder": folder, **results})

@@ -23,7 +23,15 @@ from glassformer.cli.given import (
     refuse_columns,
 )
 from glassformer.cli.numbers import show_number_figures
-from glassformer.cli.output import AsJson, say, say_json, show_figures, show_table, show_translation_scores
+from glassformer.cli.output import (
+    AsJson,
+    abstention_line,
+    say,
+    say_json,
+    show_figures,
+    show_table,
+    show_translation_scores,
+)
 from glassformer.cli.places import check_folder
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
@@ -141,6 +149,8 @@ def evaluate_command(
         show_number_figures(str(run), figures)
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run))
+        if found := figures.get("abstention"):
+            say(abstention_line(found))
     elif all(
         t is None or {"spearman", "sections"} & {*(t if isinstance(t, dict) else ())}
         for t in figures.values()

@@ -151,6 +151,18 @@ def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") 
     show_table("per class", columns, rows, right=columns[1:])
 
 
+def abstention_line(found: dict[str, Any]) -> str:
+    """What abstaining below a probability leaves, in a sentence."""
+    from glassformer.report.wording import digits_for, interval, percent
+
+    said = f"abstaining below {found['below']:g} answers {found['answered']:,} of {found['n']:,}"
+    if not found["answered"]:
+        return said
+    digits = digits_for(found["answered"])
+    known = f"95 % interval {interval(found['accuracy_interval'], digits)}"
+    return f"{said}, and {percent(found['accuracy'], digits)} of these right ({known})"
+
+
 def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> None:
     """A line for each split and search, and how the figures were computed."""
     columns = ("", "search", "BLEU", "chrF", "BLEU, tokenised", "sentences/s")

@@ -18,7 +18,7 @@ from glassformer.evaluate.predict import softmax
 
 BINS = 15  # of the stated probability, as in the paper
 COLDEST, HOTTEST = 0.05, 20.0  # temperatures that are looked at
-Metric = Literal["accuracy", "macro_f1", "f1"]
+Metric = Literal["accuracy", "macro_f1", "f1"]  # f1: that of the second of two classes
 
 
 @dataclass(frozen=True)

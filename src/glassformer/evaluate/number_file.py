@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,45 @@ def _write(
         told = "" if answer is None else f"{answer:.8g}"
         cells = [csv_safe(split), row, csv_safe(first_of(text)), label, told, low, high]
         writer.writerow(cells + [csv_safe(column[i]) for column in (others or {}).values()])
+
+
+@dataclass(frozen=True)
+class NumberRow:
+    """One row of such a table."""
+
+    split: str
+    row: str
+    text: str  # of a pair a ``TextPair``
+    label: float | None
+    predicted: float | None  # None: a row without an answer
+
+
+def holds_numbers(path: str | Path) -> bool:
+    """Whether a table of answers is one of numbers, by its header."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return tuple(next(csv.reader(file), [])[: len(NUMBER_HEADER)]) == NUMBER_HEADER
+    except (OSError, ValueError, csv.Error):
+        return False
+
+
+def read_numbers(path: str | Path) -> Iterator[NumberRow]:
+    """The rows of such a table.
+
+    Raises:
+        DataError: the file is none of ours, or damaged.
+    """
+    path = Path(path)
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for cells, text in zip(csv.DictReader(file, strict=True), texts_in(path), strict=True):
+                label, predicted = (
+                    float(cells[key]) if cells[key] else None for key in ("label", "predicted")
+                )
+                yield NumberRow(csv_plain(cells["split"]), cells["row"], text, label, predicted)
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        fix = "Judge the run again, or remove the file"
+        raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
 
 
 def texts_in(path: Path) -> Iterator[str]:

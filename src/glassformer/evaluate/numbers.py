@@ -111,9 +111,9 @@ def intervals(
             drawn["mse"].append(mse)
             drawn["mae"].append(counts @ np.abs(errors) / n)
             drawn["r2"].append(1 - mse / (counts @ true**2 / n - mean**2))
-            drawn["pearson"].append(_correlation(counts, found[None], true[None]))
-            ranks = _midranks(found, counts), _midranks(true, counts)
-            drawn["spearman"].append(_correlation(counts, *ranks))
+            drawn["pearson"].append(correlation(counts, found[None], true[None]))
+            ranks = midranks(found, counts), midranks(true, counts)
+            drawn["spearman"].append(correlation(counts, *ranks))
     out = {}
     for key, parts in drawn.items():
         values = np.concatenate(parts)
@@ -123,7 +123,7 @@ def intervals(
     return out
 
 
-def _correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Pearson of examples that are drawn ``counts`` ``[r, n]`` times each, ``[r]``."""
     n = counts.sum(1, keepdims=True)
     a = a - (counts * a).sum(1, keepdims=True) / n
@@ -132,7 +132,7 @@ def _correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray
     return (counts * a * b).sum(1) / np.sqrt(norm)
 
 
-def _midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The rank of each value among those drawn, ties at their mean, ``[r, n]``."""
     _, group = np.unique(values, return_inverse=True)
     order = np.argsort(group, kind="stable")

@@ -75,7 +75,8 @@ def write_predictions(
         probabilities: [n, K], one column a class.
         classes: [K] labels.
         labels: [n] true labels, if known.
-        predicted: [n] labels, where they are not simply the most probable class; None: a row without one.
+        predicted: [n] labels, where they are not simply the most probable class; None: a row without one, and
+            without probabilities unless ``shares`` has some.
         rows: [n] row numbers in the source file.
         split: name of the split, the same for every row.
         others: further columns, behind ours: name -> [n] values.
@@ -144,7 +145,7 @@ def _write(
     for i, text in enumerate(texts):
         row = "" if rows is None or rows[i] is None else rows[i]
         label, answer = None if labels is None else labels[i], said[i]
-        cells = [""] * (1 + len(classes)) if answer is None else [f"{x:.6g}" for x in (sure[i], *p[i])]
+        cells = [""] * (1 + len(classes)) if sure[i] is None else [f"{x:.6g}" for x in (sure[i], *p[i])]
         writer.writerow(
             [csv_safe(split), row, csv_safe(first_of(text)), csv_safe(label), csv_safe(answer), *cells]
             + [csv_safe(column[i]) for column in extra.values()]

@@ -214,7 +214,9 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
 
 
 def _several(clf: Any, probabilities: np.ndarray) -> list[str]:
-    """Which labels are given, where there may be several and one of them is explained."""
+    """Which labels are given, where there may be several and one of them is explained; or none."""
+    if hasattr(clf, "abstains") and clf.abstains(probabilities[None])[0]:
+        return [f"no label is given: its probability is below {clf.abstain_below_:g}"]
     return [f"labels given: {clf.decide(probabilities[None])[0]}"] if clf.kind_.binary else []
 
 

@@ -10,7 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from glassformer.evaluate.metrics import CALLED
+from glassformer.evaluate.number_compare import MEASURES
 from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
+from glassformer.report.units import Plain, unit_of
 from glassformer.report.wording import cut, headed
 
 NAME = 42  # characters of an arm's name
@@ -27,24 +29,31 @@ def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy
             axes.barh(y, found["mean"], height=0.6, color=color, alpha=0.35)
             axes.hlines(y, *found["interval"], color=color, linewidth=2.2)
             axes.plot(found["values"], [y] * len(found["values"]), "o", color=INK, markersize=2.6, alpha=0.7)
-        axes.set(xlim=(0, 1.0), xlabel=CALLED[measure])
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
-        return as_svg(figure, "bars", f"{headed(CALLED[measure])} of each arm with its 95 % interval")
+        unit = unit_of(measure)
+        axes.set(xlabel=unit.called)
+        if isinstance(unit, Plain):
+            axes.axvline(0, color=MUTED, linewidth=0.9)
+        else:
+            axes.set(xlim=(0, 1.0))
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        return as_svg(figure, "bars", f"{headed(unit.called)} of each arm with its 95 % interval")
 
 
 def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> str:
-    """Difference from the baseline in points, with its 95 % interval; filled where it is significant."""
+    """Difference from the baseline, of shares in points, with its 95 % interval; filled: significant."""
     others = [arm for arm in arms if arm["name"] != baseline]
+    unit = unit_of(measure)
+    scale = 1 if isinstance(unit, Plain) else 100
     with rc_context({**STYLE, "axes.grid.axis": "x"}):
         figure, axes = _rows(others)
         axes.axvline(0, color=MUTED, linewidth=1.1)
         for y, arm in enumerate(others):
-            low, high = (100 * x for x in arm[measure]["difference_interval"])
+            low, high = (scale * x for x in arm[measure]["difference_interval"])
             axes.hlines(y, low, high, color=HELD, linewidth=2.2)
             face = HELD if arm["significant"] else "none"
-            at = 100 * arm[measure]["difference"]
+            at = scale * arm[measure]["difference"]
             axes.plot([at], [y], "o", color=HELD, markersize=6.5, markerfacecolor=face)
-        axes.set(xlabel=f"difference in {CALLED[measure]}, points")
+        axes.set(xlabel=f"difference in {unit.called}{unit.of_difference}")
         axes.xaxis.set_major_locator(MaxNLocator(7))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
         return as_svg(
@@ -54,7 +63,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
 
 def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
     """A small chart for each arm: its curve over the epochs in colour, the others' behind it."""
-    rows = -(-len(arms) // ACROSS)
+    rows, called = -(-len(arms) // ACROSS), MEASURES.get(key, CALLED.get(key, key))
     values = [point[key] for arm in arms for point in arm["curve"]]
     low, high = min(values), max(values)
     room = max(high - low, 1e-3) * 0.08
@@ -79,7 +88,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> str:
         return as_svg(
             figure,
             f"curves-{key}",
-            f"Validation {CALLED.get(key, key)} of each arm over the evaluations, mean over seeds",
+            f"Validation {called} of each arm over the evaluations, mean over seeds",
         )
 
 
@@ -106,11 +115,10 @@ def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -
     known = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
     if not known:
         return ""
-    means = [arm[measure]["mean"] for arm in arms]
-    apart, scatter = 100 * (max(means) - min(means)), 100 * max(known)
+    means, unit = [arm[measure]["mean"] for arm in arms], unit_of(measure)
     return (
-        f"The best and the worst arm lie {apart:.2f} points apart; seeds of one arm scatter by up to "
-        f"{scatter:.2f} (standard deviation)."
+        f"The best and the worst arm lie {unit.apart(max(means) - min(means), 2)} apart; seeds of one arm "
+        f"scatter by up to {unit.scatter(max(known))} (standard deviation)."
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from glassformer.evaluate.metrics import MEASURES
+from glassformer.report.units import signed, unit_of
 from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, p_value, percent
 
 MOST_ROWS = 12  # of evaluations; the first and last are shown
@@ -222,20 +223,15 @@ class Comparison(dict[str, Any]):
 def comparison_html(results: Mapping[str, Any]) -> Markup:
     """A row an arm and a simple model, and the sentences."""
     measure = results.get("measure") or "accuracy"
-    digits = digits_for(results["n"])
+    digits, unit = digits_for(results["n"]), unit_of(measure)
     rows = []
     for arm in results["arms"]:
         found = arm[measure]
-        sd = NONE if found.get("sd") is None else f"{100 * found['sd']:.2f}"
-        apart = found.get("difference_interval")
-        points = NONE
-        if apart is not None:
-            low, high = (f"{100 * x:+.{digits}f}" for x in apart)
-            points = f"{100 * found['difference']:+.{digits}f} ({low} to {high})"
-        rows.append([arm["name"], percent(found["mean"], digits), sd, points, p_value(arm.get("p_holm"))])
+        figure, apart = unit.value(found["mean"], digits), signed(found, digits, unit)
+        rows.append([arm["name"], figure, unit.scatter(found.get("sd")), apart, p_value(arm.get("p_holm"))])
     for name, scores in (results.get("baselines") or {}).items():
-        rows.append([name, percent(scores[measure], digits), *[NONE] * 3])
-    head = ["", MEASURES[measure], "SD", "points from baseline", "p (Holm)"]
+        rows.append([name, unit.value(scores[measure], digits), NONE, signed(scores, digits, unit), NONE])
+    head = ["", unit.called, "SD", unit.from_baseline, "p (Holm)"]
     caption = f"{results['name']}: {results['n']:,} {results.get('judged', '')} examples"
     said = [results.get("verdict"), *(f"{name}: {s}" for name, s in (results.get("sentences") or {}).items())]
     below = Markup("").join(Markup("<p>{}</p>").format(line) for line in said if line)

@@ -12,9 +12,11 @@ from markupsafe import Markup
 
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import CALLED
+from glassformer.evaluate.number_compare import MEASURES
 from glassformer.report import comparison, tables
 from glassformer.report.html import render_page, write_page
 from glassformer.report.run import MAX_BYTES, shown
+from glassformer.report.units import leading_of, signed, unit_of
 from glassformer.report.wording import digits_for
 
 MAX_CURVES = 12  # arms whose curves are drawn; more cannot be told apart
@@ -81,7 +83,8 @@ def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
     """The page's HTML; ``pages``: see ``run_pages``."""
     arms, baseline = results["arms"], results["baseline"]
-    measure = results["measure"] if results.get("measure") in CALLED else "accuracy"
+    known = CALLED.keys() | MEASURES.keys()
+    measure = results["measure"] if results.get("measure") in known else "accuracy"
     figures = {"bars": Markup(comparison.bars(arms, baseline, measure))}
     if len(arms) > 1:
         figures["differences"] = Markup(comparison.differences(arms, baseline, measure))
@@ -98,5 +101,8 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         spread=comparison.spread_in_words(arms, measure),
         pages=pages or {},
         confusions=confusions(results),
-        leading=tables.leading(measure, arms[0]),
+        leading=leading_of(measure, arms[0]),
+        unit=unit_of(measure),
+        second=unit_of(leading_of(measure, arms[0])[1][0]),
+        signed=signed,
     )

@@ -275,7 +275,7 @@ class Served:
             raise Problem(422, "the model's answer to an input is no number", where="model")
         return [
             {
-                "label": str(label),
+                "label": None if label is None else str(label),
                 "probability": share,
                 "probabilities": dict(zip(self.labels, row, strict=True)),
                 "truncated": item.truncated,
@@ -354,6 +354,7 @@ class Served:
             "temperature": 1.0 if np.ndim(clf.temperature_) else float(clf.temperature_),
             "temperatures": plain(clf.temperature_) if np.ndim(clf.temperature_) else None,
             "threshold": plain(clf.threshold_),
+            "abstain_below": getattr(clf, "abstain_below_", None),
             "layers": getattr(encoder, "num_layers", None),
             "heads": getattr(encoder, "num_heads", None),
             "methods": self.methods,

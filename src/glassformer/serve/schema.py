@@ -37,7 +37,7 @@ class PredictRequest(Strict):
 
 
 class Prediction(Strict):
-    label: str
+    label: str | None = Field(description="null: the model abstains, as abstain_below of /v1/models says")
     probability: float = Field(
         description="Of that label, after the model's temperature; of several, of the least sure one"
     )
@@ -209,7 +209,11 @@ class Model(Strict):
         None, description="Of several labels at once, that of each; null with others"
     )
     threshold: float | list[float] | None = Field(
-        description="Of the second of two labels, or of each of several; none: the most probable"
+        description="Of the second of two labels, or of each; of one label out of more than two the answer "
+        "is the one with the largest multiple of its threshold; none: the most probable"
+    )
+    abstain_below: float | None = Field(
+        None, description="The probability of its label below which none is given; null: one always is"
     )
     layers: int | None
     heads: int | None

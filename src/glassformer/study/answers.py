@@ -1,10 +1,11 @@
-"""What a finished run said about the judged examples, from its ``predictions.csv``."""
+"""What a finished run and its simple models said about the judged examples, from their tables."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from glassformer.data.label_sets import JOIN, indicator
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import kind_of_tag, scheme_of
 from glassformer.errors import DataError
+from glassformer.evaluate.number_file import holds_numbers, read_numbers
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.evaluate.simple_file import SIMPLE, read_simple
 from glassformer.evaluate.tags import span_counts
 
 TAGGED = "predictions.conll"
@@ -42,12 +45,14 @@ class Answers:
     predicted: np.ndarray  # likewise
     log_loss: float | None
     spans: Spans | None = None  # of tags; then an example is a sentence, right (0) where all its tags are
+    numbers: bool = False  # whether targets and predicted are numbers
 
 
 def read_answers_split(folder: Path) -> str:
     """The split that a run was judged on; empty where its predictions do not say one."""
     path = folder / "predictions.csv"
-    splits = {row.split for row in read_predictions(path)} if path.is_file() else set()
+    read = read_numbers if path.is_file() and holds_numbers(path) else read_predictions
+    splits = {row.split for row in read(path)} if path.is_file() else set()
     return splits.pop() if len(splits) == 1 else ""
 
 
@@ -62,8 +67,10 @@ def read_answers(folder: Path) -> Answers:
     path = folder / "predictions.csv"
     if not path.is_file():
         what = "has no answers that can be compared"
-        fix = "Name finished runs whose models give labels or tags"
+        fix = "Name finished runs whose models give labels, tags or numbers"
         raise DataError(what, where=str(folder), fix=fix)
+    if holds_numbers(path):
+        return _of_numbers(path)
     digest, labels, predicted, chances = hashlib.sha256(), [], [], []
     chances_of: list[list[float]] = []
     classes: tuple[str, ...] = ()
@@ -84,6 +91,48 @@ def read_answers(folder: Path) -> Answers:
     loss = float(-np.log(np.clip(chances, TINY, 1.0)).mean())
     targets, guesses = (np.array([numbers[x] for x in column]) for column in (labels, predicted))
     return Answers(digest.hexdigest(), classes, targets, guesses, loss)
+
+
+def _of_numbers(path: Path) -> Answers:
+    """Answers of a regressor: true and predicted numbers."""
+    digest, targets, predicted = hashlib.sha256(), [], []
+    for row in read_numbers(path):
+        digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
+        targets.append(row.label)
+        predicted.append(row.predicted)
+    if not targets or any(x is None for x in (*targets, *predicted)):
+        fix = "Judge on a split that has numbers"
+        raise DataError("no true numbers to compare", where=str(path), fix=fix)
+    true, found = np.array(targets, np.float64), np.array(predicted, np.float64)
+    return Answers(digest.hexdigest(), (), true, found, None, numbers=True)
+
+
+def read_simple_answers(folder: Path, first: Answers, names: Sequence[str]) -> dict[str, Answers]:
+    """What a run's simple models answered, of those ``names`` whose answers were kept.
+
+    Args:
+        first: answers to the same examples.
+    """
+    out, places = {}, {name: i for i, name in enumerate(first.classes)}
+    for name, cells in read_simple(folder / SIMPLE).items():
+        if name not in names or len(cells) != len(first.targets) or first.spans is not None:
+            continue
+        try:
+            if first.numbers:
+                guess = np.array(cells, np.float64)
+            elif first.targets.ndim == 2:
+                guess = _sets(cells, first.classes)
+            else:
+                guess = np.array([places[cell] for cell in cells])
+        except (KeyError, ValueError):  # written by other labels than the run's: there is no comparing
+            continue
+        out[name] = replace(first, predicted=guess, log_loss=None)
+    return out
+
+
+def _sets(cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
+    """Cells of joined labels as ``[n, K]`` bool."""
+    return indicator([[x for x in cell.split(JOIN) if x in classes] for cell in cells], classes).astype(bool)
 
 
 def _of_words(folder: Path) -> Answers:
@@ -109,10 +158,7 @@ def _of_sets(
     digest: str, classes: tuple[str, ...], labels: list[str], predicted: list[str], chances: list[list[float]]
 ) -> Answers:
     """Answers of several labels an example: ``targets`` and ``predicted`` are ``[n, K]`` bool."""
-    y, guess = (
-        indicator([[x for x in cell.split(JOIN) if x in classes] for cell in column], classes).astype(bool)
-        for column in (labels, predicted)
-    )
+    y, guess = _sets(labels, classes), _sets(predicted, classes)
     likely = np.where(y, chances, 1 - np.array(chances)).clip(TINY)
     return Answers(digest, classes, y, guess, float(-np.log(likely).mean()))
 

@@ -24,8 +24,10 @@ from glassformer.evaluate.calibrate import (
     fit_temperature,
     probabilities_of,
 )
+from glassformer.evaluate.class_thresholds import FOLDS, figure_of, unseen_figure
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
+from glassformer.tasks.decisions import abstention, check_abstain, fitted_decision
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 
@@ -37,6 +39,7 @@ def calibrate_run(
     data: str | None = None,
     threshold: Metric | None = None,
     *,
+    abstain_below: float | None = None,
     bootstrap: int = 1000,
     say: Say = lambda line: None,
     columns: Mapping[str, str] | None = None,
@@ -47,7 +50,9 @@ def calibrate_run(
     Args:
         folder: a run folder.
         data: labelled texts to choose by, instead of the run's validation split.
-        threshold: for two classes, what one on the second class should serve; None: the most probable.
+        threshold: what one on the second of two classes, or one a class of more, should serve; None: the most
+            probable class is the answer.
+        abstain_below: the probability of its label below which the model gives none; None: it always does.
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
         on_bad_row: ``skip`` leaves out rows and pictures of ``data`` that cannot be used; ``refuse`` ends at
             the first. None: as the recipe says.
@@ -55,30 +60,32 @@ def calibrate_run(
     The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
 
     Raises:
-        ConfigError: no validation data, a threshold for over two classes, another process writes there.
+        ConfigError: no validation data, ``abstain_below`` that cannot be, another process writes there.
         DataError: labels that the model does not know, or one class only.
     """
     folder = Path(folder)
     recipe = read_run_recipe(folder)
     check_classifies(recipe, words=True)
-    if TASKS[recipe.task].each_word and threshold is not None:
-        what = "tags of words have no threshold"
-        raise ConfigError(what, where="threshold", fix="Leave it out: the most probable tag is taken")
+    for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
+        if TASKS[recipe.task].each_word and value is not None:
+            what = "tags of words have no threshold"
+            raise ConfigError(what, where=name, fix="Leave it out: the most probable tag is taken")
     with writing(folder):
         asked = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         other = _other(data, asked) if data else None
-        return _calibrate(folder, recipe, data, other, threshold, bootstrap, say)
+        return _calibrate(folder, recipe, (data, other), threshold, abstain_below, bootstrap, say)
 
 
 def _calibrate(
     folder: Path,
     recipe: Any,
-    data: str | None,
-    other: Any,
+    given: tuple[str | None, Any],
     threshold: Metric | None,
+    abstain_below: float | None,
     bootstrap: int,
     say: Say,
 ) -> dict[str, Any]:
+    data, other = given
     clf = load(folder)
     splits = TASKS[recipe.task].load(recipe)
     chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
@@ -91,33 +98,34 @@ def _calibrate(
     if TASKS[recipe.task].each_word:
         return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
     kind = clf.kind_
-    if threshold is not None and not kind.binary and len(clf.classes_) != 2:
-        raise ConfigError(
-            f"{len(clf.classes_)} classes have no one threshold", where="threshold", fix="Leave it out"
-        )
+    below = check_abstain(abstain_below, kind)
+    if threshold == "f1" and not kind.binary and len(clf.classes_) != 2:
+        what = f"f1 is that of the second of two classes, and there are {len(clf.classes_)}"
+        raise ConfigError(what, where="threshold", fix="Use macro_f1 or accuracy")
     say(f"calibrating on {len(chosen_by):,} {name} examples")
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
-    temperature = kind.fit_temperature(logits, targets)
-    limit, own = None, clf.threshold_ if kind.binary else None
-    if threshold is not None or own is not None:  # those of a fit follow the temperature
-        limit = kind.fit_threshold(kind.chances(logits, temperature), targets, threshold or "f1")
+    own = clf.threshold_ if kind.binary else None
+    temperature, limit = fitted_decision(kind, logits, targets, threshold, own)
     out: dict[str, Any] = {
         "kind": "calibration",
         "temperature": plain(temperature),
         "threshold": plain(limit),
         "metric": threshold or ("f1" if limit is not None else None),
+        "abstain_below": below,
+        "unseen": None if limit is None or kind.binary else _unseen(kind, logits, targets, threshold),
         "at_bound": not np.all((temperature > COLDEST * 1.01) & (temperature < HOTTEST * 0.99)),
         "chosen_by": name,
         "classes": [str(c) for c in clf.classes_.tolist()],
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    out["splits"] = {name: _both(clf, logits, targets, (1.0, own), (temperature, limit), bootstrap)}
+    sides = (1.0, own), (temperature, limit), below
+    out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
     judged_split = labelled(splits.judged)
     if judged_split is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
-        out["splits"][splits.judged_name] = _both(clf, *judged, (1.0, own), (temperature, limit), bootstrap)
-    clf.threshold_ = limit
+        out["splits"][splits.judged_name] = _both(clf, *judged, *sides, bootstrap)
+    clf.threshold_, clf.abstain_below_ = limit, below
     return _saved(folder, recipe, clf, temperature, out)
 
 
@@ -182,16 +190,42 @@ class _Words:
         }
 
 
-def _both(clf: Any, logits: np.ndarray, targets: np.ndarray, before: Any, after: Any, resamples: int):
-    """Figures of one split with the temperature and threshold before and after."""
+def _unseen(kind: Any, logits: np.ndarray, targets: np.ndarray, metric: Any) -> dict[str, Any] | None:
+    """The measure of the validation examples where each fifth is answered as the others chose; None: too few.
+
+    ``before``: by the most probable class. What a threshold gains on the examples that chose it is flattered.
+    """
+    classes = logits.shape[1]
+
+    def answer(others: np.ndarray, own: np.ndarray) -> np.ndarray:
+        found = fitted_decision(kind, logits[others], targets[others], metric)
+        return kind.chosen(kind.chances(logits[own], found[0]), found[1])
+
+    def figure(answers: np.ndarray) -> float:
+        if metric == "f1":
+            hits = int((answers & targets).sum())
+            return 2 * hits / max(int(answers.sum() + targets.sum()), 1)
+        return figure_of(answers, targets, classes, metric)
+
+    after = unseen_figure(answer, figure, targets)
+    plain_answers = kind.chosen(kind.chances(logits))
+    return None if after is None else {"folds": FOLDS, "before": figure(plain_answers), "after": after}
+
+
+def _both(
+    clf: Any, logits: np.ndarray, targets: np.ndarray, before: Any, after: Any, below: float | None, n: int
+) -> dict[str, Any]:
+    """Figures of one split with the temperature and threshold before and after; ``n`` resamples."""
     out, kind = {}, clf.kind_
     for name, (temperature, cut) in (("before", before), ("after", after)):
         p = kind.chances(logits, temperature)
         meter = kind.meter(clf.classes_.tolist())
         meter.update(p, targets, predicted=kind.chosen(p, cut))
-        scores = meter.result(bootstrap=resamples)
+        scores = meter.result(bootstrap=n)
         kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "micro_f1")
-        out[name] = kind.describe(p, targets, resamples) | {k: scores[k] for k in kept if k in scores}
+        out[name] = kind.describe(p, targets, n) | {k: scores[k] for k in kept if k in scores}
+        if below is not None and name == "after":
+            out[name]["abstention"] = abstention(kind, p, targets, cut, below)
     return out
 
 

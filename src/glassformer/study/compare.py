@@ -13,8 +13,8 @@ from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
-from glassformer.study.arms import Say, jobs_of, run_jobs, silent
-from glassformer.study.grid import Arm, Study, expand
+from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
+from glassformer.study.grid import Arm, Study, check_split, expand
 from glassformer.study.results import collect, write_results
 
 
@@ -27,6 +27,8 @@ def compare(
     engine: str = "serial",
     say: Say = silent,
     progress: bool = False,
+    split: str | None = None,
+    measure: str | None = None,
 ) -> dict[str, Any]:
     """Run every arm with every seed that is not finished yet, and write what came out.
 
@@ -34,6 +36,8 @@ def compare(
         folder: of the study; what is finished there is kept.
         settings: key -> value, laid over every arm.
         workers: processes at a time, 0: all in this one. engine, say: see ``run_jobs``.
+        split: ``validation`` or ``test``, that the arms are judged on; None: as the study says.
+        measure: that they are compared by; None: what their recipes choose their best weights by.
 
     Returns:
         The results, as in results.json; ``failed`` names the runs that did not end, with the reason.
@@ -47,10 +51,15 @@ def compare(
         raise ConfigError(
             f"{workers} processes", where="workers", fix="Use 1 or more, or 0 for none of their own"
         )
-    study = replace(study, set=study.set | dict(settings or {}))
+    study = replace(study, set=study.set | dict(settings or {}), split=check_split(split) or study.split)
     arms = expand(study)
     with writing(folder):
-        return _compare(study, arms, folder, workers, engine, say, progress)
+        jobs = jobs_of(study, arms, folder)
+        failed = _run(study, arms, jobs, folder, workers, engine, say, progress)
+        results = collect(study, arms, jobs, failed, measure)
+        write_results(folder, study, results)
+        write_study_report(folder)
+        return Comparison(results)
 
 
 def check_study_folder(folder: str | Path) -> Path:
@@ -62,15 +71,18 @@ def check_study_folder(folder: str | Path) -> Path:
     return folder
 
 
-def _compare(
-    study: Study, arms: Sequence[Arm], folder: Path, workers: int, engine: str, say: Say, progress: bool
-) -> dict[str, Any]:
-    jobs = jobs_of(study, arms, folder)
+def _run(
+    study: Study,
+    arms: Sequence[Arm],
+    jobs: Sequence[Job],
+    folder: Path,
+    workers: int,
+    engine: str,
+    say: Say,
+    progress: bool,
+) -> dict[str, str]:
+    """Run what is missing; the reason of each run that failed."""
     with disk_errors(folder):
         (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
-    failed = run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
-    results = collect(study, arms, jobs, failed)
-    write_results(folder, study, results)
-    write_study_report(folder)
-    return Comparison(results)
+    return run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)

@@ -9,8 +9,9 @@ from typing import Any
 
 from glassformer.errors import ConfigError
 from glassformer.report.notebook import Comparison
-from glassformer.study.answers import Answers, read_answers
+from glassformer.study.answers import Answers, read_answers, read_answers_split
 from glassformer.study.arms import Job
+from glassformer.study.grid import check_split
 from glassformer.study.results import beside
 from glassformer.tasks.run_folder import read_run_recipe, what_decides
 
@@ -30,26 +31,40 @@ class Finished(Job):
         return self.folder.as_posix()
 
 
-def compare_runs(folders: Sequence[str | Path], *, bootstrap: int = 2000) -> dict[str, Any]:
+def compare_runs(
+    folders: Sequence[str | Path],
+    *,
+    bootstrap: int = 2000,
+    split: str | None = None,
+    measure: str | None = None,
+) -> dict[str, Any]:
     """What finished runs say about each other. Runs of one recipe that differ in their seed are one arm.
 
     Args:
         folders: two or more run folders; the others are compared with the first one's arm.
         bootstrap: resamples for intervals and tests.
+        split: that all of them must have been judged on; None: any one.
+        measure: that they are compared by; None: what their recipes choose their best weights by.
 
     Returns:
         The results, as ``results.json`` of a study has them; an arm is called as its first folder is.
 
     Raises:
-        ConfigError: fewer than two runs, the same one twice, one recipe only, or different examples.
+        ConfigError: fewer than two runs, the same one twice, one recipe only, different examples, another
+            split than ``split``, or no such measure.
         DataError: a folder without labelled predictions.
     """
+    check_split(split)
     paths = [Path(folder) for folder in folders]
     where = "compare"
     if len({path.resolve() for path in paths}) < len(paths) or len(paths) < 2:
         what = "one run twice" if len(paths) > 1 else "one run alone"
         raise ConfigError(what, where=where, fix="Name two finished runs or more")
     runs = _arms(paths)
+    for path in paths if split else ():
+        if (judged := read_answers_split(path)) not in ("", split):
+            what, fix = f"was judged on {judged}, not on {split}", "Compare their recipes, as arms of a study"
+            raise ConfigError(what, where=path.as_posix(), fix=fix)
     if len(runs) < 2:
         what = "these runs are one recipe with several seeds: there is nothing to compare them with"
         raise ConfigError(what, where=where, fix="Name a run of another recipe too")
@@ -68,7 +83,7 @@ def compare_runs(folders: Sequence[str | Path], *, bootstrap: int = 2000) -> dic
         "failed": {},
     }
     fix = "Train them on the same data with the same split, each by glassformer train or all in one study"
-    results = beside(runs, about, bootstrap, fix)
+    results = beside(runs, about, bootstrap, fix, measure)
     for arm in results["arms"]:
         arm["changes"] = {}
     return Comparison({"judged": "judged"} | results)

@@ -46,6 +46,9 @@ SPLIT_KEYS = (
 )
 
 
+JUDGING = ("validation", "test")  # splits that arms can be judged on
+
+
 @dataclass(frozen=True)
 class Study:
     """What a study's file can say."""
@@ -207,6 +210,13 @@ def _check(study: Study, arms: list[Arm]) -> None:
             raise ConfigError(
                 f"{arm.name!r} and {other!r} are the same recipe", where=study.name, fix="Remove one"
             )
+
+
+def check_split(split: str | None) -> str | None:
+    """The same; ConfigError for what arms cannot be judged on."""
+    if split not in (None, *JUDGING):
+        raise ConfigError(f"no split {split!r}", where="split", fix=nearest(split, JUDGING))
+    return split
 
 
 def baseline_of(study: Study, arms: Sequence[Arm]) -> str:

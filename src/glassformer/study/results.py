@@ -1,7 +1,7 @@
 """What a study found: each arm's figures, intervals, paired tests, cost, curves; as JSON, CSV and Markdown.
 
 Everything is read from the run folders (predictions.csv, history.jsonl, metrics.json), whatever their task
-is, as long as it predicts labels.
+is, as long as it predicts labels, tags or numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,34 +18,32 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.config import to_toml
 from glassformer.errors import ConfigError, DataError, GlassformerError
-from glassformer.evaluate.compare import (
-    accuracy_of,
-    bootstrap_means,
-    bootstrap_p,
-    bounds,
-    holm,
-    macro_f1_of,
-    macro_f1_of_sets,
-    mcnemar,
-    share_of,
-    span_f1_of,
-)
+from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.tags import MEASURE
-from glassformer.study.answers import Answers, read_answers, read_answers_split, read_object
+from glassformer.study.answers import (
+    Answers,
+    read_answers,
+    read_answers_split,
+    read_object,
+    read_simple_answers,
+)
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
+from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
 from glassformer.study.verdict import sentences
-from glassformer.tasks.labelled import measure_of
 
-CURVES = ("accuracy", "macro_f1", MEASURE, "loss")
-LEVEL = 0.05  # of significance, after correction
+CURVES = ("accuracy", "macro_f1", MEASURE, *OF_NUMBERS, "loss")
 
 
 def collect(
-    study: Study, arms_asked: Sequence[Arm], jobs: Sequence[Job], failed: Mapping[str, str] | None = None
+    study: Study,
+    arms_asked: Sequence[Arm],
+    jobs: Sequence[Job],
+    failed: Mapping[str, str] | None = None,
+    measure: str | None = None,
 ) -> dict[str, Any]:
-    """The results of the finished jobs, ready for JSON.
+    """The results of the finished jobs, ready for JSON; ``measure``: as ``asked`` of ``beside``.
 
     Raises:
         GlassformerError: nothing of the baseline is finished.
@@ -77,24 +74,29 @@ def collect(
         "unfinished": [j.title for j in jobs if not (j.folder / MARKER).is_file()],
         "failed": dict(failed or {}),
     }
-    results = beside(runs, about, study.bootstrap, "Give all arms the same data and split")
+    results = beside(runs, about, study.bootstrap, "Give all arms the same data and split", measure)
     for arm in results["arms"]:
         arm["changes"] = changes[arm["name"]]
     return {"judged": study.split} | results
 
 
 def beside(
-    runs: Mapping[str, Mapping[int, tuple[Job, Answers]]], about: dict[str, Any], resamples: int, fix: str
+    runs: Mapping[str, Mapping[int, tuple[Job, Answers]]],
+    about: dict[str, Any],
+    resamples: int,
+    fix: str,
+    asked: str | None = None,
 ) -> dict[str, Any]:
     """The results of finished runs, by the name of their arm and their seed, ready for JSON.
 
     Args:
         about: what is known beside them; ``baseline`` is the name of an arm that has runs.
         fix: what to do where they were judged on different examples.
+        asked: the measure to compare by; None: what the recipes choose their best weights by.
 
     Raises:
         DataError: a run folder cannot be read.
-        ConfigError: two runs were judged on different examples.
+        ConfigError: two runs were judged on different examples, or have no such measure.
     """
     baseline = about["baseline"]
     first_job, first = next(iter(runs[baseline].values()))
@@ -108,16 +110,15 @@ def beside(
                     what += f": {len(answers.targets):,} of {ours}, {len(first.targets):,} of {theirs}"
                 raise ConfigError(what, where=about["name"], fix=fix)
     arms = [_arm(name, finished) for name, finished in runs.items() if finished]
-    several = first.targets.ndim == 2
-    chosen = {"macro_f1" if several else measure_of(job.recipe) for job in jobs}
-    measure = chosen.pop() if len(chosen) == 1 else "accuracy"
-    if first.spans is not None:
-        measure = MEASURE
-    _test(arms, runs, baseline, first, resamples, measure)
+    measure = measure_for(first, [job.recipe for job in jobs], asked)
     metrics = read_object(first_job.folder / "metrics.json")
-    baselines = next((m for j in jobs if (m := read_object(j.folder / "metrics.json").get("baselines"))), {})
-    kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "log_loss", "seconds")
-    kept += () if first.spans is None else (MEASURE, f"{MEASURE}_interval")
+    simple_of = next((j for j in jobs if read_object(j.folder / "metrics.json").get("baselines")), first_job)
+    baselines = read_object(simple_of.folder / "metrics.json").get("baselines") or {}
+    simple = read_simple_answers(simple_of.folder, first, list(baselines))
+    apart = add_tests(arms, runs, baseline, first, resamples, measure, simple)
+    keys = ["accuracy", "macro_f1"] + [MEASURE] * (first.spans is not None)
+    keys = [*OF_NUMBERS] if first.numbers else keys
+    kept = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
     results = (
         {"kind": "study"}
         | about
@@ -127,7 +128,9 @@ def beside(
             "level": LEVEL,
             "measure": measure,
             "arms": arms,
-            "baselines": {k: {name: b.get(name) for name in kept} for k, b in baselines.items()},
+            "baselines": {
+                k: {name: b.get(name) for name in kept} | apart.get(k, {}) for k, b in baselines.items()
+            },
             "machine": metrics.get("machine", {}),
             "versions": metrics.get("versions", {}),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -149,7 +152,7 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
         "name": name,
         "seeds": list(finished),
         "runs": [job.place for job, _ in finished.values()],
-        "log_loss": _spread(losses),
+        "log_loss": spread(losses),
         "cost": {key: _mean([c[key] for c in costs]) for key in costs[0]},
         "best": {key: _mean([b.get(key) for b in best]) for key in ("epoch", *CURVES)},
         "curve": list(_curve(histories)),
@@ -159,90 +162,12 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
 
 
 def _confusion(answers: Answers) -> np.ndarray:
-    """Counts ``[true][predicted]``; none of several labels, where one is not taken for another."""
-    if answers.targets.ndim == 2 or answers.spans is not None:
+    """Counts ``[true][predicted]``; none of several labels or numbers, where one is not taken for another."""
+    if answers.targets.ndim == 2 or answers.spans is not None or answers.numbers:
         return np.zeros((0, 0), np.int64)
     size = len(answers.classes)
     cells = answers.targets * size + answers.predicted
     return np.bincount(cells, minlength=size * size).reshape(size, size)
-
-
-def _test(
-    arms: list[dict[str, Any]], runs: Any, baseline: str, first: Answers, resamples: int, measure: str
-) -> None:
-    """Add accuracy and macro-F1 with intervals, and the tests of ``measure`` against the baseline."""
-    y, classes = first.targets, len(first.classes)
-    guesses = [np.stack([a.predicted for _, a in runs[arm["name"]].values()]) for arm in arms]  # [S, n] each
-    place = next(i for i, arm in enumerate(arms) if arm["name"] == baseline)
-    measures: dict[str, list[Any]]
-    measures = (
-        _of_spans(arms, runs)
-        if first.spans is not None
-        else {
-            "accuracy": [accuracy_of(_right(g, y)) for g in guesses],
-            "macro_f1": [
-                macro_f1_of_sets(y, g) if y.ndim == 2 else macro_f1_of(y, g, classes) for g in guesses
-            ],
-        }
-    )
-    for key, statistics in measures.items():
-        drawn = bootstrap_means(statistics, len(y), resamples=resamples)
-        for i, arm in enumerate(arms):
-            values = np.asarray(statistics[i](np.ones((1, len(y)), np.float32)), float)[:, 0]
-            arm[key] = _spread(values.tolist()) | {"interval": np.clip(bounds(drawn[i]), 0, 1).tolist()}
-            if i != place:
-                apart = drawn[i] - drawn[place]
-                arm[key] |= {"difference_interval": bounds(apart), "bootstrap_p": bootstrap_p(apart)}
-        for i, arm in enumerate(arms):
-            if i != place:
-                arm[key]["difference"] = arm[key]["mean"] - arms[place][key]["mean"]
-    others = [i for i in range(len(arms)) if i != place]
-    for i in others:
-        ours, theirs = runs[arms[i]["name"]], runs[baseline]
-        shared = [s for s in ours if s in theirs]
-        arms[i]["mcnemar"] = [
-            {"seed": s} | asdict(mcnemar(_right(ours[s][1].predicted, y), _right(theirs[s][1].predicted, y)))
-            for s in shared
-        ]
-        # One seed each: McNemar's test of the two models, which is one of accuracies. More seeds, or another
-        # measure: the bootstrap, with the seeds' scatter.
-        single = len(ours) == len(theirs) == len(shared) == 1 and measure == "accuracy"
-        arms[i]["test"] = "mcnemar" if single else "bootstrap"
-        arms[i]["p"] = arms[i]["mcnemar"][0]["p"] if single else arms[i][measure]["bootstrap_p"]
-    for i, corrected in zip(others, holm([arms[i]["p"] for i in others]), strict=True):
-        arms[i]["p_holm"] = corrected
-        arms[i]["significant"] = corrected < LEVEL
-
-
-def _of_spans(arms: list[dict[str, Any]], runs: Any) -> dict[str, list[Any]]:
-    """Statistics of each arm whose runs give tags: of words, of spans, and of spans as a mean over kinds."""
-    found = [[a.spans for _, a in runs[arm["name"]].values()] for arm in arms]
-    counts = [([s.true for s in own], [s.made for s in own], [s.exact for s in own]) for own in found]
-    return {
-        "accuracy": [share_of(np.stack([s.right for s in own]), own[0].words) for own in found],
-        "macro_f1": [span_f1_of(*own, macro=True) for own in counts],
-        MEASURE: [span_f1_of(*own) for own in counts],
-    }
-
-
-def _right(predicted: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Whether each answer is right; of several labels, all of them."""
-    right = predicted == targets
-    return right.all(-1) if targets.ndim == 2 else right
-
-
-def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    known = [v for v in values if v is not None]
-    if not known:
-        return {"values": [], "mean": None, "sd": None, "min": None, "max": None}
-    values = known
-    return {
-        "values": list(values),
-        "mean": float(np.mean(values)),
-        "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        "min": float(np.min(values)),
-        "max": float(np.max(values)),
-    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -335,25 +260,30 @@ COLUMNS: tuple[str, ...] = (
     "peak_memory_mb",
     "robustness",
     "measure",
+    "value",
+    "value_sd",
+    "value_low",
+    "value_high",
 )
 
 
 def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """One row an arm, as in results.csv; shares are in [0, 1], differences are those of ``measure``."""
-    measure = results.get("measure", "accuracy")
+    """One row an arm, as in results.csv; shares are in [0, 1], ``value`` and differences of ``measure``."""
+    measure, nothing = results.get("measure", "accuracy"), {"interval": [None, None]}
     for arm in results["arms"]:
-        accuracy, apart = arm["accuracy"], arm[measure].get("difference_interval") or [None, None]
+        accuracy, macro, led = (arm.get(key, nothing) for key in ("accuracy", "macro_f1", measure))
+        apart = led.get("difference_interval") or [None, None]
         yield {
             "arm": arm["name"],
             "seeds": len(arm["seeds"]),
-            "accuracy": accuracy["mean"],
-            "accuracy_sd": accuracy["sd"],
+            "accuracy": accuracy.get("mean"),
+            "accuracy_sd": accuracy.get("sd"),
             "accuracy_low": accuracy["interval"][0],
             "accuracy_high": accuracy["interval"][1],
-            "macro_f1": arm["macro_f1"]["mean"],
-            "macro_f1_sd": arm["macro_f1"]["sd"],
+            "macro_f1": macro.get("mean"),
+            "macro_f1_sd": macro.get("sd"),
             "log_loss": arm["log_loss"]["mean"],
-            "difference": arm[measure].get("difference"),
+            "difference": led.get("difference"),
             "difference_low": apart[0],
             "difference_high": apart[1],
             "p": arm.get("p"),
@@ -362,6 +292,10 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
             "best_epoch": arm["best"]["epoch"],
             "robustness": (arm.get("robustness") or {}).get("accuracy"),
             "measure": measure,
+            "value": led.get("mean"),
+            "value_sd": led.get("sd"),
+            "value_low": led["interval"][0],
+            "value_high": led["interval"][1],
         } | {k: arm["cost"][k] for k in ("seconds_per_epoch", "parameters", "peak_memory_mb")}
 
 

@@ -5,36 +5,24 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glassformer.evaluate.metrics import CALLED
-from glassformer.report.wording import NONE, count, decimal, digits_for, interval, p_value, percent
-
-
-def points(share: float, digits: int) -> str:
-    """A difference of shares in percentage points, without its sign."""
-    return f"{100 * abs(share):.{digits}f} points"
-
-
-def signed(figures: dict[str, Any], digits: int) -> str:
-    """A difference from the baseline in points with its interval, "+1.2 (+0.3 to +2.1)"."""
-    between = figures.get("difference_interval")
-    if between is None:
-        return NONE
-    low, high = (f"{100 * x:+.{digits}f}" for x in between)
-    return f"{100 * figures['difference']:+.{digits}f} ({low} to {high})"
+from glassformer.report.units import Plain, Share, better, leading_of, signed, unit_of
+from glassformer.report.wording import NONE, count, decimal, digits_for, headed, p_value
 
 
 def sentences(results: dict[str, Any]) -> dict[str, Any]:
     """``verdict`` for the study and ``sentences``: arm -> what can be said of it beside the baseline."""
     digits, baseline = digits_for(results["n"]), results["baseline"]
     measure = measured(results)
+    unit = unit_of(measure)
     others = [arm for arm in results["arms"] if arm["name"] != baseline]
     told = {arm["name"]: _arm(arm, baseline, digits, measure) for arm in others}
-    better = [a["name"] for a in others if a["significant"] and a[measure]["difference"] > 0]
-    worse = [a["name"] for a in others if a["significant"] and a[measure]["difference"] < 0]
+    differ = [a for a in others if a["significant"] and a[measure]["difference"]]
+    above = [a["name"] for a in differ if better(a[measure], unit)]
+    worse = [a["name"] for a in differ if not better(a[measure], unit)]
     unsettled = [a["name"] for a in others if _unsettled(a)]
     parts = []
-    if better:
-        parts.append(f"Significantly better than {baseline}: {'; '.join(better)}.")
+    if above:
+        parts.append(f"Significantly better than {baseline}: {'; '.join(above)}.")
     if worse:
         parts.append(f"Significantly worse than {baseline}: {'; '.join(worse)}.")
     if unsettled:
@@ -68,16 +56,18 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
 
 def _simple_models(results: dict[str, Any], measure: str, digits: int) -> list[str]:
     """That no arm reaches the best of the simple models, where none does."""
-    simple = {name: figures[measure] for name, figures in results.get("baselines", {}).items()}
+    simple = {name: figures.get(measure) for name, figures in results.get("baselines", {}).items()}
+    simple = {name: value for name, value in simple.items() if value is not None}
     if not simple:
         return []
     arms = [arm[measure]["mean"] for arm in results["arms"] if arm[measure]["mean"] is not None]
     if not arms:
         return []
-    best = max(simple, key=simple.__getitem__)
-    if max(arms) >= simple[best]:
+    unit = unit_of(measure)
+    best = (min if unit.lower else max)(simple, key=simple.__getitem__)
+    if min(arms) <= simple[best] if unit.lower else max(arms) >= simple[best]:
         return []
-    return [f"No arm reaches {best} ({percent(simple[best], digits)})."]
+    return [f"No arm reaches {best} ({unit.value(simple[best], digits)})."]
 
 
 def measured(results: dict[str, Any]) -> str:
@@ -85,10 +75,15 @@ def measured(results: dict[str, Any]) -> str:
     return results.get("measure") or "accuracy"
 
 
+def pair_tests(arm: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tests of each pair of trainings with one seed: McNemar's, or of numbers permutation tests."""
+    return arm.get("mcnemar") or arm.get("permutation") or []
+
+
 def _unsettled(arm: dict[str, Any]) -> bool:
     """Whether each pair of trainings differs, one way all of them, and the arms do not for all that."""
-    tests = arm.get("mcnemar") or []
-    ways = {test["wins"] > test["losses"] for test in tests}
+    tests = pair_tests(arm)
+    ways = {test["wins"] > test["losses"] if "wins" in test else test["difference"] > 0 for test in tests}
     alike = len(tests) > 1 and len(ways) == 1 and all(test["p"] < 0.05 for test in tests)
     return not arm["significant"] and alike
 
@@ -96,7 +91,7 @@ def _unsettled(arm: dict[str, Any]) -> bool:
 def _along_ladder(results: dict[str, Any]) -> list[str]:
     """At which strength the measure first falls beyond chance, arms in a stated order; else: no fall seen."""
     measure = measured(results)
-    called = CALLED[measure]
+    unit = unit_of(measure)
     arms = {arm["name"]: arm for arm in results["arms"]}
     ladder = [name for name in results.get("ladder", []) if name in arms]
     if len(ladder) < 2:
@@ -104,18 +99,20 @@ def _along_ladder(results: dict[str, Any]) -> list[str]:
     over = f" over {', '.join(ladder[1:-1])}" if ladder[2:] else ""
     way = f"From {ladder[0]}{over} to {ladder[-1]}"
     for name in ladder:
-        if arms[name].get("significant") and arms[name][measure]["difference"] < 0:
-            return [f"{way}, {called} first falls beyond chance at {name}."]
-    return [f"{way}, no fall of {called} beyond chance was seen."]
+        if arms[name].get("significant") and not better(arms[name][measure], unit):
+            turn = "rises" if unit.lower else "falls"
+            return [f"{way}, {unit.called} first {turn} beyond chance at {name}."]
+    return [f"{way}, no {'rise' if unit.lower else 'fall'} of {unit.called} beyond chance was seen."]
 
 
 def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
     apart, between = arm[measure]["difference"], arm[measure]["difference_interval"]
     side = "above" if apart > 0 else "below"
     same = f"as accurate as {baseline}" if measure == "accuracy" else f"as good as {baseline}"
-    of = "" if measure == "accuracy" else f" of {CALLED[measure]}"
-    size = f"{points(apart, digits)}{of} {side} {baseline}" if apart else same
-    low, high = (f"{100 * x:+.{digits}f}" for x in between)
+    unit = unit_of(measure)
+    of = "" if measure == "accuracy" else f" of {unit.called}"
+    size = f"{unit.apart(apart, digits)}{of} {side} {baseline}" if apart else same
+    low, high = (unit.with_sign(x, digits) for x in between)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
     tests = arm.get("mcnemar") or []
     if tests and not any(test["wins"] or test["losses"] for test in tests):
@@ -123,9 +120,10 @@ def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
     if arm["significant"]:
         return f"{size} ({evidence})."
     if _unsettled(arm):
-        most = p_value(max(test["p"] for test in arm["mcnemar"]))
+        most = p_value(max(test["p"] for test in pair_tests(arm)))
+        name = "McNemar" if arm.get("mcnemar") else "permutation"
         return (
-            f"Undecided: {size} ({evidence}). Each pair of trainings differs on these examples (McNemar, p "
+            f"Undecided: {size} ({evidence}). Each pair of trainings differs on these examples ({name}, p "
             f"{most if most.startswith('<') else f'at most {most}'}), yet seeds that scatter so far could "
             "turn it."
         )
@@ -135,17 +133,20 @@ def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
 def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: the verdict, one row an arm, and how to read it."""
     digits, by = digits_for(results["n"]), measured(results)
-    spans = by == "entity_f1"
-    first, second = (by, "accuracy") if spans else ("accuracy", "macro_f1")
+    unit, ((first, _), (second, other)) = unit_of(by), leading_of(by, results["arms"][0])
+    # Accuracy leads the table of classes whatever is compared: readers of older tables look there.
+    if first == "macro_f1" and second == "accuracy":
+        first, second, other = "accuracy", "macro_f1", unit.called
+    led, then = unit_of(first), unit_of(second)
     header = (
         "Arm",
         "Seeds",
-        "Entity F1" if spans else "Accuracy",
+        headed(led.called),
         "SD over seeds",
         "95 % interval",
-        "Words right" if spans else "Macro-F1",
+        headed(other),
         "Log loss",
-        "Difference (points)" if by == "accuracy" else f"Difference ({CALLED[by]}, points)",
+        "Difference (points)" if by == "accuracy" else f"Difference ({unit.called}{unit.of_difference})",
         "p (Holm)",
         "Best epoch",
         "s/epoch",
@@ -164,25 +165,28 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     lines += [_row(header), "|" + "---|" * len(header)]
     for arm in results["arms"]:
-        accuracy, cost = arm[first], arm["cost"]
-        of_measure = arm[by]
+        figures, cost = arm[first], arm["cost"]
         lines.append(
             _row(
                 [
                     arm["name"] + (" (baseline)" if arm["name"] == results["baseline"] else ""),
                     len(arm["seeds"]),
-                    percent(accuracy["mean"], digits),
-                    NONE if accuracy["sd"] is None else f"{100 * accuracy['sd']:.2f}",
-                    interval(accuracy["interval"], digits),
-                    percent(arm[second]["mean"], digits),
+                    led.value(figures["mean"], digits),
+                    led.scatter(figures["sd"]),
+                    led.between(figures["interval"], digits),
+                    then.value(arm[second]["mean"], digits),
                     decimal(arm["log_loss"]["mean"], 4),
-                    signed(of_measure, digits),
+                    signed(arm[by], digits, unit),
                     p_value(arm.get("p_holm")),
                     decimal(arm["best"]["epoch"], 1),
                     decimal(cost["seconds_per_epoch"], 1),
                     count(cost["parameters"]),
                     f"{count(cost['peak_memory_mb'])} MB" if cost["peak_memory_mb"] else NONE,
-                    *([percent((arm.get("robustness") or {}).get("accuracy"), digits)] if changed else []),
+                    *(
+                        [Share("").value((arm.get("robustness") or {}).get("accuracy"), digits)]
+                        if changed
+                        else []
+                    ),
                 ]
             )
         )
@@ -190,12 +194,13 @@ def markdown(results: dict[str, Any]) -> str:
         shown = [
             name,
             NONE,
-            percent(figures["accuracy"], digits),
+            led.value(figures.get(first), digits),
             NONE,
-            interval(figures["accuracy_interval"], digits),
-            percent(figures["macro_f1"], digits),
+            led.between(figures.get(f"{first}_interval"), digits),
+            then.value(figures.get(second), digits),
             decimal(figures["log_loss"], 4),
-            *[NONE] * (6 + changed),
+            signed(figures, digits, unit),
+            *[NONE] * (5 + changed),
         ]
         lines.append(_row(shown))
     lines += ["", notes(results)]
@@ -210,6 +215,8 @@ def notes(results: dict[str, Any]) -> str:
     tested = (
         "p: paired bootstrap over examples with the scatter of the seeds as Student's t"
         if several
+        else "p: paired permutation test over examples"
+        if isinstance(unit_of(measured(results)), Plain)
         else "p: McNemar's test on the same examples"
         if measured(results) == "accuracy"
         else "p: paired bootstrap over examples"

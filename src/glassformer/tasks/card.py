@@ -118,14 +118,20 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         told = f"Its intervals rest on {len(errors):,} held-out examples, and have one width for every input."
         out.append(told if len(errors) else "No examples were held out: it gives numbers without intervals.")
     elif getattr(estimator, "classes_", None) is not None and not several:
-        out.append("It gives one of its labels to any input, also to one that is about none of them.")
+        below = getattr(estimator, "abstain_below_", None)
+        out.append(
+            "It gives one of its labels to any input, also to one that is about none of them."
+            if below is None
+            else f"It gives no label where the probability of the label is below {below:g}."
+        )
     temperature, threshold = getattr(estimator, "temperature_", 1.0), getattr(estimator, "threshold_", None)
     calibrated = bool(np.any(np.asarray(temperature) != 1.0))
     if several and threshold is not None:  # chosen by the fit, and again by a calibration
         reach = _spread(threshold)
         out.append(f"Each label has a threshold of its own ({reach}), chosen on validation examples.")
     if calibrated or (threshold is not None and not several):
-        limit = "" if threshold is None or several else f", threshold {_spread(threshold)}"
+        word = "thresholds of its classes" if np.ndim(threshold) else "threshold"
+        limit = "" if threshold is None or several else f", {word} {_spread(threshold)}"
         when = "; the figures above were measured before" if from_run else ""
         out.append(f"It was calibrated afterwards (temperature {_spread(temperature)}{limit}){when}.")
     return out

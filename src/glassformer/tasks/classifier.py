@@ -21,11 +21,10 @@ from glassformer.errors import CheckpointError
 from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains
 from glassformer.families.pretrained import save_pretrained
-from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
+from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.target_numbers import Numbers
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
 from glassformer.train.defaults import chosen, kind_of
@@ -59,9 +58,8 @@ class Supervised(Explains, Adapts, Estimator):
     class_weight: str | dict | None
     kind_: Classes = Classes()  # of target: one class an example, several labels
     temperature_: Any  # a number; of several labels [K] once they are calibrated
-    threshold_: (
-        Any  # on the second of two classes; None: the most probable class; several labels: None or [K]
-    )
+    # On the second of two classes, or one for each of more [C]; None: the most probable; several labels: [K].
+    threshold_: Any
 
     # --- training --------------------------------------------------------------------------------
 
@@ -231,8 +229,9 @@ class Supervised(Explains, Adapts, Estimator):
         return self.kind_.returned(self.chosen(self.outputs(X)), self.classes_)
 
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
-        """Class numbers ``[n]`` from probabilities: the largest, or for two classes the saved threshold on
-        the second. Of several labels ``[n, K]`` bool: those that reach their thresholds."""
+        """Class numbers ``[n]`` from probabilities: the largest, or what the saved threshold says: of two
+        classes on the second, of more the largest multiple of their own. Of several labels ``[n, K]`` bool:
+        those that reach their thresholds."""
         return self.kind_.chosen(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
@@ -369,26 +368,3 @@ class Supervised(Explains, Adapts, Estimator):
     def _table_arrays(self, table: Any) -> list[np.ndarray]:
         """What of a table decides a training's bits."""
         raise NotImplementedError
-
-
-class Classifier(ClassifierMixin, Supervised):
-    """A classifier of raw examples."""
-
-    @classmethod
-    def learns(cls, kind: Classes) -> bool:
-        return kind.problem_type != Numbers.problem_type
-
-    def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
-        """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""
-        return self.outputs(X, progress=progress)
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of examples whose label is right; of several labels, of those with all of them right."""
-        labels = self.kind_.read(y)
-        right = [a == b for a, b in zip(self.decide(self.predict_proba(X)).tolist(), labels, strict=True)]
-        return float(np.average(right, weights=sample_weight))
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_label = True
-        return tags

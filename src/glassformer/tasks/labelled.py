@@ -24,7 +24,9 @@ from glassformer.evaluate.label_baselines import judged_with
 from glassformer.evaluate.label_sets import tune_thresholds
 from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.evaluate.simple_file import SIMPLE, write_simple
 from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
@@ -114,7 +116,7 @@ def judge_splits(work: Work) -> dict[str, Any]:
             work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
             chosen = clf.chosen(probabilities)
             out["baselines"] = judge_baselines(
-                work.task.baselines, clf, recipe, splits, chosen, out["measure"]
+                work.task.baselines, clf, recipe, splits, chosen, out["measure"], work.folder / SIMPLE
             )
         write_predictions(
             work.folder / "predictions.csv",
@@ -134,7 +136,11 @@ def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tupl
     """The figures of a split and its probabilities ``[n, C]``."""
     with count("judging", len(split)) as told:
         probabilities = clf.outputs(split.examples, progress=told)
-    return measured(clf, split, probabilities, recipe, clf.chosen(probabilities)), probabilities
+    found = measured(clf, split, probabilities, recipe, clf.chosen(probabilities))
+    if (below := getattr(clf, "abstain_below_", None)) is not None:
+        targets = clf.targets(split.labels or [], split.origin, split.rows)
+        found["abstention"] = abstention(clf.kind_, probabilities, targets, clf.threshold_, below)
+    return found, probabilities
 
 
 def measured(
@@ -177,19 +183,27 @@ def one_vs_rest(
 
 
 def judge_baselines(
-    baselines: Any, clf: Any, recipe: Any, splits: Splits, chosen: np.ndarray, measure: str
+    baselines: Any,
+    clf: Any,
+    recipe: Any,
+    splits: Splits,
+    chosen: np.ndarray,
+    measure: str,
+    keep: Path | None = None,
 ) -> dict[str, Any]:
     """The figures of simple models, trained and judged on the same splits.
 
     Args:
         chosen: what the classifier itself answers on the judged split, as ``clf.chosen`` gives it.
         measure: what its ``difference`` from each baseline is of.
+        keep: a file for what the simple models answer, see ``write_simple``.
     """
     judged = splits.judged
     assert judged is not None
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
     truth = clf.targets(judged.labels or [], judged.origin, judged.rows)
     out: dict[str, Any] = {}
+    said: dict[str, list[str]] = {}
     for baseline in baselines:
         started = time.perf_counter()
         made = baseline(clf, recipe, splits, targets)
@@ -198,8 +212,9 @@ def judge_baselines(
         name, probabilities, *decided = made
         found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
+        theirs = decided[0] if decided else probabilities.argmax(1)
+        said[name] = list(map(str, clf.kind_.labels(theirs, clf.classes_).tolist()))
         if recipe.evaluate.bootstrap and measure in MEASURES:
-            theirs = decided[0] if decided else probabilities.argmax(1)
             out[name]["difference"] = paired_difference(
                 truth,
                 chosen,
@@ -210,6 +225,8 @@ def judge_baselines(
             )
         if clf.class_weight is not None:
             out[name]["class_weight"] = clf.class_weight
+    if keep is not None:
+        write_simple(keep, said)
     return out
 
 
@@ -217,7 +234,7 @@ def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     """The label of each of a recipe's own sentences, and how sure it is."""
     labels, shares = answers(clf, clf.predict_proba(sentences))
     return [
-        {"text": text, "label": str(label), "probability": share}
+        {"text": text, "label": "" if label is None else str(label), "probability": share}
         for text, label, share in zip(sentences, labels, shares, strict=True)
     ]
 
@@ -296,11 +313,10 @@ def page(folder: Path, known: KnownRecipe) -> Path:
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:
-    """The label of each row of probabilities ``[n, C]``, and that label's own probability; of several labels
-    their set, and how sure the least sure answer of it is."""
-    chosen = clf.chosen(probabilities)
-    labels = clf.kind_.labels(chosen, clf.classes_).tolist()
-    return labels, clf.kind_.sureness(probabilities, chosen).tolist()
+    """The label of each row of probabilities ``[n, C]``, None where the classifier abstains, and that label's
+    own probability; of several labels their set, and how sure the least sure answer of it is."""
+    labels = getattr(clf, "answers", clf.decide)(probabilities).tolist()
+    return labels, clf.kind_.sureness(probabilities, clf.chosen(probabilities)).tolist()
 
 
 def export(

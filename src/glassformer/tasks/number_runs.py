@@ -17,6 +17,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 from glassformer.evaluate.number_file import write_numbers
 from glassformer.evaluate.numbers import COVERAGE, coverage_figures, examples_needed
+from glassformer.evaluate.simple_file import SIMPLE, write_simple
 from glassformer.tasks.labelled import figures, judge_again, measured, training_sample
 from glassformer.tasks.task import Work
 
@@ -118,11 +119,13 @@ def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
         return "mean of the training numbers", np.full(len(judged), numbers.mean())
 
     out: dict[str, Any] = {}
+    said: dict[str, list[float]] = {}
     for simple in (mean, baseline):
         started = time.perf_counter()
         name, found = simple(splits.train.examples, numbers, judged.examples)
         out[name] = measured(est, judged, found[:, None], work.recipe)
-        out[name]["seconds"] = time.perf_counter() - started
+        out[name]["seconds"], said[name] = time.perf_counter() - started, found.tolist()
+    write_simple(work.folder / SIMPLE, said)
     return out
 
 

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from glassformer.checkpoints.settings import real
+from glassformer.checkpoints.settings import real, shown
 from glassformer.data.checks import check_classes, check_labels, place
 from glassformer.data.label_kinds import about_labels, as_known
 from glassformer.data.label_sets import each
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.calibrate import describe, fit_temperature, tune_threshold
+from glassformer.evaluate.class_thresholds import class_by_threshold, tune_class_thresholds
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
 from glassformer.train.objectives import class_weights
@@ -94,10 +95,13 @@ class Classes:
         return (logits / temperature).softmax(-1)
 
     def chosen(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
-        """Class numbers ``[n]``: the largest, or for two classes the threshold on the second."""
-        if threshold is not None and probabilities.shape[1] == 2:
-            return (probabilities[:, 1] >= threshold).astype(int)
-        return probabilities.argmax(1)
+        """Class numbers ``[n]``: the largest, or for two classes the threshold on the second; of more, the
+        largest multiple of their thresholds ``[C]``."""
+        if threshold is None:
+            return probabilities.argmax(1)
+        if np.ndim(threshold):
+            return class_by_threshold(probabilities, threshold)
+        return (probabilities[:, 1] >= threshold).astype(int)
 
     def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
         """What ``chosen`` gave, as labels ``[n]``."""
@@ -130,10 +134,9 @@ class Classes:
         return fit_temperature(logits, targets)
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
-        """The threshold that serves a metric best; raises ConfigError where there is none of that kind."""
+        """The threshold that serves a metric best, of more than two classes one for each ``[C]``."""
         if probabilities.shape[1] != 2:
-            what = f"{probabilities.shape[1]} classes have no one threshold"
-            raise ConfigError(what, where="threshold", fix="Leave it out")
+            return tune_class_thresholds(probabilities, targets, metric)[0]
         return tune_threshold(probabilities[:, 1], targets, metric)[0]
 
     def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
@@ -158,14 +161,18 @@ class Classes:
 
     def about_export(self, clf: Any) -> dict[str, Any]:
         """What ``onnx.json`` says of the kind."""
-        return {"several": True} if self.binary else {}
+        below = getattr(clf, "abstain_below_", None)
+        least = {} if below is None else {"abstain_below": below}
+        return {"several": True} if self.binary else least
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         """Temperature and threshold of a saved folder; raises CheckpointError for impossible ones."""
         temperature, threshold = real(dict(about), "temperature", where, 1.0), None
         if not COLDEST <= temperature <= HOTTEST:
             raise impossible_temperature(temperature, where)
-        if about.get("threshold") is not None:
+        if isinstance(about.get("threshold"), list):
+            threshold = _thresholds(about["threshold"], where, outputs)
+        elif about.get("threshold") is not None:
             threshold = real(dict(about), "threshold", where, 0.5)
             if threshold > OVER_ONE:
                 raise impossible_threshold(threshold, where)
@@ -193,6 +200,18 @@ def check_known(
 def impossible_temperature(value: float, where: str) -> CheckpointError:
     what = f"temperature = {value:g} is none from {COLDEST:g} to {HOTTEST:g}"
     return CheckpointError(what, where=where, fix="Calibrate it again")
+
+
+def _thresholds(values: list[Any], where: str, outputs: int) -> np.ndarray:
+    """Those of several classes ``[C]``."""
+    if len(values) != outputs:
+        what = f"{len(values)} thresholds for {outputs} classes"
+        raise CheckpointError(what, where=where, fix="Choose them again")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            what = f"threshold = {shown(value)} is none between 0 and 1"
+            raise CheckpointError(what, where=where, fix="Choose them again")
+    return np.array(values, np.float64)
 
 
 def impossible_threshold(value: float, where: str) -> CheckpointError:

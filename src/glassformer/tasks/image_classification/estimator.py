@@ -18,7 +18,8 @@ from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
-from glassformer.tasks.classifier import Classifier, Supervised
+from glassformer.tasks.classifier import Supervised
+from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.image_classification.build import (
     build_model,

@@ -40,7 +40,8 @@ from glassformer.tasks.build import (
     save_tokenizer,
     tells_segments,
 )
-from glassformer.tasks.classifier import Classifier, Supervised
+from glassformer.tasks.classifier import Supervised
+from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
 from glassformer.train.features import can_be_cached, on_features

@@ -1,0 +1,122 @@
+"""Is one regressor better than another? Figures under resampling, and a permutation test of two.
+
+The permutation test (Fisher, 1935; Pitman, 1937) takes two sets of predicted numbers for exchangeable: under
+"no difference" either model could have made either of the two numbers of an example.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from glassformer.errors import ShapeError
+from glassformer.evaluate.compare import Statistic
+from glassformer.evaluate.numbers import correlation, midranks
+
+# What runs can be compared by, as it is called, and between which values it lies.
+MEASURES = {"r2": "R²", "pearson": "Pearson", "spearman": "Spearman", "mae": "mean absolute error"}
+LIMITS = {"r2": (-math.inf, 1.0), "pearson": (-1.0, 1.0), "spearman": (-1.0, 1.0), "mae": (0.0, math.inf)}
+LOWER_IS_BETTER = ("mae",)
+AT_A_TIME = 2**22  # numbers that are swapped at a time, which bounds the memory
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """The test's outcome."""
+
+    difference: float  # of the measure, from the baseline
+    p: float
+
+
+def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> Statistic:
+    """A measure of each seed under resampling; where a draw leaves it undefined it counts as 0.
+
+    Args:
+        measure: one of ``MEASURES``.
+        targets: [n] true numbers.
+        predicted: [S, n].
+
+    Raises:
+        ShapeError: they are not of the same examples.
+    """
+    true, seeds = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
+    if true.ndim != 1 or seeds.shape[1:] != true.shape:
+        raise ShapeError(f"answers {seeds.shape} are not of {len(true)} examples")
+
+    def figure(counts: np.ndarray) -> np.ndarray:
+        times = np.asarray(counts, np.float64)  # [c, n]
+        return np.stack([_figure(measure, times, true, found) for found in seeds])
+
+    return figure
+
+
+def _figure(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """``[c]`` of examples that are drawn ``times`` ``[c, n]``."""
+    n = times.sum(1)
+    if measure == "mae":
+        return times @ np.abs(found - true) / n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if measure == "r2":
+            mean = times @ true / n
+            spread = times @ true**2 / n - mean**2
+            values = 1 - times @ (found - true) ** 2 / n / np.where(spread > 1e-12 * mean**2, spread, np.nan)
+        elif measure == "pearson":
+            values = correlation(times, found[None], true[None])
+        else:
+            values = correlation(times, midranks(found, times), midranks(true, times))
+    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def permutation(
+    measure: str,
+    targets: ArrayLike,
+    ours: ArrayLike,
+    theirs: ArrayLike,
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Permutation:
+    """The paired permutation test of two models, two-sided; its p is never 0.
+
+    Args:
+        measure: one of ``MEASURES``.
+        targets, ours, theirs: [n] true numbers and those that the two models gave.
+        resamples: random exchanges, each of about half of the examples.
+
+    Raises:
+        ShapeError: they are not of the same examples.
+    """
+    true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
+    if true.ndim != 1 or not true.shape == a.shape == b.shape:
+        raise ShapeError(f"answers {a.shape} and {b.shape} are not of {true.shape} examples")
+    once = np.ones((1, len(true)))
+    observed = float(np.subtract(*(_figure(measure, once, true, x)[0] for x in (a, b))))
+    rng, step = np.random.default_rng(seed), max(1, min(resamples, AT_A_TIME // max(len(true), 1)))
+    extreme, done = 0, 0
+    while done < resamples:
+        size = min(step, resamples - done)
+        swapped = rng.random((size, len(true))) < 0.5
+        first, second = np.where(swapped, b, a), np.where(swapped, a, b)
+        apart = _of_rows(measure, true, first) - _of_rows(measure, true, second)
+        extreme += int((np.abs(apart) >= abs(observed) - 1e-12).sum())
+        done += size
+    return Permutation(observed, (extreme + 1) / (resamples + 1))
+
+
+def _of_rows(measure: str, true: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """A measure ``[c]`` of rows of predicted numbers ``[c, n]``; one that is not defined is 0."""
+    from scipy.stats import rankdata
+
+    if measure == "mae":
+        return np.abs(found - true).mean(1)
+    if measure == "r2":
+        spread = true.var()
+        return 1 - ((found - true) ** 2).mean(1) / spread if spread > 0 else np.zeros(len(found))
+    if measure == "spearman":
+        true, found = rankdata(true), rankdata(found, axis=1)
+    true, found = true - true.mean(), found - found.mean(1, keepdims=True)
+    norm = np.sqrt((true**2).sum() * (found**2).sum(1))
+    return np.divide(found @ true, norm, out=np.zeros(len(found)), where=norm > 0)

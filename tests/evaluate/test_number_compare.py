@@ -1,0 +1,75 @@
+"""Comparing regressors: figures under resampling against scipy's and scikit-learn's, and the permutation test."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import mean_absolute_error, r2_score
+
+from glassformer.errors import ShapeError
+from glassformer.evaluate.number_compare import MEASURES, number_statistic, permutation
+
+KNOWN = {
+    "r2": r2_score,
+    "mae": mean_absolute_error,
+    "pearson": lambda a, b: pearsonr(a, b)[0],
+    "spearman": lambda a, b: spearmanr(a, b)[0],
+}
+
+
+def numbers(n: int = 53) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    true = rng.normal(3, 2, n).round(1)
+    return true, true + rng.normal(0, [[1.0], [2.5]], (2, n)).round(1)
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_figures_of_a_draw_are_those_of_its_examples(measure):
+    true, found = numbers()
+    counts = np.random.default_rng(1).multinomial(53, np.full(53, 1 / 53), 7)
+    drawn = number_statistic(measure, true, found)(counts.astype(np.float32))
+    assert drawn.shape == (2, 7)
+    for s, c in itertools.product(range(2), range(7)):
+        rows = np.repeat(np.arange(53), counts[c])
+        assert drawn[s, c] == pytest.approx(KNOWN[measure](true[rows], found[s][rows]), abs=1e-9)
+
+
+@pytest.mark.parametrize("measure", ["r2", "pearson", "spearman"])
+def test_what_is_not_defined_counts_as_nothing(measure):
+    once = np.ones((1, 5), np.float32)
+    same = number_statistic(measure, np.full(5, 2.0), np.arange(5.0)[None])(once)
+    assert same.tolist() == [[0.0]]
+    assert np.isfinite(number_statistic(measure, np.arange(5.0), np.full((1, 5), 2.0))(once)).all()
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_permutation_test_counts_exchanges(measure):
+    true, found = numbers(11)
+    every = []
+    for swapped in itertools.product([False, True], repeat=11):
+        a, b = np.where(swapped, found[1], found[0]), np.where(swapped, found[0], found[1])
+        every.append(KNOWN[measure](true, a) - KNOWN[measure](true, b))
+    wanted = np.mean(np.abs(every) >= abs(every[0]) - 1e-12)
+    test = permutation(measure, true, *found, resamples=4000)
+    assert test.difference == pytest.approx(every[0])
+    assert test.p == pytest.approx(wanted, abs=0.03)
+    assert permutation(measure, true, found[0], found[0], resamples=50).p == 1
+
+
+def test_a_worse_model_is_told_and_noise_is_not():
+    rng = np.random.default_rng(2)
+    true = rng.normal(0, 1, 211)
+    near, far = true + rng.normal(0, 0.3, 211), true + rng.normal(0, 2, 211)
+    assert permutation("spearman", true, near, far, resamples=200).p < 0.01
+    again = true + rng.normal(0, 0.3, 211)
+    assert permutation("mae", true, near, again, resamples=200).p > 0.05
+
+
+def test_answers_to_other_examples_are_refused():
+    with pytest.raises(ShapeError, match="not of"):
+        permutation("mae", np.zeros(3), np.zeros(3), np.zeros(4))
+    with pytest.raises(ShapeError, match="not of 3"):
+        number_statistic("mae", np.zeros(3), np.zeros((2, 4)))
