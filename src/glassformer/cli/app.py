@@ -61,35 +61,39 @@ ASKING = {
 AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
+START, TRAIN, JUDGE = "Start here", "Train and compare", "Judge a model"
+ASK, GIVE = "Ask a model", "Hand a model on"  # panels of the help
 app = typer.Typer(
     name="glassformer",
     help="Transformers you can see through: train, judge and look into them.",
+    epilog="Your own table: glassformer data doctor FILE.csv, then glassformer train --text FILE.csv, then "
+    "glassformer predict RUN NEW.csv. A folder of pictures: --images. Any verb explains itself with --help.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo.demo_command)
-app.command("train")(train.train_command)
-app.command("new")(new.new_command)
-app.command("evaluate")(evaluate.evaluate_command)
-app.command("predict")(predict.predict_command)
-app.command("calibrate")(calibrate.calibrate_command)
-app.command("compare")(compare.compare_command)
-app.command("cross-validate")(cross_validate.cross_validate_command)
-app.command("review-labels")(review_labels.review_labels_command)
-app.command("report")(report.report_command)
-app.command("reproduce")(reproduce.reproduce_command)
-app.command("vectors")(vectors.vectors_command)
-app.command("translate")(translate.translate_command)
-app.command("embed")(embed.embed_command)
-app.command("similar")(similar.similar_command)
-app.command("search")(similar.search_command)
-app.command("fill")(fill.fill_command)
-app.command("explain")(explain.explain_command)
-app.command("export")(export.export_command)
-app.command("serve")(serve.serve_command)
-app.add_typer(data.app, name="data")
-app.command("doctor")(doctor.doctor_command)
+app.command("demo", rich_help_panel=START)(demo.demo_command)
+app.add_typer(data.app, name="data", rich_help_panel=START)
+app.command("doctor", rich_help_panel=START)(doctor.doctor_command)
+app.command("train", rich_help_panel=TRAIN)(train.train_command)
+app.command("new", rich_help_panel=TRAIN)(new.new_command)
+app.command("cross-validate", rich_help_panel=TRAIN)(cross_validate.cross_validate_command)
+app.command("compare", rich_help_panel=TRAIN)(compare.compare_command)
+app.command("review-labels", rich_help_panel=TRAIN)(review_labels.review_labels_command)
+app.command("reproduce", rich_help_panel=TRAIN)(reproduce.reproduce_command)
+app.command("evaluate", rich_help_panel=JUDGE)(evaluate.evaluate_command)
+app.command("calibrate", rich_help_panel=JUDGE)(calibrate.calibrate_command)
+app.command("report", rich_help_panel=JUDGE)(report.report_command)
+app.command("predict", rich_help_panel=ASK)(predict.predict_command)
+app.command("explain", rich_help_panel=ASK)(explain.explain_command)
+app.command("embed", rich_help_panel=ASK)(embed.embed_command)
+app.command("similar", rich_help_panel=ASK)(similar.similar_command)
+app.command("search", rich_help_panel=ASK)(similar.search_command)
+app.command("translate", rich_help_panel=ASK)(translate.translate_command)
+app.command("fill", rich_help_panel=ASK)(fill.fill_command)
+app.command("vectors", rich_help_panel=ASK)(vectors.vectors_command)
+app.command("export", rich_help_panel=GIVE)(export.export_command)
+app.command("serve", rich_help_panel=GIVE)(serve.serve_command)
 
 # click's own, which recent versions of typer carry under a private name
 UsageError: Any = typer.BadParameter.__base__

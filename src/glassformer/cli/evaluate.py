@@ -21,9 +21,10 @@ from glassformer.cli.given import (
     TextColumn,
     one_data,
     refuse_columns,
+    tell,
 )
 from glassformer.cli.numbers import show_number_figures
-from glassformer.cli.output import AsJson, say, say_json, show_figures, show_table, show_translation_scores
+from glassformer.cli.output import AsJson, say_json, show_figures, show_table, show_translation_scores
 from glassformer.cli.places import check_folder
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
@@ -42,7 +43,7 @@ KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogie
 def evaluate(
     folder: str | Path,
     data: str | None = None,
-    tell: Callable[[str], None] = say,
+    tell: Callable[[str], None] = tell,
     on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,

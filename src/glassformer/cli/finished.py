@@ -69,6 +69,7 @@ def repr_of(recipe: Any, otherwise: str) -> str:
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
     from glassformer.evaluate.metrics import measures_of, no_better_than_one
+    from glassformer.report.wording import digits_for, percent
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -86,8 +87,8 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:
-        said = measures_of(metrics["validation"])[measure]
-        say(f"validation {said}: {metrics['validation'][measure]:.2%}")
+        said, digits = measures_of(metrics["validation"])[measure], digits_for(metrics["validation"]["n"])
+        say(f"validation {said}: {percent(metrics['validation'][measure], digits)}")
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             length = metrics.get("max_length", recipe.text.max_length)
@@ -98,13 +99,14 @@ def show_labels_run(run: Run, recipe: Any) -> None:
             + (f" ({rows[0]['n']:,} pictures)" if rows and "n" in rows[0] else "")
         )
     if metrics.get("sentences"):
-        rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
+        rows = [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
 
 
 def show_tags_run(run: Run, recipe: Any) -> None:
     """A finished tagger on the terminal: entity figures beside the baseline's, kinds with their errors."""
     from glassformer.evaluate.tags import ERRORS
+    from glassformer.report.wording import percent
 
     metrics = run.metrics
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
@@ -131,7 +133,7 @@ def show_tags_run(run: Run, recipe: Any) -> None:
     if metrics["test"] and judged != "validation" and metrics["validation"]:
         say(f"validation entity F1: {metrics['validation']['entity_f1']:.2%}")
     for sentence in metrics.get("sentences") or []:
-        found = ", ".join(f"{s['text']} ({s['kind']} {s['probability']:.1%})" for s in sentence["spans"])
+        found = ", ".join(f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"])
         say(f"{excerpt(sentence['text'])}: {found or 'no span'}")
 
 
@@ -143,6 +145,8 @@ def between(scores: dict[str, Any]) -> str:
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
     """A finished translator or masked language model on the terminal."""
+    from glassformer.report.wording import percent
+
     metrics = run.metrics
     seconds = metrics["seconds"]["total"]
     if metrics.get("scores"):
@@ -159,7 +163,7 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
             else sentence["text"]
         )
         for words in sentence.get("fills") or []:
-            say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))
+            say("  " + ", ".join(f"{w['token']} {percent(w['probability'])}" for w in words))
 
 
 def show_similarity_run(run: Run, recipe: Any) -> None:

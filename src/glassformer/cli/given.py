@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.output import say
 from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
 
@@ -54,7 +55,7 @@ DataFile = Annotated[
     str | None, typer.Option("--data", metavar="FILE", help="A file, as it may stand among the texts too.")
 ]
 OtherData = Annotated[
-    str | None, typer.Argument(metavar="[PATH]", help="Other data, as --data.", show_default=False)
+    str | None, typer.Argument(metavar="PATH", help="Other data, as --data.", show_default=False)
 ]
 
 
@@ -165,6 +166,11 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
         if option in have:
             message = re.sub(rf"(?<!['\"\w=-]){key}(?!['\"\w=])", option, message)
     return message
+
+
+def tell(line: str) -> None:
+    """One line of a run, its columns named as this command line names them."""
+    say(named_as_options(line, ["--" + key.replace("_", "-") for key in COLUMNS]))
 
 
 def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:

@@ -183,7 +183,7 @@ def predict_command(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TEXT|FILE...",
+            metavar="TEXT|FILE",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
             "them; - is standard input. For a model of pairs two texts each, or tables of two columns.",
         ),

@@ -15,13 +15,14 @@ from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.folders import data_folders, refuse_models
 from glassformer.data.image import picture_files, picture_name
 from glassformer.data.image_checks import without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
-from glassformer.data.sources import data_folders, joined, split_files
+from glassformer.data.sources import joined, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
 from glassformer.data.table_labels import column_checks, read_labels
 from glassformer.data.tables import READERS, Table
@@ -200,6 +201,7 @@ def _load_path(
         if not files and labels.numbers:
             raise DataError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
         if not files:
+            refuse_models(path)
             return load_image_folder(path, wanted)
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
         files = {"train": [path]}
@@ -263,11 +265,8 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
     """
     subfolders = _subfolders(folder)
     if not subfolders:
-        raise DataError(
-            "neither tables nor folders of pictures",
-            where=str(folder),
-            fix="Put one folder of pictures for each class there",
-        )
+        fix = "Put one folder of pictures for each class there"
+        raise DataError("neither tables nor folders of pictures", where=str(folder), fix=fix)
     layout: dict[str, dict[str, list[Path]]] = {}
     if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
         for sub in subfolders:

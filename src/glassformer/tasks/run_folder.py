@@ -197,7 +197,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
 
 UNCOMPARED = {
     "train": ("verbose",),
-    "data": ("broken", "on_bad_row", "copies", "pair_column"),  # see ``as_begun``
+    "data": ("broken", "on_bad_row", "copies", "pair_column", "encoding"),  # see ``as_begun``
 }
 
 
