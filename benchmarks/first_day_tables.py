@@ -159,7 +159,7 @@ def rows_and_labels() -> list[Step]:
     si, to = table("sixty.csv", HEAD, sixty), table("torn.csv", HEAD, torn)
     return [
         doctor("empty rows", holes, "cannot be used: 4", "2 the text is empty", "2 the label is missing", "on-bad-row"),
-        train("empty rows", holes, "row 62", "text is empty", "on_bad_row=skip", code=2),
+        train("empty rows", holes, "row 62", "text is empty", "--on-bad-row skip", code=2),
         train("empty rows left out", holes, "4 rows left out", more=("--on-bad-row", "skip")),
         doctor("a ragged row", ragged, "fields where the header has", "row 62"),
         train("a ragged row", ragged, "3 fields where the header has 2", "double quotes", code=2),
@@ -176,7 +176,8 @@ def rows_and_labels() -> list[Step]:
         train("60 classes", si, "60|test"),
         doctor("a class of 4 %", sk, "warning", "always answering 'usual' scores 96.0%", "class_weight=balanced"),
         train("a class of 4 % weighed", sk, sets=("class_weight=balanced",)),
-        doctor("numbers for labels", sc, "look like numbers|holds 60 different values|no labels"),
+        doctor("numbers for labels", sc, "look like numbers|holds 60 different values|no labels",
+               untold=("merge_labels", "classes with one example")),
         train("numbers for labels", sc, "look like numbers", "[Cc]ut", code=2),
         train("stars for labels", table("stars.csv", ("review", "stars"), stars), "labels in 'stars'"),
         doctor("several labels in a cell", se, "several labels an example", "'joy\\|fear'", "label.separator"),
@@ -280,7 +281,7 @@ def refused() -> list[Step]:
         doctor("a run for data", "old-run", "is the folder of a run, not of data", "glassformer doctor", code=2),
         Step("doctor: a table for a model", ("doctor", good), ("is no model", "glassformer data doctor good.csv"), 2),
         Step("doctor: a run", ("doctor", "runs/emoji"), ("text-classification, trained on", "2 classes")),
-        doctor("not UTF-8", "latin.csv", "cannot be used: 1", "row 62: not UTF-8", "save the file as UTF-8", "on-bad-row skip"),
+        doctor("not UTF-8", "latin.csv", "cannot be used: 1", "row 62: not UTF-8", "read it with --encoding cp1252", "on-bad-row skip"),
         train("UTF-16", "wide16.csv", "UTF-16", code=2),
         train("a NUL byte", "nul.csv", "NUL", "line 62", code=2),
         train("a quote never closed", "open.csv", "never closed", code=2),

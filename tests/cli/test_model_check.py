@@ -83,7 +83,7 @@ def test_no_such_model_and_no_model(refused):
 
 
 def test_a_run_and_a_model_of_word_vectors_are_named(gf, tmp_path):
-    small = ["--set", "limit=50", "--set", "epochs=1", "--set", "vector_size=7"]
+    small = ["--set", "limit=200", "--set", "epochs=1"]
     assert gf("train", "countries-word2vec", "--out", "vectors", *small).code == 0
     said = lines(gf("doctor", "vectors", "--json"))
     assert said["run"]["found"] == "countries-word2vec, word2vec, trained on countries"

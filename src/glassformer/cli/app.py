@@ -61,6 +61,7 @@ ASKING = {
 AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
+TABLES = f"A table that is not UTF-8: {OPTION} cp1252 (or utf-16 ...), anywhere in the command."
 START, TRAIN, JUDGE = "Start here", "Train and compare", "Judge a model"
 ASK, GIVE = "Ask a model", "Hand a model on"  # panels of the help
 app = typer.Typer(
@@ -75,21 +76,21 @@ app = typer.Typer(
 app.command("demo", rich_help_panel=START)(demo.demo_command)
 app.add_typer(data.app, name="data", rich_help_panel=START)
 app.command("doctor", rich_help_panel=START)(doctor.doctor_command)
-app.command("train", rich_help_panel=TRAIN)(train.train_command)
+app.command("train", rich_help_panel=TRAIN, epilog=TABLES)(train.train_command)
 app.command("new", rich_help_panel=TRAIN)(new.new_command)
-app.command("cross-validate", rich_help_panel=TRAIN)(cross_validate.cross_validate_command)
-app.command("compare", rich_help_panel=TRAIN)(compare.compare_command)
-app.command("review-labels", rich_help_panel=TRAIN)(review_labels.review_labels_command)
+app.command("cross-validate", rich_help_panel=TRAIN, epilog=TABLES)(cross_validate.cross_validate_command)
+app.command("compare", rich_help_panel=TRAIN, epilog=TABLES)(compare.compare_command)
+app.command("review-labels", rich_help_panel=TRAIN, epilog=TABLES)(review_labels.review_labels_command)
 app.command("reproduce", rich_help_panel=TRAIN)(reproduce.reproduce_command)
-app.command("evaluate", rich_help_panel=JUDGE)(evaluate.evaluate_command)
-app.command("calibrate", rich_help_panel=JUDGE)(calibrate.calibrate_command)
+app.command("evaluate", rich_help_panel=JUDGE, epilog=TABLES)(evaluate.evaluate_command)
+app.command("calibrate", rich_help_panel=JUDGE, epilog=TABLES)(calibrate.calibrate_command)
 app.command("report", rich_help_panel=JUDGE)(report.report_command)
-app.command("predict", rich_help_panel=ASK)(predict.predict_command)
-app.command("explain", rich_help_panel=ASK)(explain.explain_command)
-app.command("embed", rich_help_panel=ASK)(embed.embed_command)
-app.command("similar", rich_help_panel=ASK)(similar.similar_command)
-app.command("search", rich_help_panel=ASK)(similar.search_command)
-app.command("translate", rich_help_panel=ASK)(translate.translate_command)
+app.command("predict", rich_help_panel=ASK, epilog=TABLES)(predict.predict_command)
+app.command("explain", rich_help_panel=ASK, epilog=TABLES)(explain.explain_command)
+app.command("embed", rich_help_panel=ASK, epilog=TABLES)(embed.embed_command)
+app.command("similar", rich_help_panel=ASK, epilog=TABLES)(similar.similar_command)
+app.command("search", rich_help_panel=ASK, epilog=TABLES)(similar.search_command)
+app.command("translate", rich_help_panel=ASK, epilog=TABLES)(translate.translate_command)
 app.command("fill", rich_help_panel=ASK)(fill.fill_command)
 app.command("vectors", rich_help_panel=ASK)(vectors.vectors_command)
 app.command("export", rich_help_panel=GIVE)(export.export_command)
@@ -216,6 +217,10 @@ def _options_of(arguments: Sequence[str]) -> list[str]:
 
 def _interrupted(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
+    if verb == "serve":  # which ends in no other way
+        with suppress(OSError):
+            typer.echo("stopped", err=True)
+        return
     tables = sum(word.lower().endswith(".parquet") for word in arguments)
     keeps = verb in GO_ON or (verb == "predict" and tables > 1)  # from one to the other, piece by piece
     _fail(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.numbers import show_numbers_run
@@ -57,7 +58,8 @@ def next_step(run: Run, recipe: Any) -> str:
         return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
     given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
     given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
-    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}"
+    table = ", or a table: FILE.csv --out ANSWERS.csv" if task.verb == "predict" and reads == "texts" else ""
+    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}{table}"
 
 
 def repr_of(recipe: Any, otherwise: str) -> str:
@@ -98,9 +100,21 @@ def show_labels_run(run: Run, recipe: Any) -> None:
             f"{kind}: accuracy {', '.join(format(row['accuracy'], '.1%') for row in rows)} at severity 1 to 5"
             + (f" ({rows[0]['n']:,} pictures)" if rows and "n" in rows[0] else "")
         )
+    if warned := _warnings(run.folder):
+        note(f"{warned} about the data: above, and in the report")
     if metrics.get("sentences"):
         rows = [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+
+
+def _warnings(folder: Path) -> str:
+    """How many warnings the data doctor had of a run's data; empty: none."""
+    from glassformer.checkpoints.files import read_json
+
+    path = folder / "doctor.json"
+    found = read_json(path)["findings"] if path.is_file() else []
+    count = sum(finding["severity"] == "warning" for finding in found)
+    return "" if not count else "1 warning" if count == 1 else f"{count:,} warnings"
 
 
 def show_tags_run(run: Run, recipe: Any) -> None:

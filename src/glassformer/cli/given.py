@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import say
+from glassformer.cli.rows import WAY_OUT
 from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
 
@@ -69,7 +70,9 @@ def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[
     if words and data is not None:
         raise ConfigError("texts and --data at once", where=verb, fix="Give one of them")
     if not words and data is None:
-        raise ConfigError("nothing to read", where=verb, fix="Give a TEXT, a FILE or --data FILE")
+        raise ConfigError(
+            "nothing to read", where=verb, fix="Give a TEXT, a FILE, --data FILE, or - for standard input"
+        )
     return words or [str(data)]
 
 
@@ -161,6 +164,10 @@ def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]
 def named_as_options(message: str, options: Iterable[str]) -> str:
     """A message of the library in the words of a command line: ``text_column`` is its ``--text-column``."""
     have = set(options)
+    if "--on-bad-row" in have:
+        message = re.sub(r"\bon_bad_row=skip\b(?<!--set on_bad_row=skip)", "--on-bad-row skip", message)
+    else:
+        message = message.replace(f", {WAY_OUT}", "")
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
         if option in have:

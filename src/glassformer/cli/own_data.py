@@ -44,6 +44,15 @@ def hold_out(values: dict[str, Any], dataset: Any) -> None:
             values["data"][f"{split}_size"] = held
 
 
+def refuse_tagged(source: str) -> None:
+    """Raises ConfigError for a file of words with tags in the place of labeled texts."""
+    from glassformer.data.kinds import TAGGED
+
+    if Path(source).suffix.lower() in TAGGED:
+        fix = f"Give it to a recipe of tags: glassformer train wnut17-minilm --data {shlex.quote(source)}"
+        raise ConfigError("holds words with tags, not labeled texts", where=source, fix=fix)
+
+
 def in_given_encoding(recipe: Any) -> Any:
     """A recipe that keeps the ``--encoding`` of its command, so that its run is judged again without it."""
     from glassformer.data.encodings import other_encoding
@@ -63,6 +72,7 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
     if is_run(name):
         fix = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
         raise ConfigError("is the folder of a run and no recipe", where=name, fix=fix)
+    refuse_tagged(name)
     option = data_option(name)
     if option is None:
         return name, None, None

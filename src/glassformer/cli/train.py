@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,8 +30,8 @@ from glassformer.cli.given import (
 from glassformer.cli.keys import show_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
 from glassformer.cli.output import AsJson, said_plainly, say, say_json, stream
-from glassformer.cli.own_data import around, as_data, hold_out, in_given_encoding
-from glassformer.cli.places import default_folder
+from glassformer.cli.own_data import around, as_data, hold_out, in_given_encoding, refuse_tagged
+from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
@@ -112,7 +113,11 @@ def choose_recipe(
     sources = {"a recipe": name, "--text": text, "--images": images}
     given = [what for what, value in sources.items() if value]
     if len(given) > 1:
-        raise ConfigError(f"both {given[0]} and {given[1]} are given", where=command, fix="Give one of them")
+        fix = "Give one of them"
+        if name and "=" in name:  # a setting without its option
+            fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
+        what = f"both {given[0]}{f' ({name})' if name else ''} and {given[1]} are given"
+        raise ConfigError(what, where=command, fix=fix)
     chosen = {"model": {"model": model}} if model else {}
     if text or images:
         if data:
@@ -135,7 +140,9 @@ def choose_recipe(
 
 def _begun_with(begun: Path | None, command: str, others: str) -> str:
     """The recipe of a run folder; raises ConfigError where there is none."""
-    if begun is None or not (begun / "config.toml").is_file():
+    if begun is not None and not (begun / "config.toml").is_file():
+        raise no_run(begun)
+    if begun is None:
         fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
         raise ConfigError("no recipe is given", where=command, fix=fix)
     return str(begun / "config.toml")
@@ -196,6 +203,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     from glassformer.data.encodings import reading
     from glassformer.data.sources import load_text_dataset
 
+    refuse_tagged(source)
     where = _whole_path(source)
     values, cls = around(Recipe, where, settings, chosen)
     asked = build(cls, apply_overrides(values, settings, cls), "--set")
@@ -238,6 +246,7 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
             limit=d.limit,
             seed=d.split_seed,
             broken=d.broken,  # what is left out of the training counts for no split either
+            need_labels=True,
         )
     hold_out(values, dataset)
     if is_image_architecture(asked.model.model):
@@ -353,6 +362,9 @@ def train_command(
         target_column=target_column,
     )
     settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
+    if not resume and (out or not any("name=" in setting for setting in settings)):
+        own = text or images
+        refuse_finished(out or (default_folder(Path(own).stem) if own else None))
     chosen = choose_recipe(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )

@@ -38,6 +38,7 @@ from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, kno
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.tasks.target_sets import spread
+from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss", *OF_NUMBERS)  # the third of several labels
@@ -94,6 +95,9 @@ def _run_folds(
     recipe, _ = as_begun(recipe, folder)
     splits = TASKS[recipe.task].load(recipe)
     train, names = splits.train, splits.train.names()
+    TASKS[recipe.task].look(
+        Work(TASKS[recipe.task], recipe, folder, say, data=splits)
+    )  # refuses bad pictures
     if one_label and are_sets(train.labels):
         raise several_labels(train.origin)
     numbers = _assignment(recipe, train, folder, folds)
