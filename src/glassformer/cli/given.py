@@ -165,7 +165,7 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
     """A message of the library in the words of a command line: ``text_column`` is its ``--text-column``."""
     have = set(options)
     if "--on-bad-row" in have:
-        message = re.sub(r"\bon_bad_row=skip\b(?<!--set on_bad_row=skip)", "--on-bad-row skip", message)
+        message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
     else:
         message = message.replace(f", {WAY_OUT}", "")
     for key in COLUMNS:
