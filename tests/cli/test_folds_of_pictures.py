@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +86,6 @@ def test_labels_of_pictures_that_are_no_classes_are_said(gf, refused, pictures, 
     assert "--set target=number" in said
     rows = "".join(f"{name},{('red', 'red|big', 'big')[i % 3]}\n" for i, name in enumerate(files))
     (tmp_path / "kinds.csv").write_text("photo,kinds\n" + rows)
-    assert "these look like several labels an example ('red|big')" in " ".join(
-        gf("data", "doctor", "kinds.csv").out.split()
-    )
+    findings = json.loads(gf("data", "doctor", "kinds.csv", "--json").out)["findings"]
+    (found,) = (f for f in findings if f["code"] == "label-kind")
+    assert "these look like several labels an example ('red|big')" in found["message"]
