@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 from glassformer.cli.app import main
@@ -72,7 +73,10 @@ def test_a_training_ends_with_what_comes_next_and_with_how_many_warnings(gf, tmp
     result = gf("train", "--text", table, "--out", "run", *settings())
     assert result.code == 0, result.err
     assert '"A TEXT OF YOUR OWN", or a table: FILE.csv --out ANSWERS.csv' in result.out
-    assert "about the data: above, and in the report" in result.err
+    warned = re.search(r"note: (\d+ warnings?) about the data: above, and in the report", result.err)
+    assert warned is not None
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert f'<a href="#data">{warned[1]} about the data</a>' in page
 
 
 def test_a_server_that_is_stopped_is_no_error(monkeypatch, capsys):
