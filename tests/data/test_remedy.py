@@ -216,7 +216,7 @@ def test_a_missing_label_as_a_class_is_left_out_by_the_command():
     report, splits = doctored(["good"] * 7 + ["Good"] * 3 + ["bad"] * 5 + ["n/a"] * 2)
     (finding,) = (f for f in report.findings if f.code == "no-label")
     assert (finding.severity, finding.count) == ("warning", 2)
-    assert """--set 'merge_labels={"n/a" = ""}'""" in finding.sentence
+    assert """--set 'merge_labels={"*" = "spelling", "n/a" = ""}'""" in finding.sentence
     options = remedy(report.findings, splits)
     assert options[-1] == 'merge_labels={"Good" = "good", "n/a" = ""}'
     table = tomllib.loads(options[-1])["merge_labels"]

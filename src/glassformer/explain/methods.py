@@ -44,9 +44,9 @@ def methods_for(model: Any) -> list[str]:
 
 
 def notes_of(explanation: Any) -> list[str]:
-    """What a reader must know of an explanation: how its scores are read, and what it says itself."""
+    """What a reader must know of an explanation: what it says itself, and how its scores are read."""
     part = "token" if explanation.image is None else "patch"
-    return [ABOUT[explanation.method].replace("token", part), *explanation.notes]
+    return [*explanation.notes, ABOUT[explanation.method].replace("token", part)]
 
 
 def check_attention(clf: Any, method: str) -> None:

@@ -271,7 +271,8 @@ def other_spellings(labels: Any, classes: list[Any]) -> str:
         for label, known in zip(given, as_known(given, classes, spelling=True), strict=True)
         if label != known
     )
-    read = listed([f"{label!r} as {known!r} ({n:,})" for (label, known), n in meant.most_common()])
+    pairs = sorted(meant.items(), key=lambda item: (-item[1], str(item[0])))
+    read = listed([f"{label!r} as {known!r} ({n:,})" for (label, known), n in pairs])
     return f"labels in another spelling than the model's: {read}" if meant else ""
 
 
