@@ -33,6 +33,7 @@ def test_a_run_remembers_the_encoding_of_its_data(gf, refused, tmp_path, named):
     other = latin(tmp_path / "other.csv", 20)
     assert gf("evaluate", "run", "--data", other).code == 0
     assert gf("train", "--resume", "--out", "run").code == 0
+    assert other_encoding() == ""  # nothing stays behind in this process
 
 
 def test_a_name_that_is_no_encoding_is_refused(refused, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from glassformer.cli.finished import show_run
+from glassformer.cli.output import stdout_for_json
 from glassformer.config import read_toml
 from glassformer.report.html import write_report
 from glassformer.tasks.catalog import build_recipe, known_recipe
@@ -20,6 +21,7 @@ def test_a_share_of_nearly_all_is_no_hundred_percent(run, capsys):
     metrics["validation"]["accuracy"] = 0.99997
     path.write_text(json.dumps(metrics), encoding="utf-8")
     recipe = build_recipe(read_toml(run / "config.toml"), "config.toml")
+    stdout_for_json(False)  # whatever the command before has asked for
     show_run(Run.of(run), recipe)
     said = capsys.readouterr().out
     page = write_report(run, known_recipe(run)).read_text(encoding="utf-8")

@@ -142,7 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
     stdout_for_json(False)  # until the verb's own --json is read
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
-    arguments, before = _take_encoding(arguments), os.environ.get(ENCODING)
+    before = os.environ.get(ENCODING)
+    arguments = _take_encoding(arguments)
     listening = own_process() if argv is None else Listening()
     listening.listen()
     try:
