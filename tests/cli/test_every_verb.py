@@ -272,7 +272,7 @@ REFUSED: dict[str, dict[str, str]] = {
     ),
     "data show": {},
     "data doctor": {},
-    "doctor": {"word vectors": "has no config.json"},
+    "doctor": {},
 }
 
 
