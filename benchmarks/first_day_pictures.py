@@ -192,6 +192,17 @@ def tables() -> list[Step]:
     names = [(f"good/{label}/{i}.png", label) for i in range(20) for label in ("cat", "dog")]
     table("usual.csv", ("file", "label"), names)
     table("own.csv", ("photo", "animal"), names)
+    numbers = table(
+        "numbers.csv", ("photo", "score"), [(name, f"{i * 0.37:.2f}") for i, (name, _) in enumerate(names)]
+    )
+    kinds = table(
+        "kinds.csv", ("photo", "kinds"), [(n, f"{x}|pet" if i % 3 else x) for i, (n, x) in enumerate(names)]
+    )
+    table(
+        "new.csv",
+        ("nr", "photo"),
+        [(1, "good/cat/0.png"), (2, "good/cat/nowhere.png"), (3, "good/dog/1.png")],
+    )
     table("missing.csv", ("file", "label"), [*names, ("good/cat/nowhere.png", "cat")])
     return [
         train("a table of files", "usual.csv"),
@@ -200,4 +211,28 @@ def tables() -> list[Step]:
             "a file that is not there", "missing.csv", "nowhere.png", "no such file", "broken=skip", code=2
         ),
         doctor("a table of files", "missing.csv", "cannot be read", "no such file"),
+        train("numbers for labels of pictures", numbers, "look like numbers", "target=number", code=2),
+        doctor("several labels in a cell", kinds, "several labels an example", "label.separator"),
+        Step(
+            "pictures: predict a table of files",
+            ("predict", "run", "new.csv"),
+            ("nowhere.png", "--on-bad-row skip"),
+            2,
+        ),
+        Step(
+            "pictures: predict a table and mark rows",
+            ("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "new-out.csv"),
+            ("3 pictures", r"1 row has no answer: .* \(row 3\)"),
+        ),
+        Step(
+            "pictures: its own columns",
+            lambda: Path("new-out.csv").read_text(encoding="utf-8"),
+            ("nr",),
+            made=("new-out.csv",),
+        ),
+        Step(
+            "pictures: folds of a folder",
+            ("cross-validate", "--images", "good", "--folds", "2", "--out", "folds", *SMALL),
+            ("40 examples in 2 folds",),
+        ),
     ]

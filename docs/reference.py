@@ -306,6 +306,7 @@ def commands() -> str:
                 continue
             option = parameter.param_type_name == "option"
             shown = ", ".join(parameter.opts) if option else parameter.metavar or parameter.name.upper()
+            shown += "..." if parameter.nargs < 0 and not option else ""
             lines.append(f"| `{shown}` | {cell(getattr(parameter, 'help', '') or '')} |")
     return "\n".join(lines) + "\n"
 

@@ -309,7 +309,7 @@ def test_no_run_and_unfinished_run(refused, run: Path, tmp_path: Path):
         (["train"], "europe"),
         (["train", "europe", "--text", "reviews.csv"], "both"),
         (["train", "--text", "reviews.csv", "--data", "imdb"], "both"),
-        (["train", "--resume", "--out", "nowhere"], "europe"),
+        (["train", "--resume", "--out", "nowhere"], "no such run folder"),
         (["data", "doctor", "europe", "--max-length", "x"], "--max-length"),
     ],
 )

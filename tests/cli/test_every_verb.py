@@ -271,7 +271,7 @@ REFUSED: dict[str, dict[str, str]] = {
     ),
     "data show": {},
     "data doctor": {},
-    "doctor": {"word vectors": "has no config.json"},
+    "doctor": {},
 }
 
 

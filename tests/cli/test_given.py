@@ -73,7 +73,7 @@ def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(gf, refused, other, 
     assert "glassformer train --resume --out run" in told
 
 
-def test_pictures_in_the_place_of_a_recipe(refused, tmp_path):
+def test_pictures_in_the_place_of_a_recipe(gf, tmp_path):
     folder = tmp_path / "cats"
     (folder / "a").mkdir(parents=True)
     assert data_option(str(folder)) is None
@@ -81,7 +81,9 @@ def test_pictures_in_the_place_of_a_recipe(refused, tmp_path):
     (folder / "notes.txt").touch()
     (folder / "a" / "two.png").touch()
     assert data_option(str(folder)) == "--images"
-    assert "Give --text FILE" in refused("cross-validate", folder)
+    result = gf("cross-validate", folder)
+    assert result.code == 2
+    assert f"{folder} is no recipe: taken for data, as --images {folder}" in result.err
     (folder / "config.toml").touch()
     assert data_option(str(folder)) is None
     assert data_option("nowhere.jsonl") == "--text"

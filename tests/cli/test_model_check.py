@@ -80,3 +80,37 @@ def test_what_is_refused_and_why(gf, harm, what, said, tmp_path):
 def test_no_such_model_and_no_model(refused):
     assert "neither a known checkpoint" in refused("doctor", "nothing-here")
     assert "--revision belongs to a MODEL" in refused("doctor", "--revision", "main")
+
+
+def test_a_run_and_a_model_of_word_vectors_are_named(gf, tmp_path):
+    small = ["--set", "limit=200", "--set", "epochs=1"]
+    assert gf("train", "countries-word2vec", "--out", "vectors", *small).code == 0
+    said = lines(gf("doctor", "vectors", "--json"))
+    assert said["run"]["found"] == "countries-word2vec, word2vec, trained on countries"
+    assert said["saved by glassformer"]["found"] == "Word2Vec"
+    assert said["use"]["found"].startswith("glassformer vectors vectors, or gf.load('vectors')")
+    assert "run" not in lines(gf("doctor", "vectors/model", "--json"))
+    (tmp_path / "vectors" / "model" / "model.safetensors").write_bytes(b"cut")
+    found = gf("doctor", "vectors", "--json")
+    assert found.code == 1
+    assert lines(found)["saved by glassformer"]["state"] == "missing"
+
+
+def test_a_run_of_texts_names_its_recipe(gf, run):
+    assert lines(gf("doctor", run, "--json"))["run"]["found"].startswith("reviews, text-classification")
+
+
+def test_data_are_sent_to_the_doctor_of_data(refused, reviews):
+    said = refused("doctor", reviews)
+    assert "looks like data for --text and is no model. To look at data: glassformer data doctor" in said
+
+
+@pytest.mark.parametrize(
+    "verb", [("data", "doctor"), ("data", "show"), ("train", "--text"), ("train", "--images")]
+)
+def test_models_are_no_data(refused, run, verb):
+    said = refused(*verb, run)
+    assert "is the folder of a run, not of data. To look at the model: glassformer doctor" in said
+    assert "at what it was trained on: glassformer data doctor" in said
+    said = refused(*verb, run / "model")
+    assert "is a saved model, not data. To look at the model: glassformer doctor" in said

@@ -183,6 +183,8 @@ OPTIONS = {
     "cross-validate": [
         "--data",
         "--folds",
+        "--image-column",
+        "--images",
         "--json",
         "--label-column",
         "--label-separator",
@@ -198,6 +200,8 @@ OPTIONS = {
     "review-labels": [
         "--data",
         "--folds",
+        "--image-column",
+        "--images",
         "--json",
         "--label-column",
         "--label-separator",

@@ -113,3 +113,11 @@ def test_cells_without_a_separator_say_how_to_name_it(refused, table, tmp_path):
     said = refused("train", "--text", table, "--label-column", "tags", "--out", "run")
     assert "several labels" in said
     assert "--label-separator" in said
+
+
+def test_labels_to_review_are_refused_before_a_fold_is_trained(refused, table, tmp_path):
+    said = refused("review-labels", *asked(table), "--folds", "2", "--out", "folds")
+    assert (
+        "several labels each, and one label an example can be ranked. Use glassformer cross-validate" in said
+    )
+    assert not (tmp_path / "folds").exists()

@@ -28,7 +28,14 @@ def test_train_makes_a_whole_run_folder_under_runs(gf, reviews: Path):
     result = gf("train", "--text", reviews, *settings())
     assert result.code == 0, result
     weak = no_better_than_one(json.loads(Path("runs/reviews/metrics.json").read_text("utf-8"))["test"])
-    assert result.err == (f"note: encoder-mini is {weak}\n" if weak else "")
+    said = [f"note: encoder-mini is {weak}"] if weak else []
+    findings = json.loads(Path("runs/reviews/doctor.json").read_text("utf-8"))["findings"]
+    warned = sum(finding["severity"] == "warning" for finding in findings)
+    assert warned > 1
+    assert result.err.splitlines() == [
+        *said,
+        f"note: {warned} warnings about the data: above, and in the report",
+    ]
     assert {p.name for p in Path("runs/reviews").iterdir()} == RUN_FILES
     for part in (
         "6 test texts",
@@ -110,7 +117,9 @@ def test_choose_recipe_wants_one_source_of_truth(tmp_path: Path):
         ConfigError, match=r"train: no recipe is given.* or give --text FILE or --images FOLDER"
     ):
         choose_recipe(None)
-    with pytest.raises(ConfigError, match=r"cross-validate: no recipe is given.* or give --text FILE$"):
+    with pytest.raises(
+        ConfigError, match=r"cross-validate: no recipe is given.* or give --text FILE or --images FOLDER$"
+    ):
         recipe_for_folds(None, None, None, None, ())
     with pytest.raises(ConfigError, match="both"):
         choose_recipe("europe", "reviews.csv")

@@ -47,7 +47,9 @@ def test_every_fault_of_pairs_is_found():
     left[11], right[11] = left[10], right[10]  # a repeat
     right[13] = left[13].upper()  # not translated
     right[17] = "ja"  # far too short
-    out = found(report(train=(left, right), test=([left[3], "the cat"], ["nein", "die Katze"])))
+    made = report(train=(left, right), test=([left[3], "the cat"], ["nein", "die Katze"]))
+    assert [f.code for f in made.findings if f.severity == "warning" and not f.fix] == []
+    out = found(made)
     assert out["empty"] == ("warning", 1)
     assert out["duplicates"] == ("warning", 1)
     assert out["untranslated"] == ("warning", 1)

@@ -19,6 +19,7 @@ from glassformer.data.mending import mended
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairDataset, PairSplit
 from glassformer.data.remedy import correct_first, remedy
+from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.evaluate.metrics import ClassificationMeter, no_better_than_one
 from glassformer.study.corrected import give_back
@@ -215,7 +216,7 @@ def test_a_missing_label_as_a_class_is_left_out_by_the_command():
     report, splits = doctored(["good"] * 7 + ["Good"] * 3 + ["bad"] * 5 + ["n/a"] * 2)
     (finding,) = (f for f in report.findings if f.code == "no-label")
     assert (finding.severity, finding.count) == ("warning", 2)
-    assert """--set 'merge_labels={"n/a" = ""}'""" in finding.sentence
+    assert """--set 'merge_labels={"*" = "spelling", "n/a" = ""}'""" in finding.sentence
     options = remedy(report.findings, splits)
     assert options[-1] == 'merge_labels={"Good" = "good", "n/a" = ""}'
     table = tomllib.loads(options[-1])["merge_labels"]
@@ -274,3 +275,37 @@ def test_doubled_quotes_are_shown():
     assert [example.split(":")[0] for example in found.examples] == [f"x.csv, row {i}" for i in (3, 5, 6)]
     pairs = PairDataset("x", {"train": PairSplit(["a", '"b ""c"""'], ["d", "e"], "x", None)}, ("s", "t"))
     assert [f.count for f in examine_pairs(pairs).findings if f.code == "quotes"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("more", "options"),
+    [("", ["--encoding", "cp1252"]), (",pos\n", ["--encoding", "cp1252", "--on-bad-row", "skip"])],
+)
+def test_a_table_in_another_encoding_is_read_so_and_no_row_is_lost(tmp_path: Path, more, options):
+    rows = "".join(
+        f"a film number {i} is {('good', 'poor')[i % 2]},{('pos', 'neg')[i % 2]}\n" for i in range(20)
+    )
+    path = tmp_path / "latin.csv"
+    path.write_bytes(f"text,label\n{rows}the café – naïve,pos\n{more}".encode("cp1252"))
+    dataset = load_text_dataset(path, on_bad_row="skip", need_labels=True)
+    (found,) = (f for f in examine(dataset).findings if f.code == "bad-rows")
+    assert found.fix.startswith("read it with --encoding cp1252, or save it as UTF-8; correct them")
+    assert remedy([found], dataset.splits) == options
+
+
+def test_numbers_for_labels_are_learned_and_not_merged():
+    report, splits = doctored([f"{i % 23 / 7:.2f}" for i in range(47)])
+    assert [f.code for f in report.findings if f.severity == "warning"] == ["label-kind"]
+    assert remedy(report.findings, splits) == ["--set", "target=number"]
+
+
+def test_what_is_merged_and_what_is_left_out_is_one_table():
+    report, _ = doctored(["good", "bad"] * 11 + ["Good"] * 3 + ["n/a"] * 2)
+    fixes = {f.code: f.fix for f in report.findings}
+    both = """merge and leave out with --set 'merge_labels={"*" = "spelling", "n/a" = ""}'"""
+    assert fixes["twin-classes"] == fixes["no-label"] == both
+    split = TextSplit(
+        [f"text {i}" for i in range(27)], ["good", "bad"] * 11 + ["Good"] * 3 + ["n/a"] * 2, "x"
+    )
+    merged, _ = mended(TextDataset("x", {"train": split}), {"*": "spelling", "n/a": ""}, False)
+    assert sorted({*merged.splits["train"].labels}) == ["bad", "good"]

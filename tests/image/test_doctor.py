@@ -218,6 +218,17 @@ def test_near_repeats_in_two_splits_are_a_leak():
     assert found["near-leak"].examples == ("a[7] ~ b[0]",)
 
 
+def test_near_repeats_under_two_labels_contradict_each_other():
+    pictures = [*[scene(i) for i in range(11)], scene(3, 90, 70), scene(4, 90, 70)]
+    labels = [0, 1] * 5 + [0, 0, 0]  # of scene 3 another label, of scene 4 the same
+    split = ImageSplit(pictures, labels, "a")
+    found = {f.code: f for f in examine_pictures("x", {"train": split}, decode=True).findings}
+    assert (found["near-repeats"].severity, found["near-repeats"].count) == ("note", 2)
+    torn = found["near-contradictions"]
+    assert (torn.severity, torn.count, torn.examples) == ("warning", 1, ("a[3] (1) ~ a[11] (0)",))
+    assert torn.fix == "keep the right label of each"
+
+
 def test_noise_and_flat_pictures_are_no_repeats():
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 256, (32, 32, 3), np.uint8) for _ in range(67)]

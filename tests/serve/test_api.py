@@ -77,10 +77,16 @@ def test_explanations(server: Running, classifiers):
 
 def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, classifiers, monkeypatch):
     text = "a dull film , " * 11
-    assert server.ask("/v1/explain", {"text": text}).body["notes"] == []
+    cut, read = server.ask("/v1/explain", {"text": text, "method": "rollout"}).body["notes"]
+    assert read.startswith("Attention followed through all layers.")
+    assert cut.startswith(f"only the first {classifiers[0].max_length} tokens were read")
     monkeypatch.setattr(classifiers[0], "long_texts", "mean")
-    (note,) = server.ask("/v1/explain", {"text": text}).body["notes"]
+    note, _ = server.ask("/v1/explain", {"text": text}).body["notes"]
     assert note.startswith(f"only the first {classifiers[0].max_length} tokens are explained")
+    picture = {"image": png(PICTURES[0]), "method": "occlusion"}
+    assert server.ask("/v1/explain", picture).body["notes"] == [
+        "How far the logit of the label explained falls when the patch is hidden."
+    ]
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,14 @@ def test_rows_and_columns_are_those_of_the_table(tmp_path):
     assert found.splits["train"].texts == ["@you so so", "=1+1 is two"]  # and the guard is taken off
 
 
+def test_a_table_in_another_encoding_keeps_its_columns(tmp_path):
+    source = tmp_path / "own.csv"
+    source.write_bytes("id,comment,emotion\n7,café,b\n8,so so,b\n".encode("cp1252"))
+    data = {"source": str(source), "encoding": "cp1252"}
+    path, _ = write_corrected(tmp_path, data, answers("café", "so so"), JUDGED, ["a", "b"])
+    assert [(r["id"], r["comment"]) for r in read(path)] == [("8", "so so"), ("7", "café")]
+
+
 def test_an_edited_table_is_kept(tmp_path):
     given = (tmp_path, {}, answers("one", "two"), JUDGED, ["a", "b"])
     path, _ = write_corrected(*given)

@@ -307,6 +307,19 @@ def test_what_chooses_the_weights_leads_the_line(make_rig):
     assert "(best)" not in epochs[2]
 
 
+def test_a_line_that_was_there_does_not_come_again(make_rig):
+    found = iter([(0.9, 0.5, 0.5), (0.8, 0.875, 0.625), (0.7, 0.75, 0.25), (0.7, 0.75, 0.25)])
+
+    def evaluate(rig):
+        return dict(zip(("loss", "accuracy", "macro_f1"), next(found), strict=True))
+
+    stream = io.StringIO()
+    drive(make_rig(epochs=4, evaluate=evaluate, monitor="macro_f1"), Progress(stream, every=0.0))
+    assert [line.split()[1] for line in stream.getvalue().splitlines() if line.startswith("epoch ")] == [
+        *"1234"
+    ]
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.2, "1 s"), (38.4, "38 s"), (19 * 60, "19 min"), (7500, "2 h 5 min")]
 )

@@ -61,35 +61,40 @@ ASKING = {
 AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
+TABLES = f"A table that is not UTF-8: {OPTION} cp1252 (or utf-16 ...), anywhere in the command."
+START, TRAIN, JUDGE = "Start here", "Train and compare", "Judge a model"
+ASK, GIVE = "Ask a model", "Hand a model on"  # panels of the help
 app = typer.Typer(
     name="glassformer",
     help="Transformers you can see through: train, judge and look into them.",
+    epilog="Your own table: glassformer data doctor FILE.csv, then glassformer train --text FILE.csv, then "
+    "glassformer predict RUN NEW.csv. A folder of pictures: --images. Any verb explains itself with --help.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-app.command("demo")(demo.demo_command)
-app.command("train")(train.train_command)
-app.command("new")(new.new_command)
-app.command("evaluate")(evaluate.evaluate_command)
-app.command("predict")(predict.predict_command)
-app.command("calibrate")(calibrate.calibrate_command)
-app.command("compare")(compare.compare_command)
-app.command("cross-validate")(cross_validate.cross_validate_command)
-app.command("review-labels")(review_labels.review_labels_command)
-app.command("report")(report.report_command)
-app.command("reproduce")(reproduce.reproduce_command)
-app.command("vectors")(vectors.vectors_command)
-app.command("translate")(translate.translate_command)
-app.command("embed")(embed.embed_command)
-app.command("similar")(similar.similar_command)
-app.command("search")(similar.search_command)
-app.command("fill")(fill.fill_command)
-app.command("explain")(explain.explain_command)
-app.command("export")(export.export_command)
-app.command("serve")(serve.serve_command)
-app.add_typer(data.app, name="data")
-app.command("doctor")(doctor.doctor_command)
+app.command("demo", rich_help_panel=START)(demo.demo_command)
+app.add_typer(data.app, name="data", rich_help_panel=START)
+app.command("doctor", rich_help_panel=START)(doctor.doctor_command)
+app.command("train", rich_help_panel=TRAIN, epilog=TABLES)(train.train_command)
+app.command("new", rich_help_panel=TRAIN)(new.new_command)
+app.command("cross-validate", rich_help_panel=TRAIN, epilog=TABLES)(cross_validate.cross_validate_command)
+app.command("compare", rich_help_panel=TRAIN, epilog=TABLES)(compare.compare_command)
+app.command("review-labels", rich_help_panel=TRAIN, epilog=TABLES)(review_labels.review_labels_command)
+app.command("reproduce", rich_help_panel=TRAIN)(reproduce.reproduce_command)
+app.command("evaluate", rich_help_panel=JUDGE, epilog=TABLES)(evaluate.evaluate_command)
+app.command("calibrate", rich_help_panel=JUDGE, epilog=TABLES)(calibrate.calibrate_command)
+app.command("report", rich_help_panel=JUDGE)(report.report_command)
+app.command("predict", rich_help_panel=ASK, epilog=TABLES)(predict.predict_command)
+app.command("explain", rich_help_panel=ASK, epilog=TABLES)(explain.explain_command)
+app.command("embed", rich_help_panel=ASK, epilog=TABLES)(embed.embed_command)
+app.command("similar", rich_help_panel=ASK, epilog=TABLES)(similar.similar_command)
+app.command("search", rich_help_panel=ASK, epilog=TABLES)(similar.search_command)
+app.command("translate", rich_help_panel=ASK, epilog=TABLES)(translate.translate_command)
+app.command("fill", rich_help_panel=ASK)(fill.fill_command)
+app.command("vectors", rich_help_panel=ASK)(vectors.vectors_command)
+app.command("export", rich_help_panel=GIVE)(export.export_command)
+app.command("serve", rich_help_panel=GIVE)(serve.serve_command)
 
 # click's own, which recent versions of typer carry under a private name
 UsageError: Any = typer.BadParameter.__base__
@@ -137,7 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
     stdout_for_json(False)  # until the verb's own --json is read
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
-    arguments, before = _take_encoding(arguments), os.environ.get(ENCODING)
+    before = os.environ.get(ENCODING)
+    arguments = _take_encoding(arguments)
     listening = own_process() if argv is None else Listening()
     listening.listen()
     try:
@@ -212,6 +218,10 @@ def _options_of(arguments: Sequence[str]) -> list[str]:
 
 def _interrupted(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
+    if verb == "serve":  # which ends in no other way
+        with suppress(OSError):
+            typer.echo("stopped", err=True)
+        return
     tables = sum(word.lower().endswith(".parquet") for word in arguments)
     keeps = verb in GO_ON or (verb == "predict" and tables > 1)  # from one to the other, piece by piece
     _fail(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+RECIPE_HELP = "None with --text FILE; else a TOML file, or one that ships with the package:"
 MOST = 200  # folders that are offered, or looked into
 MARKS = ("config.toml", "glassformer.json", "config.json")  # of a run, a saved model, a checkpoint
 

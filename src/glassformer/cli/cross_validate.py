@@ -9,15 +9,17 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import recipes
+from glassformer.cli.completing import RECIPE_HELP, recipes
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
+    ImageColumn,
     LabelColumn,
     LabelSeparator,
     PairColumn,
     TextColumn,
     column_settings,
     data_option,
+    tell,
 )
 from glassformer.cli.numbers import show_number_folds
 from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
@@ -35,35 +37,40 @@ def recipe_for_folds(
     data: str | None,
     settings: Sequence[str],
     on_bad_row: str | None = None,
+    images: str | None = None,
 ) -> Any:
-    """The recipe that the arguments mean; of texts of one's own, all go into the folds."""
-    if check_bad_row(on_bad_row) and text:
-        settings = [*settings, f"on_bad_row={on_bad_row}"]
+    """The recipe that the arguments mean; of texts or pictures of one's own, all go into the folds."""
+    own = recipe is not None and recipe not in recipe_names() and data_option(recipe)
+    if check_bad_row(on_bad_row) and (text or images or own):
+        key = "broken" if images or own == "--images" else "on_bad_row"  # as pictures call it
+        settings = [*settings, f"{key}={on_bad_row}"]
     chosen = choose_recipe(
         recipe,
         text,
+        images=images,
         model=model,
         data=data,
         settings=settings,
         command="cross-validate",
-        others="--text FILE",
+        others="--text FILE or --images FOLDER",
     )
     from glassformer.tasks.run_folder import with_bad_rows  # torch comes with it: help needs none
 
     chosen = with_bad_rows(chosen, on_bad_row, other=True)
-    if text or (recipe is not None and recipe not in recipe_names() and data_option(recipe)):
+    if text or images or own:
         chosen = replace(chosen, data=replace(chosen.data, validation_size=None, test_size=None))
     return chosen
 
 
-def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
+def cross_validate(recipe: Any, folder: Path, folds: int, one_label: bool = False) -> dict[str, Any]:
     """Run the folds in ``folder`` with a progress bar; see ``study.folds.cross_validate``."""
     from glassformer.study.folds import cross_validate
     from glassformer.train.callbacks import Interrupted, Progress
 
     check_folder_path(folder)
     try:
-        return cross_validate(recipe, folder, folds, say=say, callbacks=[Progress(stream())])
+        calls = [Progress(stream())]
+        return cross_validate(recipe, folder, folds, say=tell, callbacks=calls, one_label=one_label)
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; give the same command to go on") from None
     except GlassformerError:
@@ -115,12 +122,18 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
 Recipe = Annotated[
     str | None,
     typer.Argument(
-        autocompletion=recipes, metavar="RECIPE", help=f"A TOML file or one of: {', '.join(recipe_names())}."
+        autocompletion=recipes, metavar="RECIPE", help=f"{RECIPE_HELP} {', '.join(recipe_names())}."
     ),
 ]
 Text = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Labelled texts instead of a recipe; all go into the folds."),
+]
+Images = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER", help="Labelled pictures instead of a recipe: a folder or a table; all go in."
+    ),
 ]
 Model = Annotated[
     str | None, typer.Option(metavar="NAME", help="Weights or architecture instead of the recipe's.")
@@ -144,6 +157,7 @@ Folds = Annotated[int, typer.Option(metavar="K", help="Number of folds.")]
 def cross_validate_command(
     recipe: Recipe = None,
     text: Text = None,
+    images: Images = None,
     model: Model = None,
     settings: Settings = None,
     data: Data = None,
@@ -151,6 +165,7 @@ def cross_validate_command(
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
+    image_column: ImageColumn = None,
     out: Out = None,
     folds: Folds = 5,
     on_bad_row: BadRow = None,
@@ -162,8 +177,10 @@ def cross_validate_command(
         pair_column=pair_column,
         label_column=label_column,
         label_separator=label_separator,
+        image_column=image_column,
     )
-    chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
+    settings = [*columns, *(settings or ())]
+    chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
     folder = out or default_folder(chosen.name, "-folds")
     metrics = cross_validate(chosen, folder, folds)
     show = show_number_folds if "numbers" in metrics else show_folds

@@ -11,6 +11,7 @@ import typer
 
 from glassformer.cli.given import COLUMNS, named_as_options
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
+from glassformer.cli.places import free_folder
 from glassformer.cli.scored import show_scored
 from glassformer.cli.sheet import write_sheet
 
@@ -364,7 +365,7 @@ def doctor_command(
         columns = _columns(text_column, pair_column, label_column)
         columns += ["--label-separator", label_separator] if label_separator else []
         given = "--images" if kind == "pictures" else "--text"
-        command = ["glassformer", "train", given, name, *columns, *options]
+        command = ["glassformer", "train", given, name, *columns, *options, *free_folder(name)]
         say(f"what options can answer of this: {shlex.join(command)}")
 
 

@@ -166,7 +166,7 @@ def _in_hub_cache(repo: str, revision: str) -> bool:
 def doctor_command(
     model: Annotated[
         str | None,
-        typer.Argument(metavar="[MODEL]", help="A checkpoint to look at instead: folder, name or Hub id."),
+        typer.Argument(metavar="MODEL", help="A model or run to look at instead: folder, name or Hub id."),
     ] = None,
     revision: Annotated[str | None, typer.Option("--revision", help="Of the model, on the Hub.")] = None,
     json: AsJson = False,

@@ -86,7 +86,7 @@ def embed_command(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TEXT|FILE...",
+            metavar="TEXT|FILE",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; - is standard input; "
             "or pictures.",
         ),

@@ -21,6 +21,7 @@ from glassformer.cli.given import (
     TextColumn,
     one_data,
     refuse_columns,
+    tell,
 )
 from glassformer.cli.numbers import show_number_figures
 from glassformer.cli.output import (
@@ -50,7 +51,7 @@ KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogie
 def evaluate(
     folder: str | Path,
     data: str | None = None,
-    tell: Callable[[str], None] = say,
+    tell: Callable[[str], None] = tell,
     on_bad_row: str | None = None,
     *,
     columns: Mapping[str, str] | None = None,

@@ -124,7 +124,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 Given = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="TEXT|IMAGE...",
+        metavar="TEXT|IMAGE",
         help="Texts, files of texts, - for standard input, or pictures, at most 20; two of an Embedder.",
     ),
 ]
@@ -174,7 +174,7 @@ def explain_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which words an answer rests on, and how far that can be trusted."""
+    """Which words, or parts of a picture, an answer rests on, and how far that can be trusted."""
     given = with_data(given, data, "explain")
     if out is not None:
         _check_out(out)

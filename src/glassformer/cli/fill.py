@@ -38,9 +38,7 @@ def fill_command(
     ],
     given: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TEXT...", help=f"Texts with {MASK} for what is to guess; - is standard input."
-        ),
+        typer.Argument(metavar="TEXT", help=f"Texts with {MASK} for what is to guess; - is standard input."),
     ],
     top: Annotated[int, typer.Option(metavar="N", help=f"Words for each {MASK}.")] = 5,
     json: AsJson = False,

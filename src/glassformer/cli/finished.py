@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.cli.numbers import show_numbers_run
@@ -57,7 +58,8 @@ def next_step(run: Run, recipe: Any) -> str:
         return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
     given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
     given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
-    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}"
+    table = ", or a table: FILE.csv --out ANSWERS.csv" if task.verb == "predict" and reads == "texts" else ""
+    return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}{table}"
 
 
 def repr_of(recipe: Any, otherwise: str) -> str:
@@ -69,6 +71,7 @@ def repr_of(recipe: Any, otherwise: str) -> str:
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
     from glassformer.evaluate.metrics import measures_of, no_better_than_one
+    from glassformer.report.wording import digits_for, percent
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -86,8 +89,8 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:
-        said = measures_of(metrics["validation"])[measure]
-        say(f"validation {said}: {metrics['validation'][measure]:.2%}")
+        said, digits = measures_of(metrics["validation"])[measure], digits_for(metrics["validation"]["n"])
+        say(f"validation {said}: {percent(metrics['validation'][measure], digits)}")
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             length = metrics.get("max_length", recipe.text.max_length)
@@ -97,14 +100,27 @@ def show_labels_run(run: Run, recipe: Any) -> None:
             f"{kind}: accuracy {', '.join(format(row['accuracy'], '.1%') for row in rows)} at severity 1 to 5"
             + (f" ({rows[0]['n']:,} pictures)" if rows and "n" in rows[0] else "")
         )
+    if warned := _warnings(run.folder):
+        note(f"{warned} about the data: above, and in the report")
     if metrics.get("sentences"):
-        rows = [[excerpt(s["text"]), s["label"], f"{s['probability']:.1%}"] for s in metrics["sentences"]]
+        rows = [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+
+
+def _warnings(folder: Path) -> str:
+    """How many warnings the data doctor had of a run's data; empty: none."""
+    from glassformer.checkpoints.files import read_json
+
+    path = folder / "doctor.json"
+    found = read_json(path)["findings"] if path.is_file() else []
+    count = sum(finding["severity"] == "warning" for finding in found)
+    return "" if not count else "1 warning" if count == 1 else f"{count:,} warnings"
 
 
 def show_tags_run(run: Run, recipe: Any) -> None:
     """A finished tagger on the terminal: entity figures beside the baseline's, kinds with their errors."""
     from glassformer.evaluate.tags import ERRORS
+    from glassformer.report.wording import percent
 
     metrics = run.metrics
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
@@ -131,7 +147,7 @@ def show_tags_run(run: Run, recipe: Any) -> None:
     if metrics["test"] and judged != "validation" and metrics["validation"]:
         say(f"validation entity F1: {metrics['validation']['entity_f1']:.2%}")
     for sentence in metrics.get("sentences") or []:
-        found = ", ".join(f"{s['text']} ({s['kind']} {s['probability']:.1%})" for s in sentence["spans"])
+        found = ", ".join(f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"])
         say(f"{excerpt(sentence['text'])}: {found or 'no span'}")
 
 
@@ -143,6 +159,8 @@ def between(scores: dict[str, Any]) -> str:
 
 def show_sequence_run(run: Run, recipe: Any) -> None:
     """A finished translator or masked language model on the terminal."""
+    from glassformer.report.wording import percent
+
     metrics = run.metrics
     seconds = metrics["seconds"]["total"]
     if metrics.get("scores"):
@@ -159,7 +177,7 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
             else sentence["text"]
         )
         for words in sentence.get("fills") or []:
-            say("  " + ", ".join(f"{w['token']} {w['probability']:.1%}" for w in words))
+            say("  " + ", ".join(f"{w['token']} {percent(w['probability'])}" for w in words))
 
 
 def show_similarity_run(run: Run, recipe: Any) -> None:

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.output import say
+from glassformer.cli.rows import WAY_OUT
 from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
 
@@ -54,7 +56,7 @@ DataFile = Annotated[
     str | None, typer.Option("--data", metavar="FILE", help="A file, as it may stand among the texts too.")
 ]
 OtherData = Annotated[
-    str | None, typer.Argument(metavar="[PATH]", help="Other data, as --data.", show_default=False)
+    str | None, typer.Argument(metavar="PATH", help="Other data, as --data.", show_default=False)
 ]
 
 
@@ -68,7 +70,9 @@ def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[
     if words and data is not None:
         raise ConfigError("texts and --data at once", where=verb, fix="Give one of them")
     if not words and data is None:
-        raise ConfigError("nothing to read", where=verb, fix="Give a TEXT, a FILE or --data FILE")
+        raise ConfigError(
+            "nothing to read", where=verb, fix="Give a TEXT, a FILE, --data FILE, or - for standard input"
+        )
     return words or [str(data)]
 
 
@@ -160,11 +164,20 @@ def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]
 def named_as_options(message: str, options: Iterable[str]) -> str:
     """A message of the library in the words of a command line: ``text_column`` is its ``--text-column``."""
     have = set(options)
+    if "--on-bad-row" in have:
+        message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
+    else:
+        message = message.replace(f", {WAY_OUT}", "")
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
         if option in have:
             message = re.sub(rf"(?<!['\"\w=-]){key}(?!['\"\w=])", option, message)
     return message
+
+
+def tell(line: str) -> None:
+    """One line of a run, its columns named as this command line names them."""
+    say(named_as_options(line, ["--" + key.replace("_", "-") for key in COLUMNS]))
 
 
 def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from glassformer.cli.given import STDIN, read_stdin
-from glassformer.cli.rows import Row, read_rows
+from glassformer.cli.rows import Row, marked_pictures, read_columns, read_rows
 from glassformer.errors import DataError
 
 
@@ -102,6 +102,60 @@ def pictures(given: Sequence[str]) -> Texts:
             fix = "Check the path: this model reads pictures"
             fix = "Standard input is read for texts: name files or folders" if argument == STDIN else fix
             raise DataError("no such picture", where=argument or "PICTURE", fix=fix)
+    return found
+
+
+def check_encodings(given: Sequence[str]) -> None:
+    """Raises DataError for a file of texts that is not UTF-8, before the model is loaded."""
+    from glassformer.data.files import check_utf8
+    from glassformer.data.tables import PLAIN, READERS
+
+    ends = tuple(end for end in (PLAIN, *READERS) if end != ".parquet")
+    for argument in given:
+        if argument.lower().endswith(ends) and os.path.isfile(argument):
+            check_utf8(Path(argument))
+
+
+def gather_pictures(given: Sequence[str], skip: bool = False) -> list[Row]:
+    """Pictures row for row: those of a table that names files keep their places and their other columns.
+
+    Args:
+        skip: a picture that cannot be read is marked; else it ends the answering.
+    """
+    from glassformer.data.tables import READERS
+
+    found: list[Row] = []
+    for argument in given:
+        named = argument.lower().endswith(tuple(READERS)) and os.path.isfile(argument)
+        rows = table_of_pictures(Path(argument), skip) if named else map(Row, pictures([argument]).texts)
+        found += rows
+    return marked_pictures(found) if skip else found
+
+
+def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
+    """The rows of a table with a column of picture files, which are looked for beside it.
+
+    Raises:
+        DataError: no such column, or it holds pictures themselves.
+    """
+    from glassformer.data.columns import find_column
+    from glassformer.data.image_sources import IMAGE_COLUMNS
+    from glassformer.data.tables import Table
+
+    def choose(table: Table) -> tuple[str]:
+        column = find_column(table, None, IMAGE_COLUMNS, "image")
+        if column is None:
+            what = f"no column of pictures (columns: {', '.join(table.names)})"
+            raise DataError(what, where=str(path), fix=f"Call it one of {', '.join(IMAGE_COLUMNS)}")
+        return (column,)
+
+    found = []
+    for values, row in read_columns(path, choose, skip):
+        if values and not isinstance(values[0], str):
+            fix = "Give --out a name that ends in .parquet"
+            raise DataError("holds pictures, not names of files", where=f"{path}, row {row.row}", fix=fix)
+        row.text = str(path.parent / values[0]) if values else ""
+        found.append(row)
     return found
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from glassformer.cli.given import data_option
+from glassformer.errors import ConfigError
 
 Found = tuple[str, str, str]  # ok, note or missing; what was looked at; what was found
 
@@ -20,11 +24,17 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
     from glassformer.errors import InputError
     from glassformer.families.pretrained import load_pretrained, read_checkpoint
 
+    if Path(name).is_file() and (option := data_option(name)):
+        fix = f"To look at data: glassformer data doctor {shlex.quote(name)}"
+        raise ConfigError(f"looks like data for {option} and is no model", where=name, fix=fix)
+    if (own := _ours_alone(Path(name).expanduser())) is not None:
+        return {"checkpoint": [*_run_of(Path(name).expanduser()), *own]}
     resolved = resolve_checkpoint(name, revision)
     folder, known = resolved.path, CATALOG.get(name.lower())
     lines: list[Found] = [("ok", "folder", str(folder)), ("ok", "comes from", resolved.source)]
     if known is not None and resolved.from_hub:
         lines.append(("note", "checksum", "none of ours: the commit is pinned, its files are not"))
+    lines[1:1] = _run_of(Path(name).expanduser())
     out = {"checkpoint": lines}
     if (folder / ABOUT).is_file():
         kind, fault = _own(folder)
@@ -50,6 +60,41 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
         return out
     out["use"] = list(_uses(checkpoint, name))
     return out
+
+
+def _run_of(folder: Path) -> list[Found]:
+    """What run a folder is of, where it is that of one."""
+    from glassformer.errors import InputError
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    if not (folder / "config.toml").is_file():
+        return []
+    try:
+        recipe = read_run_recipe(folder)
+    except InputError as error:
+        return [("note", "run", str(error))]
+    return [("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
+
+
+def _ours_alone(folder: Path) -> list[Found] | None:
+    """A saved model that has no form of the Hub (word vectors, say), or the run around one; None: no such."""
+    from glassformer.checkpoints.settings import ABOUT
+
+    inner = folder / "model" if (folder / "model" / ABOUT).is_file() else folder
+    if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
+        return None
+    kind, fault = _own(inner)
+    lines: list[Found] = [("ok", "folder", str(inner))]
+    lines += [("missing" if fault else "ok", "saved by glassformer", fault or kind)]
+    return lines if fault else [*lines, ("ok", "use", _verb_of(kind, folder))]
+
+
+def _verb_of(kind: str, folder: Path) -> str:
+    """How a saved model of ours is asked."""
+    from glassformer.tasks.catalog import task_making
+
+    task, python = task_making(kind), f"gf.load({str(folder)!r}) in Python"
+    return python if task is None else f"glassformer {task.verb} {folder}, or {python}"
 
 
 def _own(folder: Path) -> tuple[str, str]:

@@ -135,7 +135,7 @@ def new_command(
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The file to write.")],
     recipe: Annotated[
         str | None,
-        typer.Argument(metavar="[RECIPE]", help="A recipe to begin from.", autocompletion=recipes),
+        typer.Argument(metavar="RECIPE", help="A recipe to begin from.", autocompletion=recipes),
     ] = None,
     task: Annotated[
         str | None, typer.Option(metavar="TASK", help="Begin from the usual recipe of a task.")

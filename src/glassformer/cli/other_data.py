@@ -36,11 +36,13 @@ def without_pairs(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
             if read_toml(begun / "config.toml").get("text", {}).get("next_sentence")
             else _alone(recipe)
         )
+    from glassformer.data.encodings import reading
     from glassformer.data.masking import PAIRED, share_of_several
     from glassformer.data.sources import load_text_dataset
 
     try:
-        dataset = load_text_dataset(recipe.data.source, text_column=recipe.data.text_column)
+        with reading(recipe.data.encoding):
+            dataset = load_text_dataset(recipe.data.source, text_column=recipe.data.text_column)
     except DataError:  # said where they are trained on
         return recipe
     texts = next(iter(dataset.splits.values())).texts

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from glassformer.cli.given import data_option, is_run
+from glassformer.cli.output import note
+from glassformer.errors import ConfigError
 
 HELD_OUT = 0.1  # of a file without splits
 
@@ -36,3 +42,41 @@ def hold_out(values: dict[str, Any], dataset: Any) -> None:
     for split in ("validation", "test"):
         if split not in dataset.splits:
             values["data"][f"{split}_size"] = held
+
+
+def refuse_tagged(source: str) -> None:
+    """Raises ConfigError for a file of words with tags in the place of labeled texts."""
+    from glassformer.data.kinds import TAGGED
+
+    if Path(source).suffix.lower() in TAGGED:
+        fix = f"Give it to a recipe of tags: glassformer train wnut17-minilm --data {shlex.quote(source)}"
+        raise ConfigError("holds words with tags, not labeled texts", where=source, fix=fix)
+
+
+def in_given_encoding(recipe: Any) -> Any:
+    """A recipe that keeps the ``--encoding`` of its command, so that its run is judged again without it."""
+    from glassformer.data.encodings import other_encoding
+
+    other = other_encoding()
+    if not other or recipe.data.encoding:
+        return recipe
+    return replace(recipe, data=replace(recipe.data, encoding=other))
+
+
+def as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
+    """Recipe, texts and pictures that a word means which names no recipe: a path of data is taken for data.
+
+    Raises:
+        ConfigError: data that the command does not take so, or the folder of a run.
+    """
+    if is_run(name):
+        fix = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
+        raise ConfigError("is the folder of a run and no recipe", where=name, fix=fix)
+    refuse_tagged(name)
+    option = data_option(name)
+    if option is None:
+        return name, None, None
+    if option not in others:
+        raise ConfigError(f"looks like data for {option} and is no recipe", where=name, fix=f"Give {others}")
+    note(f"{name} is no recipe: taken for data, as {option} {shlex.quote(name)}")
+    return (None, name, None) if option == "--text" else (None, None, name)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from glassformer.errors import ConfigError
 
 RUNS = Path("runs")
+MOST = 1_000  # folders that are looked at for a name like the one given
 
 
 def check_folder(run: str | Path) -> Path:
@@ -18,8 +21,41 @@ def check_folder(run: str | Path) -> Path:
     """
     folder = Path(run)
     if not folder.is_dir():
-        raise ConfigError("no such run folder", where=str(run), fix="Name the --out of 'glassformer train'")
+        raise no_run(folder)
     return folder
+
+
+def no_run(folder: Path) -> ConfigError:
+    """What is said of a run that is not there: the nearest folder beside where it would be."""
+    fix = "Name the --out of 'glassformer train'"
+    with suppress(OSError):
+        beside = [
+            path.name for _, path in zip(range(MOST), folder.parent.iterdir(), strict=False) if path.is_dir()
+        ]
+        if close := difflib.get_close_matches(folder.name, beside, n=1):
+            fix = f"Did you mean {str(folder.parent / close[0])!r}?"
+    return ConfigError("no such run folder", where=str(folder), fix=fix)
+
+
+def refuse_finished(folder: Path | None) -> None:
+    """Raises ConfigError where a run that has ended stands in the way of another, before anything is read."""
+    if folder is not None and (folder / "metrics.json").is_file() and (folder / "config.toml").is_file():
+        fix = f"Choose another: --out {free_beside(folder)}. (--resume goes on with what was stopped)"
+        raise ConfigError("the output folder exists, its run has ended", where=str(folder), fix=fix)
+
+
+def free_folder(source: str) -> list[str]:
+    """``--out DIR`` where the folder that a training of some data would take is there already."""
+    folder = default_folder(Path(source).stem)
+    return ["--out", str(free_beside(folder))] if folder.exists() else []
+
+
+def free_beside(folder: Path) -> Path:
+    """The folder, or where it is taken one with a number behind its name."""
+    number, free = 2, folder
+    while free.exists():
+        free, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return free
 
 
 def default_folder(name: str, suffix: str = "") -> Path:

@@ -12,12 +12,12 @@ from glassformer.cli.answers import LargeFile, large_file
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import PairColumn, with_data
-from glassformer.cli.inputs import gather_rows, pictures
+from glassformer.cli.inputs import check_encodings, gather_pictures, gather_rows
 from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
 from glassformer.cli.places import check_folder
-from glassformer.cli.rows import WAY_OUT, Row, layout_of, picture_rows, usable
+from glassformer.cli.rows import WAY_OUT, Row, layout_of, usable
 from glassformer.cli.tell import tell_command, teller
 from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_new_file
@@ -53,7 +53,7 @@ def predict(
     if labels or template:
         clf = zero_shot(clf, labels, template)
     if clf.NOUN == "pictures":
-        rows = picture_rows(pictures(given).texts, skip)
+        rows = gather_pictures(given, skip)
     elif reads_pairs(clf, pair_column):
         rows = gather_pairs(given, text_column, pair_column, folder, skip)
     else:
@@ -183,7 +183,7 @@ def predict_command(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TEXT|FILE...",
+            metavar="TEXT|FILE",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
             "them; - is standard input. For a model of pairs two texts each, or tables of two columns.",
         ),
@@ -243,6 +243,8 @@ def predict_command(
     """
     check_bad_row(on_bad_row)
     given = with_data(given, None if data is None else str(data), "predict")
+    if on_bad_row != "skip":
+        check_encodings(given)
     if run.is_dir() and teller(run) is not None:
         tell_command(run, given, out, text_column, on_bad_row)
         return

@@ -12,6 +12,7 @@ from glassformer.cli.completing import recipes
 from glassformer.cli.cross_validate import (
     Data,
     Folds,
+    Images,
     Model,
     Out,
     Settings,
@@ -21,6 +22,7 @@ from glassformer.cli.cross_validate import (
 )
 from glassformer.cli.evaluate import BadRow
 from glassformer.cli.given import (
+    ImageColumn,
     LabelColumn,
     LabelSeparator,
     PairColumn,
@@ -49,7 +51,7 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
             s["row"],
             s["label"],
             s["suggested"],
-            f"{s['label_probability']:.1%}",
+            percent(s["label_probability"]),
             excerpt(s["text"], 60),
         ]
         for s in found["suggestions"][:SHOWN]
@@ -77,6 +79,7 @@ def review_labels_command(
         ),
     ] = None,
     text: Text = None,
+    images: Images = None,
     model: Model = None,
     settings: Settings = None,
     data: Data = None,
@@ -84,6 +87,7 @@ def review_labels_command(
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
+    image_column: ImageColumn = None,
     out: Out = None,
     folds: Folds = 5,
     top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
@@ -100,20 +104,22 @@ def review_labels_command(
         pair_column=pair_column,
         label_column=label_column,
         label_separator=label_separator,
+        image_column=image_column,
     )
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):
-        if text or model or data or settings or columns or out or on_bad_row:
+        if text or images or model or data or settings or columns or out or on_bad_row:
             raise ConfigError(
                 "a finished cross-validation takes no other setting", where=recipe, fix="Give --top alone"
             )
     else:
-        chosen = recipe_for_folds(recipe, text, model, data, [*columns, *(settings or ())], on_bad_row)
+        settings = [*columns, *(settings or ())]
+        chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
         if chosen.task in TARGETS.values():  # known before folds are trained
             fix = "Use glassformer cross-validate: predictions.csv has each number beside its prediction"
             raise ConfigError(f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix)
         folder = out or default_folder(chosen.name, "-folds")
-        cross_validate(chosen, folder, folds)
+        cross_validate(chosen, folder, folds, one_label=True)
     from glassformer.study.review import review
 
     found = review(folder, top)

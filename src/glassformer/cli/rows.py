@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -159,12 +158,14 @@ def as_cell(value: Any) -> str:
     return str(value)
 
 
-def picture_rows(files: Sequence[str], skip: bool = False) -> list[Row]:
-    """Pictures to be answered; with ``skip`` those that cannot be read are marked."""
+def marked_pictures(rows: Sequence[Row]) -> list[Row]:
+    """Rows of pictures, those that cannot be read marked."""
     from glassformer.data.image_checks import unreadable
 
-    bad = unreadable(files, "PICTURE", decode=True) if skip else {}
-    return [Row(os.fspath(f), error=bad[i].what if i in bad else None) for i, f in enumerate(files)]
+    read = [row for row in rows if row.error is None]
+    for i, error in unreadable([row.text for row in read], "PICTURE", decode=True).items():
+        read[i].error = error.what
+    return list(rows)
 
 
 class Layout(NamedTuple):

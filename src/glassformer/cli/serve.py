@@ -39,7 +39,7 @@ def serve_command(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            autocompletion=run_folders, metavar="RUN...", help="Run folders, or folders of saved classifiers."
+            autocompletion=run_folders, metavar="RUN", help="Run folders, or folders of saved classifiers."
         ),
     ],
     host: Annotated[

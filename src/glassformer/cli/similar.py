@@ -252,7 +252,7 @@ def search_command(
     ],
     queries: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUERY...", help="Texts to find the nearest of; - is standard input."),
+        typer.Argument(metavar="QUERY", help="Texts to find the nearest of; - is standard input."),
     ] = None,
     count: Annotated[int, typer.Option(metavar="N", min=1, help="How many for each query.")] = 5,
     save: Annotated[

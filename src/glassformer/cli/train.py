@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import recipes
+from glassformer.cli.completing import RECIPE_HELP, recipes
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.given import (
@@ -24,14 +24,14 @@ from glassformer.cli.given import (
     column_settings,
     data_option,
     flag_settings,
-    is_run,
     run_to_resume,
+    tell,
 )
 from glassformer.cli.keys import show_keys
 from glassformer.cli.other_data import tell_siblings, without_pairs
-from glassformer.cli.output import AsJson, note, said_plainly, say, say_json, stream
-from glassformer.cli.own_data import around, hold_out
-from glassformer.cli.places import default_folder
+from glassformer.cli.output import AsJson, said_plainly, say, say_json, stream
+from glassformer.cli.own_data import around, as_data, hold_out, in_given_encoding, refuse_tagged
+from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build, parse_settings
 from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
@@ -73,7 +73,7 @@ def train(
     again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *encoding_flags())
     try:
         with said_plainly():
-            return run_task(recipe, folder, resume=resume, say=say, callbacks=calls)
+            return run_task(recipe, folder, resume=resume, say=tell, callbacks=calls)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
@@ -109,16 +109,21 @@ def choose_recipe(
         DataError: ``text`` cannot be read.
     """
     if name is not None and not (text or images) and name not in recipe_names():
-        name, text, images = _as_data(name, command, others)
-    own = {"a recipe": name, "--text": text, "--images": images}
-    given = [what for what, value in own.items() if value]
+        name, text, images = as_data(name, command, others)
+    sources = {"a recipe": name, "--text": text, "--images": images}
+    given = [what for what, value in sources.items() if value]
     if len(given) > 1:
-        raise ConfigError(f"both {given[0]} and {given[1]} are given", where=command, fix="Give one of them")
+        fix = "Give one of them"
+        if name and "=" in name:  # a setting without its option
+            fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
+        what = f"both {given[0]}{f' ({name})' if name else ''} and {given[1]} are given"
+        raise ConfigError(what, where=command, fix=fix)
     chosen = {"model": {"model": model}} if model else {}
     if text or images:
         if data:
             raise ConfigError(f"both {given[0]} and --data are given", where=command, fix="Give one of them")
-        return text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
+        own = text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
+        return in_given_encoding(own)
     name = _begun_with(begun, command, others) if name is None else name
     from glassformer.tasks.catalog import load_recipe
 
@@ -130,33 +135,17 @@ def choose_recipe(
     if data and _whole_path(data) != _whole_path(recipe.data.source):
         recipe = on_other_data(recipe, _whole_path(data), name in recipe_names(), settings)
         recipe = without_pairs(recipe, settings, begun)
-    return recipe
+    return in_given_encoding(recipe)
 
 
 def _begun_with(begun: Path | None, command: str, others: str) -> str:
     """The recipe of a run folder; raises ConfigError where there is none."""
-    if begun is None or not (begun / "config.toml").is_file():
+    if begun is not None and not (begun / "config.toml").is_file():
+        raise no_run(begun)
+    if begun is None:
         fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
         raise ConfigError("no recipe is given", where=command, fix=fix)
     return str(begun / "config.toml")
-
-
-def _as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
-    """Recipe, texts and pictures that a word means which names no recipe: a path of data is taken for data.
-
-    Raises:
-        ConfigError: data that the command does not take so, or the folder of a run.
-    """
-    if is_run(name):
-        fix = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
-        raise ConfigError("is the folder of a run and no recipe", where=name, fix=fix)
-    option = data_option(name)
-    if option is None:
-        return name, None, None
-    if option not in others:
-        raise ConfigError(f"looks like data for {option} and is no recipe", where=name, fix=f"Give {others}")
-    note(f"{name} is no recipe: taken for data, as {option} {shlex.quote(name)}")
-    return (None, name, None) if option == "--text" else (None, None, name)
 
 
 def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
@@ -177,7 +166,10 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
         changes |= {section: replace(config, **examples)} if examples else {}
     data = replace(recipe.data, source=source)
     if hasattr(data, "source_column"):
-        data = _other_columns(data, asked)
+        from glassformer.data.encodings import reading
+
+        with reading(data.encoding):
+            data = _other_columns(data, asked)
     return replace(recipe, data=data, **changes)
 
 
@@ -208,24 +200,27 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         DataError: the texts cannot be read.
         ConfigError: an unknown key or a value of the wrong type.
     """
+    from glassformer.data.encodings import reading
     from glassformer.data.sources import load_text_dataset
 
+    refuse_tagged(source)
     where = _whole_path(source)
     values, cls = around(Recipe, where, settings, chosen)
     asked = build(cls, apply_overrides(values, settings, cls), "--set")
     d: Any = asked.data
-    dataset = load_text_dataset(
-        d.source,
-        text_column=d.text_column,
-        pair_column=d.pair_column,
-        label_column=d.label_column,
-        label_separator=getattr(d, "label_separator", None),
-        limit=d.limit,
-        seed=d.split_seed,
-        need_labels=True,
-        on_bad_row=d.on_bad_row,
-        numbers=hasattr(d, "target"),
-    )
+    with reading(d.encoding):
+        dataset = load_text_dataset(
+            d.source,
+            text_column=d.text_column,
+            pair_column=d.pair_column,
+            label_column=d.label_column,
+            label_separator=getattr(d, "label_separator", None),
+            limit=d.limit,
+            seed=d.split_seed,
+            need_labels=True,
+            on_bad_row=d.on_bad_row,
+            numbers=hasattr(d, "target"),
+        )
     tell_siblings(where)
     hold_out(values, dataset)
     return build(cls, apply_overrides(values, settings, cls), "--set")
@@ -233,6 +228,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
 
 def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Any:
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
+    from glassformer.data.encodings import reading
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.tasks.image_classification.build import is_image_architecture
 
@@ -240,16 +236,18 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
     values, cls = around(ImageRecipe, where, settings, chosen)
     asked = build(cls, apply_overrides(values, settings, cls), "--set")
     d: Any = asked.data
-    dataset = load_image_dataset(
-        d.source,
-        image_column=d.image_column,
-        label_column=d.label_column,
-        label_separator=getattr(d, "label_separator", None),
-        numbers=hasattr(d, "target"),
-        limit=d.limit,
-        seed=d.split_seed,
-        broken=d.broken,  # what is left out of the training counts for no split either
-    )
+    with reading(d.encoding):
+        dataset = load_image_dataset(
+            d.source,
+            image_column=d.image_column,
+            label_column=d.label_column,
+            label_separator=getattr(d, "label_separator", None),
+            numbers=hasattr(d, "target"),
+            limit=d.limit,
+            seed=d.split_seed,
+            broken=d.broken,  # what is left out of the training counts for no split either
+            need_labels=True,
+        )
     hold_out(values, dataset)
     if is_image_architecture(asked.model.model):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
@@ -280,7 +278,7 @@ def train_command(
         typer.Argument(
             autocompletion=recipes,
             metavar="RECIPE",
-            help=f"A TOML file or one of: {', '.join(recipe_names())}.",
+            help=f"{RECIPE_HELP} {', '.join(recipe_names())}.",
         ),
     ] = None,
     text: Annotated[
@@ -364,6 +362,9 @@ def train_command(
         target_column=target_column,
     )
     settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
+    if not resume and (out or not any("name=" in setting for setting in settings)):
+        own = text or images
+        refuse_finished(out or (default_folder(Path(own).stem) if own else None))
     chosen = choose_recipe(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )

@@ -128,7 +128,7 @@ def translate_command(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TEXT|FILE...",
+            metavar="TEXT|FILE",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; "
             "empty lines of a single .txt stay empty lines. - is standard input.",
         ),

@@ -71,7 +71,7 @@ def vectors_command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="WORD...", help="One word, or three: king man woman asks for king - man + woman."
+            metavar="WORD", help="One word, or three: king man woman asks for king - man + woman."
         ),
     ] = None,
     count: Annotated[int, typer.Option(metavar="N", min=1, help="How many words are shown.")] = 10,

@@ -181,15 +181,18 @@ def _sentence(text: str, label: str | None) -> str:
     return f"found by what the columns hold: {both}; text_column and label_column name others"
 
 
-def find_label(table: Table, wanted: str | None, taken: str) -> str | None:
+def find_label(table: Table, wanted: str | None, taken: str, needed: bool = False) -> str | None:
     """The column of labels beside one that is known (of pictures); None: there is none.
 
     Raises:
-        DataError: no such column, or several with usual names.
+        DataError: no such column, several with usual names, or none though it is ``needed``.
     """
     found = find_column(table, wanted, LABEL_COLUMNS, "label")
     free = [name for name in table.names if name not in (taken, found) and not name.startswith(REVIEWED)]
-    return found or (_guess_label(table, free, False) if free else None)
+    found = found or (_guess_label(table, free, needed) if free else None)
+    if needed and found is None:
+        raise no_column(table, "label")
+    return found
 
 
 def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | None] = ()) -> str:

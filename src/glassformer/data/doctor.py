@@ -19,11 +19,13 @@ from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_labels import (
     balance,
     contradictions,
+    in_one_table,
     lone_classes,
     missing_classes,
     no_labels,
     odd_labels,
     twin_classes,
+    without_classes,
 )
 from glassformer.data.doctor_rows import bad_rows, doubled_quotes, leaks, repeats
 from glassformer.data.doctor_sets import several_labels
@@ -88,7 +90,7 @@ def examine(
             *_tokens(samples, splits, chosen, tokenizer, max_length, clean, figures),
             *_accents(samples, tokenizer, clean, figures),
         ]
-    return DoctorReport(dataset.name, findings, figures)
+    return DoctorReport(dataset.name, in_one_table(without_classes(findings)), figures)
 
 
 def _columns(dataset: TextDataset) -> Iterable[Finding]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
-from glassformer.data.label_kinds import missing_names, plain_name, what_labels_are, without_class
+from glassformer.data.label_kinds import NUMBER, missing_names, plain_name, what_labels_are, without_class
 from glassformer.data.label_sets import LabelSet, are_sets, each
+
+LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names, as a table in TOML has them
 
 
 def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
@@ -34,7 +38,7 @@ def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
         yield Finding("ok", "contradictions", "equal texts have equal labels")
 
 
-def odd_labels(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+def odd_labels(splits: Mapping[str, Any]) -> Iterable[Finding]:
     """Labels that are no classes: numbers to be predicted, several in one cell."""
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if odd := what_labels_are(labels):
@@ -122,3 +126,24 @@ def twin_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
         yield Finding("warning", "twin-classes", message, len(twins), tuple(twins[:10]), fix)
     elif spellings:
         yield Finding("ok", "twin-classes", "no class is written in two ways")
+
+
+def without_classes(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, less what is said of classes where the labels look like numbers."""
+    if not any(f.code == "label-kind" and NUMBER in f.fix for f in findings):
+        return list(findings)
+    return [
+        f for f in findings if f.code not in ("balance", "lone-classes", "missing-classes", "twin-classes")
+    ]
+
+
+def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings; where classes are to be merged by spelling and others left out, both say the one table
+    that does it, since ``merge_labels`` can be given once."""
+    out = [name for f in findings if f.code == "no-label" for name in LEFT_OUT(f.fix)]
+    if not out or not any(f.code == "twin-classes" and f.severity == "warning" for f in findings):
+        return list(findings)
+    table = ", ".join(['"*" = "spelling"', *(f'{name} = ""' for name in out)])
+    fix = f"merge and leave out with --set 'merge_labels={{{table}}}'"
+    both = ("no-label", "twin-classes")
+    return [replace(f, fix=fix) if f.code in both and f.fix else f for f in findings]

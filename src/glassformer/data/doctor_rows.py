@@ -6,13 +6,16 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from glassformer.data.checks import place
 from glassformer.data.copies import same_but_for_case
 from glassformer.data.dataset import TextSplit
+from glassformer.data.files import encoding_fix
 from glassformer.data.findings import Finding, Severity, excerpt, percent
 from glassformer.data.rejected import RejectedRow, by_kind
+from glassformer.data.row_errors import not_text
 from glassformer.data.text import clean_text
 
 DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
@@ -26,8 +29,9 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     message = f"rows that cannot be used: {len(rejected):,} ({by_kind(rejected)})"
     examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
     fix = "correct them, or leave them out with --on-bad-row skip"
-    if any(row.reason == "not UTF-8" for row in rejected):
-        fix = f"save the file as UTF-8; {fix}"
+    if other := next((row.file for row in rejected if row.reason == not_text()), ""):
+        read = encoding_fix(Path(other)) if Path(other).is_file() else "Save it as UTF-8"
+        fix = f"{read[0].lower()}{read[1:]}; {fix}"
     yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import read_toml
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits
 from glassformer.data.files import MAX_TEXT, read_utf8
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.shards import split_files
 from glassformer.errors import DataError
+
+# Of these a run has one, and a saved model.
+MADE = frozenset({"checkpoints", "model", "metrics.json", "history.jsonl", "folds.json"})
+SAVED = frozenset({"config.json", "glassformer.json", "modules.json"})
 
 
 def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
@@ -27,6 +33,7 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     Raises:
         DataError: no such folders, or a class without texts.
     """
+    refuse_models(folder)
     subfolders = _subfolders(folder)
     if not subfolders:
         raise DataError(
@@ -45,6 +52,21 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
         for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
             layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
     return layout
+
+
+def refuse_models(folder: Path) -> None:
+    """Raises DataError where a folder is that of a model or of a run, not of data."""
+    names = {path.name for path in folder.iterdir()}
+    if "config.toml" in names and names & MADE:
+        source = read_toml(folder / "config.toml").get("data", {}).get("source")
+        data = f"; at what it was trained on: glassformer data doctor {shlex.quote(source)}" if source else ""
+    elif names & SAVED and any(name.endswith((".safetensors", ".onnx")) for name in names):
+        data = ""
+    else:
+        return
+    what = "is the folder of a run, not of data" if "config.toml" in names else "is a saved model, not data"
+    look = f"To look at the model: glassformer doctor {shlex.quote(str(folder))}"
+    raise DataError(what, where=str(folder), fix=look + data)
 
 
 def read_texts(

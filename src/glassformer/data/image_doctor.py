@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.copies import digest
-from glassformer.data.doctor_labels import no_labels
+from glassformer.data.doctor_labels import in_one_table, no_labels, odd_labels, without_classes
 from glassformer.data.doctor_sets import several_labels
 from glassformer.data.findings import DoctorReport, Finding
 from glassformer.data.image_checks import SKIP, Header, look_at
@@ -73,12 +73,13 @@ def examine_pictures(
             thumbs[split] = Thumbs.of(pictures.images, [index[0] for index in places.values()])
     about: dict[str, Any] = {"splits": figures}
     findings += several_labels(splits, about)
+    findings += odd_labels(splits)
     findings += no_labels([label for pictures in splits.values() for label in each(pictures.labels)])
     findings += _leaks(splits, seen)
     findings += _near(splits, thumbs)
     if not any(finding.code in ("leak", "near-leak") for finding in findings):
         findings.append(Finding("ok", "leak", "no picture stands in two splits"))
-    return DoctorReport(name, findings, about)
+    return DoctorReport(name, in_one_table(without_classes(findings)), about)
 
 
 def _headers(split: ImageSplit, decode: bool) -> tuple[dict[int, Header], dict[int, DataError]]:
@@ -215,19 +216,25 @@ def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]
             f"a rule, {lost.max():.0%} at most; more than {CUT:.0%} of {n:,} of {len(sizes):,}"
         )
         if n:
-            fix = "framing=squash keeps all of a picture, and changes its shape"
+            fix = "--set framing=squash keeps all of a picture, and changes its shape"
             yield Finding("note", "cut-away", message, n, fix=fix)
     elif (n := int((ratio > STRETCHED).sum())) > 0:
         message = (
             f"{split}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to be {width} x "
             f"{height} pixels, {ratio.max():.1f} times at most"
         )
-        yield Finding("note", "stretched", message, n, fix="framing=crop cuts out the middle instead")
+        yield Finding("note", "stretched", message, n, fix="--set framing=crop cuts out the middle instead")
     scale = np.minimum(width / sizes[:, 0], height / sizes[:, 1])
     if (n := int((scale > UPSCALED).sum())) > 0:
         size = f"{width} x {height} pixels"
         message = f"{split}: {n:,} of {len(sizes):,} are smaller than {size} by half or more"
-        yield Finding("note", "blown-up", message, n, fix="a smaller image_size costs less and loses nothing")
+        yield Finding(
+            "note",
+            "blown-up",
+            message,
+            n,
+            fix="a smaller --set image_size=PIXELS costs less and loses nothing",
+        )
 
 
 def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> list[Finding]:
@@ -240,8 +247,21 @@ def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> lis
         if first == second:
             message = f"{len(pairs):,} pairs of pictures of {first} look nearly the same"
             out.append(Finding("note", "near-repeats", message, len(pairs), shown))
+            out += _near_contradictions(first, splits[first], pairs)
         else:
             message = f"{len(pairs):,} pictures of {first} look nearly the same as one of {second}"
             fix = f"remove them from {first}: the score would be too good"
             out.append(Finding("warning", "near-leak", message, len(pairs), shown, fix))
     return out
+
+
+def _near_contradictions(name: str, split: ImageSplit, pairs: Sequence[tuple[int, int]]) -> list[Finding]:
+    """Pictures that look nearly the same and have other labels."""
+    labels, names = split.labels or [], split.names()
+    torn = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
+    if not torn:
+        return []
+    shown = tuple(f"{names[i]} ({labels[i]}) ~ {names[j]} ({labels[j]})" for i, j in torn[:3])
+    message = f"{len(torn):,} pairs of pictures of {name} look nearly the same and have different labels"
+    fix = "keep the right label of each"
+    return [Finding("warning", "near-contradictions", message, len(torn), shown, fix)]

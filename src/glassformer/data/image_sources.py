@@ -15,13 +15,14 @@ from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.folders import data_folders, refuse_models
 from glassformer.data.image import picture_files, picture_name
 from glassformer.data.image_checks import without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
-from glassformer.data.sources import data_folders, joined, split_files
+from glassformer.data.sources import joined, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
 from glassformer.data.table_labels import column_checks, read_labels
 from glassformer.data.tables import READERS, Table
@@ -88,6 +89,7 @@ def load_image_dataset(
     on_bad_row: str = "refuse",
     label_separator: str | None = None,
     numbers: bool = False,
+    need_labels: bool = False,
 ) -> ImageDataset:
     """A data set by name or path; see the top of this file.
 
@@ -99,6 +101,7 @@ def load_image_dataset(
         on_bad_row: of tables: ``skip`` leaves out and lists ragged rows and those whose label cannot be used.
         label_separator: of tables: stands between the names in a cell of several labels.
         numbers: labels are numbers, as ``float``, which a column of a table holds.
+        need_labels: a table without a column of labels is an error that says what its columns hold.
 
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
@@ -118,7 +121,7 @@ def load_image_dataset(
         )
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
-        labels = _Labels(label_column, label_separator, numbers)
+        labels = _Labels(label_column, label_separator, numbers, need_labels)
         dataset = _load_path(source, image_column, labels, splits, rejected)
         if rejected:
             said = summary(rejected, listed=False)
@@ -168,12 +171,13 @@ class _Labels:
     column: str | None = None
     separator: str | None = None  # of several labels in a cell
     numbers: bool = False
+    needed: bool = False
 
     def find(self, table: Table, image: str) -> str | None:
         """The column beside that of pictures."""
         if self.numbers:
             return number_column(table, self.column, [image])
-        return find_label(table, self.column, taken=image)
+        return find_label(table, self.column, image, self.needed)
 
     def checks(self, table: Table, label: str) -> dict[str, Callable]:
         """Column -> what raises for a value of it."""
@@ -200,6 +204,7 @@ def _load_path(
         if not files and labels.numbers:
             raise DataError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
         if not files:
+            refuse_models(path)
             return load_image_folder(path, wanted)
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
         files = {"train": [path]}
@@ -263,11 +268,8 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
     """
     subfolders = _subfolders(folder)
     if not subfolders:
-        raise DataError(
-            "neither tables nor folders of pictures",
-            where=str(folder),
-            fix="Put one folder of pictures for each class there",
-        )
+        fix = "Put one folder of pictures for each class there"
+        raise DataError("neither tables nor folders of pictures", where=str(folder), fix=fix)
     layout: dict[str, dict[str, list[Path]]] = {}
     if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
         for sub in subfolders:
@@ -293,11 +295,9 @@ def _refuse_mixture(folder: Path, subfolders: Sequence[Path]) -> None:
     splits = [p.name for p in subfolders if p.name.lower() in SPLIT_OF and _subfolders(p)]
     others = [p.name for p in subfolders if p.name not in splits]
     if splits:
-        raise DataError(
-            f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} is none",
-            where=str(folder),
-            fix="Keep only train, validation and test there, or move the classes out of them",
-        )
+        what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} is none"
+        fix = "Keep only train, validation and test there, or move the classes out of them"
+        raise DataError(what, where=str(folder), fix=fix)
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.dataset import SPLIT_OF
+from glassformer.data.folders import refuse_models
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
 from glassformer.data.pair_columns import COMPARED, usual_sides
@@ -39,6 +40,7 @@ def kind_of(source: str | Path) -> Kind:
         return "scored pairs"
     path = Path(source).expanduser()
     if path.is_dir():
+        refuse_models(path)
         files = split_files(path)
         if files:
             return _kind_of_table(read_table(next(iter(files.values()))[0], _pass))

@@ -14,9 +14,10 @@ SEPARATED = re.compile(r"\s*[|;,/]\s*")
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
 MANY = 20  # different numbers: with more, one that never comes again is no class
 FEW = 10  # examples of a class, on average: with fewer, numbers are measurements rather than classes
+NUMBER = "--set target=number"
 CUT = (
     "Cut them into a few classes first (such as low, middle, high), or learn the numbers themselves with "
-    "--set target=number (in Python: TextRegressor, ImageRegressor)"
+    f"{NUMBER} (in Python: TextRegressor, ImageRegressor)"
 )
 SEVERAL = "Name what stands between them with label_separator: an example may have several labels"
 

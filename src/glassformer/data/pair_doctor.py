@@ -17,6 +17,13 @@ from glassformer.data.scored_pairs import ScoredSplit
 
 MANY = 0.01  # of the pairs: more than a note
 ODD = 3.0  # times the usual ratio of lengths, or a third of it
+WAYS_OUT = {  # check -> what to do
+    "untranslated": "translate such pairs, or remove them",
+    "length-ratio": "look at them: a side may be cut, or belong to another pair",
+    "duplicates": "remove repeats; a split that is held out at random shares none with train",
+    "contradictions": "give each pair one score",
+    "same": "remove such pairs, or correct their scores",
+}
 LONG = 20  # characters of the longer side, from which a ratio says something
 
 
@@ -44,7 +51,8 @@ def _finding(name: str, code: str, what: str, rows: list[int], split: PairSplit)
     shown = tuple(
         f"{place(split.origin, i, split.rows)}: {split.source[i]} | {split.target[i]}" for i in rows[:3]
     )
-    return Finding(severity, code, f"{name}: {len(rows):,} of {len(split):,} pairs {what}", len(rows), shown)
+    message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
+    return Finding(severity, code, message, len(rows), shown, WAYS_OUT[code])
 
 
 def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
@@ -68,7 +76,7 @@ def _repeats(name: str, pairs: Counter[tuple[str, str]]) -> Iterable[Finding]:
         often = tuple(f"{n} times: {a} | {b}" for (a, b), n in pairs.most_common(3))
         severity: Severity = "warning" if again > MANY * pairs.total() else "note"
         message = f"{name}: {again:,} of {pairs.total():,} pairs repeat an earlier one"
-        yield Finding(severity, "duplicates", message, again, often)
+        yield Finding(severity, "duplicates", message, again, often, WAYS_OUT["duplicates"])
     else:
         yield Finding("ok", "duplicates", f"{name}: no pair occurs twice")
 
@@ -179,7 +187,8 @@ def _scored_finding(name: str, code: str, what: str, rows: list[int], split: Sco
     shown = tuple(
         f"{place(split.origin, i, split.rows)}: {split.first[i]} | {split.second[i]}" for i in rows[:3]
     )
-    return Finding(severity, code, f"{name}: {len(rows):,} of {len(split):,} pairs {what}", len(rows), shown)
+    message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
+    return Finding(severity, code, message, len(rows), shown, WAYS_OUT[code])
 
 
 def _shared(splits: Mapping[str, ScoredSplit]) -> Iterable[Finding]:

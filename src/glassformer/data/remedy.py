@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glassformer.data.findings import Finding
-from glassformer.data.label_kinds import missing_names
+from glassformer.data.label_kinds import NUMBER, missing_names
 from glassformer.data.label_sets import each
 from glassformer.data.mending import commonest
 
@@ -21,6 +22,7 @@ ANSWERS = {  # check -> options
     "unreadable": ("--set", "broken=skip"),  # of pictures, as the next
     "leak": ("--set", "drop_duplicates=true"),
 }
+ENCODING = re.compile(r"(--encoding) ([\w-]+)").search  # which rows that are not UTF-8 show
 FIRST = (
     "examples with several labels: correct them first, since drop_duplicates=true keeps the label of the "
     "first copy"
@@ -32,8 +34,16 @@ def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     warned = [f.code for f in findings if f.severity == "warning"]
     pictures = any(hasattr(split, "images") for split in splits.values())
     answers = ANSWERS | ({"bad-rows": ANSWERS["unreadable"]} if pictures else {})
-    chosen = list(dict.fromkeys(answers[code] for code in warned if code in answers))
-    if {"twin-classes", "lone-classes", "no-label"} & {*warned}:
+    rows = next((f for f in findings if f.code == "bad-rows"), None)
+    other = ENCODING(rows.fix) if rows else None
+    if rows and other and f"({rows.count:,} not UTF-8" in rows.message:  # all of them are read so
+        del answers["bad-rows"]
+    chosen: list[tuple[str, ...]] = [(other[1], other[2])] if other else []
+    kind = next((f for f in findings if f.code == "label-kind"), None)
+    chosen += dict.fromkeys(answers[code] for code in warned if code in answers)
+    if kind and NUMBER in kind.fix:
+        chosen.append(tuple(NUMBER.split()))
+    elif not kind and {"twin-classes", "lone-classes", "no-label"} & {*warned}:
         chosen.append(("--set", f"merge_labels={_merged(splits)}"))
     return [word for options in chosen for word in options]
 

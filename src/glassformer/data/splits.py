@@ -328,6 +328,9 @@ def split_up(dataset: Any, d: Any, judged_name: str) -> Splits:
 
 def _held_out(train: Any, size: float, d: Any, splits: dict, name: str) -> tuple[Any, dict]:
     labels, blocks = train.labels or [], d.hold_out == "blocks"
+    if not labels:
+        fix = "Name their column with label_column"
+        raise DataError("no labels, by whose shares a part is held out", where=train.origin, fix=fix)
     if (copies := getattr(d, "copies", None)) in ("together", "sides"):
         groups = groups_of(train, copies == "sides")
         kept, held = grouped_split(labels, groups, size, d.split_seed, blocks)

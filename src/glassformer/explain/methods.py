@@ -18,7 +18,7 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.gradients import gradient_x_input, integrated_gradients
 from glassformer.explain.occlusion import occlusion
-from glassformer.explain.result import Scores
+from glassformer.explain.result import ABOUT, Scores
 from glassformer.explain.subject import Subject, attention_maps, subject_of
 
 # Those that take a target explain one label; the others show where the model looked.
@@ -41,6 +41,12 @@ def methods_for(model: Any) -> list[str]:
         return list(METHODS)
     rest = [name for name in METHODS if name not in OF_ATTENTION]
     return sorted(rest, key=lambda name: name != "occlusion")
+
+
+def notes_of(explanation: Any) -> list[str]:
+    """What a reader must know of an explanation: what it says itself, and how its scores are read."""
+    part = "token" if explanation.image is None else "patch"
+    return [*explanation.notes, ABOUT[explanation.method].replace("token", part)]
 
 
 def check_attention(clf: Any, method: str) -> None:

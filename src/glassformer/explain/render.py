@@ -16,27 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from glassformer.data.text_pairs import JOINT
 from glassformer.explain.cross_map import cross_pictures
-from glassformer.explain.result import Result
+from glassformer.explain.result import ABOUT, Result
 from glassformer.explain.view import certainty, inert, view_of
 
 if TYPE_CHECKING:  # imported where a page is made: the server only takes a style sheet from here
     from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
-ABOUT = {
-    "attention": "How much of each token the head's rows read in one layer. It shows where information was "
-    "read, not why the answer is what it is.",
-    "rollout": "Attention followed through all layers. It shows where information could have come from, not "
-    "why the answer is what it is.",
-    "gradient_x_input": "The first-order part of what each token gives to the logit of the label explained.",
-    "integrated_gradients": "What each token gives to the logit, against the baseline: the scores add up to "
-    "the difference between the two logits, up to the error stated.",
-    "attention_gradient": "Attention followed through all layers, where it raises the logit of the label "
-    "explained.",
-    "occlusion": "How far the logit of the label explained falls when the token is hidden.",
-}
-
-
 RANDOM = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
 
 

@@ -10,6 +10,20 @@ import numpy as np
 from glassformer.data.vocabulary import word_numbers
 from glassformer.explain.tokens import per_word, word_spans
 
+# Method -> what its scores say.
+ABOUT = {
+    "attention": "How much of each token the head's rows read in one layer. It shows where information was "
+    "read, not why the answer is what it is.",
+    "rollout": "Attention followed through all layers. It shows where information could have come from, not "
+    "why the answer is what it is.",
+    "gradient_x_input": "The first-order part of what each token gives to the logit of the label explained.",
+    "integrated_gradients": "What each token gives to the logit, against the baseline: the scores add up to "
+    "the difference between the two logits, up to the error stated.",
+    "attention_gradient": "Attention followed through all layers, where it raises the logit of the label "
+    "explained.",
+    "occlusion": "How far the logit of the label explained falls when the token is hidden.",
+}
+
 
 @dataclass
 class Scores:

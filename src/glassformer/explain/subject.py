@@ -221,9 +221,11 @@ def _several(clf: Any, probabilities: np.ndarray) -> list[str]:
 
 
 def _unread(clf: Any, text: str) -> list[str]:
-    """What a reader must know where the classifier reads more than is explained."""
-    if clf.long_texts == "cut" or isinstance(text, TextPair) or not clf.encode([text]).truncated[0]:
+    """What a reader must know where not all of a text is explained."""
+    if not clf.encode([text]).truncated[0]:
         return []
+    if clf.long_texts == "cut" or isinstance(text, TextPair):
+        return [f"only the first {clf.max_length} tokens were read and explained; the rest was cut"]
     return [
         f"only the first {clf.max_length} tokens are explained; the classifier reads the whole text in "
         "windows"

@@ -21,7 +21,7 @@ from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, ConfigError, InputError, with_article
-from glassformer.explain.methods import methods_for
+from glassformer.explain.methods import methods_for, notes_of
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, too_many
@@ -327,7 +327,7 @@ class Served:
             "image": None if e.image is None else picture_url(e.image),
             "error": e.error,
             "settings": e.settings,
-            "notes": e.notes,
+            "notes": notes_of(e),
         }
 
     @property

@@ -107,7 +107,9 @@ class ExplainResponse(Strict):
     image: str | None = Field(description="data: URL of the picture as the model saw it")
     error: float | None = Field(description="Integrated gradients: relative error of the sum")
     settings: dict[str, Any]
-    notes: list[str] = Field(description="What a reader must know: a text of which a part alone is explained")
+    notes: list[str] = Field(
+        description="What a reader must know: how the method's scores are read; what of a text was left out"
+    )
 
 
 class EmbedRequest(Strict):

@@ -12,7 +12,7 @@ import torch
 from glassformer.data.tags import check_words, kind_of_tag
 from glassformer.data.word_rows import WordRows, joined_rows
 from glassformer.errors import InputError
-from glassformer.explain.methods import methods_for
+from glassformer.explain.methods import methods_for, notes_of
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import CHARS_PER_TOKEN, EXAMPLES, Item, Served, text_pieces
@@ -155,7 +155,7 @@ class ServedTagger(Served):
             "image": None,
             "error": e.error,
             "settings": e.settings,
-            "notes": e.notes,
+            "notes": notes_of(e),
         }
 
     @property

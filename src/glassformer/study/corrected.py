@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
+from glassformer.data.encodings import reading
 from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
@@ -65,7 +66,7 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
     """
     pictures = "broken" in data  # a key of pictures
     words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
-    if _source(str(data.get("source", ""))) is not None:  # else the columns have names of ours
+    if _source(data) is not None:  # else the columns have names of ours
         for key in ("text_column", "image_column", "label_column"):
             words += ["--" + key.replace("_", "-"), data[key]] if data.get(key) else []
     skip = data.get("on_bad_row") == "skip"
@@ -110,7 +111,7 @@ def _own(
     data: dict[str, Any], rows: Sequence[Prediction]
 ) -> tuple[list[str], list[list[str]], dict[int, int] | np.ndarray]:
     """The columns and rows of the user's table, and where in it each prediction stands."""
-    table = _source(str(data.get("source", "")))
+    table = _source(data)
     if table is not None:
         place = {str(row): i for i, row in enumerate(table.rows)}
         columns = [name for name in table.names if not name.startswith(REVIEWED)]
@@ -130,9 +131,13 @@ def as_text(value: Any) -> str:
     return "" if value is None or isinstance(value, bytes) else str(value)
 
 
-def _source(source: str) -> Table | None:
+def _source(data: dict[str, Any]) -> Table | None:
     """The table that the folds were made of; None where they come from several files, or from none."""
-    path = Path(source)
+    with reading(data.get("encoding")):
+        return _table(Path(str(data.get("source", ""))))
+
+
+def _table(path: Path) -> Table | None:
     try:
         if path.is_dir():
             parts = split_files(path).get("train", [])

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.errors import DataError
+
 MARKER = "fold.json"  # of a fold, written last
 NAME = "out-of-fold"  # of the split that the figures are of
 
@@ -32,3 +34,10 @@ def over_folds(found: Sequence[dict[str, Any]], figures: Sequence[str]) -> dict[
         spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
         out[key] = {name: float(value) for name, value in spread.items()}
     return out
+
+
+def several_labels(where: str) -> DataError:
+    """What is said where labels are to be ranked and an example has several."""
+    what = "its examples have several labels each, and one label an example can be ranked"
+    fix = "Use glassformer cross-validate, and look at each label's probability in predictions.csv"
+    return DataError(what, where=where, fix=fix)

@@ -22,6 +22,7 @@ from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import plain, read_toml, to_toml
 from glassformer.data.copies import groups_of
+from glassformer.data.label_sets import are_sets
 from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
@@ -31,12 +32,13 @@ from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.study.fold import MARKER, NAME, Fold, over_folds
+from glassformer.study.fold import MARKER, NAME, Fold, over_folds, several_labels
 from glassformer.study.word_folds import run_word_folds
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.tasks.target_sets import spread
+from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss", *OF_NUMBERS)  # the third of several labels
@@ -50,11 +52,16 @@ def cross_validate(
     *,
     say: Say = lambda line: None,
     callbacks: Sequence[Callback] = (),
+    one_label: bool = False,
 ) -> dict[str, Any]:
     """Train and judge a recipe ``folds`` times on its training examples; what is finished is kept.
 
     Copies of one example share a fold, so that none is judged by a model that has seen it. The recipe's
     validation split, where it has one, chooses the best epoch in every fold.
+
+    Args:
+        one_label: several labels an example are refused before the first training: their answers are to be
+            ranked.
 
     Returns:
         What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under
@@ -71,16 +78,28 @@ def cross_validate(
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
-        run = run_word_folds if TASKS[recipe.task].each_word else _run_folds
-        return run(recipe, folder, folds, say, callbacks, started)
+        if TASKS[recipe.task].each_word:
+            return run_word_folds(recipe, folder, folds, say, callbacks, started)
+        return _run_folds(recipe, folder, folds, say, callbacks, started, one_label)
 
 
 def _run_folds(
-    recipe: Any, folder: Path, folds: int, say: Say, callbacks: Sequence[Callback], started: float
+    recipe: Any,
+    folder: Path,
+    folds: int,
+    say: Say,
+    callbacks: Sequence[Callback],
+    started: float,
+    one_label: bool,
 ) -> dict[str, Any]:
     recipe, _ = as_begun(recipe, folder)
     splits = TASKS[recipe.task].load(recipe)
     train, names = splits.train, splits.train.names()
+    TASKS[recipe.task].look(
+        Work(TASKS[recipe.task], recipe, folder, say, data=splits)
+    )  # refuses bad pictures
+    if one_label and are_sets(train.labels):
+        raise several_labels(train.origin)
     numbers = _assignment(recipe, train, folder, folds)
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

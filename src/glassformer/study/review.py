@@ -21,7 +21,7 @@ from glassformer.evaluate.predictions import csv_safe, read_predictions
 from glassformer.report.review import write_review_page
 from glassformer.study.answers import TAGGED
 from glassformer.study.corrected import give_back, given_settings, write_corrected
-from glassformer.study.fold import NAME
+from glassformer.study.fold import NAME, several_labels
 from glassformer.study.word_review import judged_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
 
@@ -87,8 +87,7 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
         raise DataError(f"no {NAME} predictions", where=str(path))
     classes = list(rows[0].probabilities)
     if any(row.label not in classes for row in rows):
-        what = "its examples have several labels each, and one label an example can be ranked"
-        raise DataError(what, where=str(path), fix="Look at the label's probabilities in predictions.csv")
+        raise several_labels(str(path))
     p = np.array([list(row.probabilities.values()) for row in rows])
     labels = np.array([classes.index(row.label) for row in rows])
     judged = review_labels(labels, p)

@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.config import KnownRecipe, listed
 from glassformer.data.checks import place
 from glassformer.data.copies import groups_of
-from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.label_kinds import as_known, what_labels_are
 from glassformer.data.label_sets import each
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, stratified_subset
@@ -263,6 +263,8 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     if source is not None and (seen := seen_in_training(work, split)):
         known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
         work.say(f"{known}: figures on other {clf.NOUN} will be lower")
+    if other := other_spellings(split.labels, clf.classes_.tolist()):
+        work.say(other)
     try:
         found, work.answers = figures(clf, split, work.recipe, work.count)
     except DataError as error:
@@ -276,6 +278,19 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
     return found | ({"left_out": left} if left else {})
+
+
+def other_spellings(labels: Any, classes: list[Any]) -> str:
+    """Which labels of other data are read as a class that is written in another way; empty: none."""
+    given = each(labels)
+    meant = Counter(
+        (label, known)
+        for label, known in zip(given, as_known(given, classes, spelling=True), strict=True)
+        if label != known
+    )
+    pairs = sorted(meant.items(), key=lambda item: (-item[1], str(item[0])))
+    read = listed([f"{label!r} as {known!r} ({n:,})" for (label, known), n in pairs])
+    return f"labels in another spelling than the model's: {read}" if meant else ""
 
 
 def seen_in_training(work: Work, split: Any) -> int:

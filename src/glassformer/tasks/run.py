@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from glassformer.data.encodings import reading
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.errors import ConfigError
 from glassformer.explain.architecture import blocks
@@ -133,7 +134,8 @@ def evaluate_task(
     if not isinstance(work.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
-        return task.again(work, data)
+        with reading(recipe.data.encoding):
+            return task.again(work, data)
     if task.answer is None:
         what = f"{recipe.task} keeps no weights of its epochs"
         raise ConfigError(what, where=str(folder), fix="Leave --every-epoch out")

@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.checkpoints.files import disk_errors, is_temporary, read_json, replace_text
 from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
 from glassformer.checkpoints.native import list_states
-from glassformer.config import read_toml, to_dict, to_toml
+from glassformer.config import listed, read_toml, to_dict, to_toml
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.pairs import PAIR_SOURCES
@@ -187,17 +187,19 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
             )
         if not config.is_file():
             raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
-    if config.is_file() and what_decides(read_run_recipe(folder)) != what_decides(recipe):
+    if config.is_file() and (
+        other := _differing(what_decides(read_run_recipe(folder)), what_decides(recipe))
+    ):
         raise ConfigError(
-            "holds a run of another recipe",
+            f"holds a run of another recipe ({listed(other)})",
             where=str(config),
-            fix="Resume with the same recipe and --set values",
+            fix="Resume with the same recipe and --set values, or choose another --out",
         )
 
 
 UNCOMPARED = {
     "train": ("verbose",),
-    "data": ("broken", "on_bad_row", "copies", "pair_column"),  # see ``as_begun``
+    "data": ("broken", "on_bad_row", "copies", "pair_column", "encoding"),  # see ``as_begun``
 }
 
 
@@ -209,6 +211,18 @@ def what_decides(recipe: Any) -> dict[str, Any]:
         if section in values:
             values[section] = {key: value for key, value in values[section].items() if key not in keys}
     return values
+
+
+def _differing(there: dict[str, Any], here: dict[str, Any], above: str = "") -> list[str]:
+    """The settings in which two recipes differ, with both values."""
+    out = []
+    for key in dict.fromkeys((*there, *here)):
+        one, other = there.get(key), here.get(key)
+        if isinstance(one, dict) and isinstance(other, dict) and key != "merge_labels":
+            out += _differing(one, other, f"{key}.")
+        elif one != other:
+            out.append(f"{above}{key} is {one!r} there and {other!r} here")
+    return out
 
 
 def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:

@@ -11,6 +11,7 @@ from typing import Any
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
+from glassformer.data.encodings import as_recipes_say
 from glassformer.train.callbacks import Count, uncounted
 
 Say = Callable[[str], None]
@@ -95,6 +96,10 @@ class Task:
     each_word: bool = False  # a label for each word: folds, reviews and calibration count words
     verb: str = "predict"  # of the command line, which asks such a model
     packages: Sequence[str] = ()  # that metrics.json states the versions of
+
+    def __post_init__(self) -> None:
+        """Whoever loads a recipe's data obeys the encoding that it names."""
+        object.__setattr__(self, "load", as_recipes_say(self.load))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -228,7 +228,8 @@ class Progress(Callback):
 
     def start(self, training: Training) -> None:
         self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
-        self.last_judged, self.best, self.told = self.began, "", ""
+        self.last_judged, self.best = self.began, ""
+        self.told: set[str] = set()  # evaluations that have a line
         if training.chosen:
             said = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
             self._line(f"chosen: {said} ({training.total_steps:,} steps)")
@@ -275,10 +276,10 @@ class Progress(Callback):
             self.best = line if info.is_best else self.best
             last = training.finished
             if self.bar is not None or last or time.monotonic() - self.last_judged >= self.every:
-                if last and self.bar is None and self.best not in (line, self.told):
+                if last and self.bar is None and self.best not in (line, *self.told):
                     self._line(self.best)  # it was passed over, and its weights are kept
                 self._line(line)
-                self.told = line if not info.is_best else self.best
+                self.told.add(line)
                 self.last_judged = time.monotonic()
 
     def _line(self, text: str) -> None:

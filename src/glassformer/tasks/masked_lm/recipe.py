@@ -18,6 +18,9 @@ class CorpusConfig(Section):
     source: str = setting(
         "", "a named source (imdb, europe), or a path as for classification, or a .txt with a text a line"
     )
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     splits: tuple[str, ...] = setting(
         ("train", "unsupervised"), "whose texts are learnt from, where the source has them"

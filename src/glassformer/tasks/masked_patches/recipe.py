@@ -18,6 +18,9 @@ class PicturesConfig(Section):
         "",
         "a named source (cifar10, flowers, digits), a table, or a folder of pictures with or without classes",
     )
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     also: tuple[str, ...] = setting((), "more sources, whose pictures are added")
     image_column: str | None = setting(None, "found by itself when there is one candidate only")
     splits: tuple[str, ...] = setting(

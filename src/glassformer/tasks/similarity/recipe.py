@@ -14,6 +14,9 @@ class PairsConfig(Section):
     """Where the pairs of texts come from."""
 
     source: str = setting("", "a named source (stsb), or a table or a folder of tables")
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     first: str | None = setting(None, "column of the first texts; None: found by itself")
     second: str | None = setting(None, "column of the second texts; None: found by itself")
     score: str = setting(

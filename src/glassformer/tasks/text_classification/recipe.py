@@ -18,6 +18,9 @@ class DataConfig(Section):
     """Where the examples come from and how they are split."""
 
     source: str = setting("", "a named source (imdb, europe) or a path to a file or folder")
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     label_column: str | None = setting(None, "likewise")
     label_separator: str | None = setting(None, "of several labels in a cell of a table, such as | or ;")

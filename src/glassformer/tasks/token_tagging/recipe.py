@@ -16,6 +16,9 @@ class TaggedConfig(Section):
     source: str = setting(
         "", "a named source (wnut17), or a CoNLL, JSON Lines or Parquet file, or a folder of them"
     )
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     words_column: str | None = setting(
         None, "found by itself when there is one candidate only; of CoNLL its number, usually 1"
     )

@@ -22,6 +22,9 @@ class PairDataConfig(Section):
     source: str = setting(
         "", "a named source (multi30k), a table of two columns, or the stem of two plain files"
     )
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     source_column: str | None = setting(
         None, "the column (or file ending) of the texts; None: found by usual names"
     )

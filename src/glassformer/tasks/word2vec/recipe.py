@@ -16,6 +16,9 @@ class CorpusConfig(Section):
     source: str = setting(
         "", "a named source (imdb, europe), a table or folder of texts, or a .txt with a sentence a line"
     )
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     splits: tuple[str, ...] = setting(("train",), "of a named source or a folder; labels are not looked at")
     exclude: tuple[str, ...] = setting(
         (), "a text that also stands in these splits of the source is left out"

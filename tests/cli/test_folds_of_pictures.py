@@ -1,0 +1,91 @@
+"""A folder of pictures of one's own, cross-validated and reviewed without a recipe."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+KEYS = (
+    "image_size=8 patch_size=4 d_model=8 num_layers=1 num_heads=1 d_ff=7 epochs=1 precision=fp32 bootstrap=20"
+)
+SMALL = [
+    word
+    for pair in (*KEYS.split(), "baselines=false", "threads=1", "augment=none")
+    for word in ("--set", pair)
+]
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    """Seven red and seven blue squares, and a file that is no picture."""
+    for tint, label in ((0, "red"), (2, "blue")):
+        (tmp_path / "mine" / label).mkdir(parents=True)
+        for i in range(7):
+            values = np.full((11, 13, 3), 10 * i, np.uint8)
+            values[..., tint] = 250
+            Image.fromarray(values).save(tmp_path / "mine" / label / f"{i}.png")
+    (tmp_path / "mine" / "red" / "note.png").write_text("no picture")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("given", [("--images", "mine"), ("mine",)])
+def test_they_go_into_the_folds_and_come_back_to_be_corrected(gf, refused, pictures, tmp_path, given):
+    asked = [*given, "--folds", "2", "--out", "folds", *SMALL]
+    if given[0] == "--images":
+        said = refused("review-labels", *asked)
+        assert "note.png: is no picture" in said  # before a fold is trained
+        assert "broken=skip" in said
+        assert not (tmp_path / "folds").exists()
+    result = gf("review-labels", *asked, "--on-bad-row", "skip")
+    assert result.code == 0, result.err
+    assert "14 examples in 2 folds" in result.out
+    assert "give it back: glassformer train --images folds/to_correct.csv" in result.out
+    with (tmp_path / "folds" / "to_correct.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 14
+    assert sorted(Path(row["file"]).parent.name for row in rows) == sorted(row["label"] for row in rows)
+
+
+def test_texts_and_pictures_at_once_are_refused(refused, reviews, pictures):
+    said = refused("cross-validate", "--text", reviews, "--images", pictures)
+    assert "both --text and --images are given" in said
+
+
+def test_a_table_of_files_is_answered_row_for_row(gf, refused, pictures, tmp_path):
+    (pictures / "red" / "note.png").unlink()
+    assert gf("train", "--images", "mine", "--out", "run", *SMALL).code == 0
+    (tmp_path / "new.csv").write_text("nr,photo\n7,mine/red/0.png\n8,mine/red/gone.png\n9,mine/blue/1.png\n")
+    assert "gone.png" in refused("predict", "run", "new.csv")
+    result = gf("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "out.csv")
+    assert result.code == 0, result.err
+    assert "1 row has no answer: 1 no such file (row 3)" in result.err
+    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["row"], r["nr"], r["predicted"] in ("red", "blue"), bool(r["error"])) for r in rows] == [
+        ("2", "7", True, False),
+        ("3", "8", False, True),
+        ("4", "9", True, False),
+    ]
+    (tmp_path / "other.csv").write_text("nr,name\n7,mine/red/0.png\n")
+    assert "no column of pictures (columns: nr, name). Call it one of image," in refused(
+        "predict", "run", "other.csv"
+    )
+
+
+def test_labels_of_pictures_that_are_no_classes_are_said(gf, refused, pictures, tmp_path):
+    files = sorted(str(path.relative_to(tmp_path)) for path in pictures.rglob("[0-9].png"))
+    rows = "".join(f"{name},{i * 0.37:.2f}\n" for i, name in enumerate(files))
+    (tmp_path / "numbers.csv").write_text("photo,score\n" + rows)
+    said = refused("train", "--images", "numbers.csv", "--out", "run", *SMALL)
+    assert "'score' holds 14 different values in 14 rows; these look like numbers, not classes" in said
+    assert "--set target=number" in said
+    rows = "".join(f"{name},{('red', 'red|big', 'big')[i % 3]}\n" for i, name in enumerate(files))
+    (tmp_path / "kinds.csv").write_text("photo,kinds\n" + rows)
+    findings = json.loads(gf("data", "doctor", "kinds.csv", "--json").out)["findings"]
+    (found,) = (f for f in findings if f["code"] == "label-kind")
+    assert "these look like several labels an example ('red|big')" in found["message"]
