@@ -325,7 +325,8 @@ def kernels_fp32() -> str:
     lines.append("|---|" + "---|" * len(levels))
     for kind in ("whole", "alone"):
         for name in levels[0][kind]:
-            told = [times(level[kind][name]["glassformer_against_torch"]) for level in levels]
+            found = [level[kind][name]["glassformer_against_torch"] for level in levels]
+            told = [f"{r['median']:.2f} × ({r['min']:.2f} to {r['max']:.2f})" for r in found]
             lines.append(f"| {name} | " + " | ".join(told) + " |")
     took = [levels[0]["whole"][name]["milliseconds"] for name in levels[0]["whole"]]
     told = [f"{t['torch']['median']:,.0f} and {t['glassformer']['median']:,.0f} ms" for t in took]
