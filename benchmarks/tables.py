@@ -278,6 +278,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "embedding": speed.embedding,
     "families": speed.families,
     "rate": speed.rate,
+    "kernels-fp32": speed.kernels_fp32,
     "maps": speed.maps,
     "word-vectors": speed.word_vectors,
     "word-vectors-quality": language.quality,

@@ -315,6 +315,31 @@ def rate() -> str:
     return "\n".join([*lines, "", *told])
 
 
+def kernels_fp32() -> str:
+    """Torch's way beside the kernels in fp32, at levels limited by switches, from kernels-fp32.json."""
+    result = read("kernels-fp32")
+    if result is None:
+        return "Not measured yet: `benchmarks/kernels_fp32.py`.\n"
+    levels = list(result["levels"].values())
+    lines = ["| | " + " | ".join(f"{level['level']}: torch takes" for level in levels) + " |"]
+    lines.append("|---|" + "---|" * len(levels))
+    for kind in ("whole", "alone"):
+        for name in levels[0][kind]:
+            found = [level[kind][name]["glassformer_against_torch"] for level in levels]
+            told = [f"{r['median']:.2f} × ({r['min']:.2f} to {r['max']:.2f})" for r in found]
+            lines.append(f"| {name} | " + " | ".join(told) + " |")
+    took = [levels[0]["whole"][name]["milliseconds"] for name in levels[0]["whole"]]
+    told = [f"{t['torch']['median']:,.0f} and {t['glassformer']['median']:,.0f} ms" for t in took]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Training step and prediction over {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: "
+            f"{'; '.join(told)}. {result['rounds']} rounds, the process's time on one core. {measured(result)}",
+        ]
+    )
+
+
 def tuned() -> str:
     """A tuned process beside one as Python starts it, from tuned.json."""
     result = read("tuned")

@@ -16,7 +16,7 @@ from glassformer.nn import attend, kernels
 from glassformer.nn.attention import choose_branch
 from glassformer.packing import Packing
 
-here = pytest.mark.skipif(kernels.why_not() is not None, reason=f"no kernel: {kernels.why_not()}")
+here = pytest.mark.skipif(not kernels.computes(torch.bfloat16), reason="no kernels in bf16")
 LENGTHS = st.lists(st.integers(1, 131), min_size=1, max_size=5)
 PAIRS = st.lists(st.tuples(st.integers(1, 53), st.integers(1, 67)), min_size=1, max_size=5)
 WIDTHS = st.sampled_from([16, 32, 48, 64, 80, 128])
@@ -149,7 +149,8 @@ def test_auto_takes_it_where_it_can():
         return choose_branch(q, k, v, packing, packing, False, dropout, weights)
 
     assert choice(q, q, q) == "kernel"
-    assert choice(q.float(), q.float(), q.float()) == "grouped"
+    assert choice(q.float(), q.float(), q.float()) == "kernel"
+    assert choice(q.double(), q.double(), q.double()) == "grouped"
     assert choice(q[..., :24], q[..., :24], q[..., :24]) == "grouped"
     assert choice(q, q, q[..., :16]) == "grouped"
     assert choice(q, q, q, dropout=0.1) == "explicit"
@@ -224,7 +225,7 @@ def test_a_refusal_says_why(monkeypatch):
     q = torch.zeros(5, 2, 24)
     monkeypatch.setattr(kernels, "why_not", lambda: None)
     with pytest.raises(
-        ConfigError, match="no kernel for this: it wants bf16 on a CPU and heads of a multiple of 16"
+        ConfigError, match="no kernel for this: it wants fp32 or bf16 on a CPU and heads of a multiple of 16"
     ):
         attend(q, q, q, Packing((5,)), branch="kernel")
     monkeypatch.setattr(kernels, "why_not", lambda: "no library")

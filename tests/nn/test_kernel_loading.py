@@ -20,7 +20,7 @@ from glassformer.nn.kernels import levels, loading
 
 here = pytest.mark.skipif(kernels.why_not() is not None, reason=f"no kernel: {kernels.why_not()}")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernels are for Linux")
-AMX, BF16 = levels.LEVELS
+AMX, BF16, V4, AVX2 = levels.LEVELS
 
 
 @pytest.fixture
@@ -51,6 +51,8 @@ def chosen():
         ("1", "amx"),
         ("amx", "amx"),
         (" AVX512 ", "avx512"),
+        ("avx512f", "avx512f"),
+        ("avx2", "avx2"),
         ("0", "switched off by GLASSFORMER_KERNELS=0"),
     ],
 )
@@ -69,16 +71,22 @@ def test_the_processor_decides(machine, monkeypatch):
     for missing in AMX.flags - BF16.flags:
         monkeypatch.setattr(loading, "cpu_flags", lambda missing=missing: AMX.flags - {missing})
         assert chosen() == "avx512"
-    for missing in BF16.flags:
+    for high, low in ((BF16, V4), (V4, AVX2)):
+        for missing in high.flags - low.flags:
+            monkeypatch.setattr(loading, "cpu_flags", lambda missing=missing: AMX.flags - {missing})
+            assert chosen() == low.name
+    for missing in AVX2.flags:
         monkeypatch.setattr(loading, "cpu_flags", lambda missing=missing: AMX.flags - {missing})
-        assert chosen() == "the processor has no AVX512-BF16"
+        assert chosen() == "the processor has no AVX2"
 
 
 def test_a_level_that_cannot_be_had_leaves_the_next(machine):
     machine["amx"] = "the system keeps AMX from this process"
     assert chosen() == "avx512"
-    machine["avx512"] = "damaged"
-    assert chosen() == "damaged"
+    machine["avx512"] = machine["avx512f"] = "damaged"
+    assert chosen() == "avx2"
+    machine["avx2"] = "damaged too"
+    assert chosen() == "damaged too"
 
 
 def test_other_systems_are_named(machine, monkeypatch):
@@ -117,15 +125,10 @@ def test_structures_and_sources_are_compared_before_the_first_call(monkeypatch):
 @here
 def test_instructions_that_the_system_keeps_are_not_used(monkeypatch):
     calls = kernels.library()
-    kept = SimpleNamespace(
-        **{
-            name: getattr(calls, name)
-            for name in ("structure_size", "sources", "abi", "attention", "gelu", "layer_norm")
-        },
-        prepare=lambda: 1,
-    )
+    names = ["structure_size", "sources", "abi", "attention_fp32", "gelu_tanh_fp32"]
+    kept = SimpleNamespace(**{name: getattr(calls, name) for name in names}, prepare=lambda: 1)
     monkeypatch.setattr(loading.ctypes, "CDLL", lambda path: kept)
-    level = BF16._replace(title="XY")
+    level = AVX2._replace(title="XY")
     assert loading._open(level) == "the system keeps XY from this process"
 
 
@@ -138,8 +141,10 @@ def test_the_doctor_names_the_level_and_its_library(monkeypatch):
     assert line().found == f"AMX: attention, GELU, layer norm, linear layers' gradients, from {AMX.file}"
     monkeypatch.setattr(kernels, "level", lambda: BF16)
     assert line().found == f"AVX512-BF16: attention, GELU, layer norm, from {BF16.file}"
-    monkeypatch.setattr(kernels, "why_not", lambda: "the processor has no AVX512-BF16")
-    assert (line().state, line().found) == ("note", "not used: the processor has no AVX512-BF16")
+    monkeypatch.setattr(kernels, "level", lambda: AVX2)
+    assert line().found == f"AVX2: attention, GELU with tanh in fp32, from {AVX2.file}"
+    monkeypatch.setattr(kernels, "why_not", lambda: "the processor has no AVX2")
+    assert (line().state, line().found) == ("note", "not used: the processor has no AVX2")
 
 
 def test_nothing_is_compiled_at_run_time():
@@ -184,7 +189,7 @@ WITHOUT_OPENMP = """
 import torch
 from glassformer.nn import attend, kernels
 from glassformer.packing import Packing
-q = torch.randn(103, 5, 16, generator=torch.Generator().manual_seed(1)).bfloat16()
+q = torch.randn(103, 5, 16, generator=torch.Generator().manual_seed(1))
 one = attend(q, q, q, Packing((31, 72)), branch="kernel")
 kernels.torch_threads = lambda: None
 torch.set_num_threads(3)

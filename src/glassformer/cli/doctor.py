@@ -103,7 +103,8 @@ def _kernels() -> Line:
     reason, level = kernels.why_not(), kernels.level()
     if reason is not None or level is None:
         return Line("note", "kernels in C", f"not used: {reason}")
-    what = "attention, GELU, layer norm" + (", linear layers' gradients" if level.name == "amx" else "")
+    what = "attention, GELU, layer norm" if level.bf16 else "attention, GELU with tanh in fp32"
+    what += ", linear layers' gradients" if level.name == "amx" else ""
     return Line("ok", "kernels in C", f"{level.title}: {what}, from {level.file}")
 
 

@@ -22,10 +22,17 @@ def gelu(x: Tensor) -> Tensor:
     return ops.gelu(x) if torch.compiler.is_compiling() else rows.gelu(x)
 
 
+def gelu_tanh(x: Tensor) -> Tensor:
+    """The same with their approximation of ``Phi`` by a tanh."""
+    if torch.compiler.is_compiling() or not rows.can_gelu(x, tanh=True):
+        return F.gelu(x, approximate="tanh")
+    return rows.gelu(x, tanh=True)
+
+
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_tanh": gelu_tanh,
 }
 
 

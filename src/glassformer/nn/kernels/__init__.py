@@ -1,8 +1,9 @@
-"""Attention, GELU, layer norm, a linear layer's gradient in C, for bf16 on a CPU.
+"""Attention, GELU, layer norm, a linear layer's gradient in C, for a CPU.
 
-The gradient wants a processor with AMX, the others one with AVX512-BF16. The libraries are compiled when the
-package is built; without one, or with ``GLASSFORMER_KERNELS=0``, everything works without: ``why_not`` says
-which it is.
+In bf16 they want a processor with AVX512-BF16, and the gradient one with AMX. In fp32 there are attention and
+GELU with a tanh, from AVX2 on: torch's own norm and exact GELU are as fast there. The libraries are compiled
+when the package is built; without one, or with ``GLASSFORMER_KERNELS=0``, everything works without:
+``why_not`` says which it is.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from glassformer.nn.kernels.jobs import AttentionJob, LinearJob
-from glassformer.nn.kernels.loading import has_amx, level, library, torch_threads, why_not
+from glassformer.nn.kernels.loading import computes, has_amx, level, library, torch_threads, why_not
 from glassformer.packing import Packing
 
 __all__ = [
     "KernelAttention",
     "attention",
     "attention_backward",
+    "computes",
     "gives_gradient",
     "has_amx",
     "level",
@@ -34,13 +36,13 @@ FEW_ROWS = 256  # below, torch's product is as fast
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
-    """Whether the kernel computes this: bf16 on a CPU, heads of a multiple of 16, and there is a library."""
+    """Whether the kernel computes this: a format that the level has, on a CPU, heads of a multiple of 16."""
     return (
-        q.dtype == k.dtype == v.dtype == torch.bfloat16
+        q.dtype == k.dtype == v.dtype
         and q.device.type == "cpu"
         and q.shape[2] % 16 == 0
         and q.shape[1:] == k.shape[1:] == v.shape[1:]
-        and why_not() is None
+        and computes(q.dtype)
     )
 
 
@@ -65,7 +67,8 @@ def _run(
     q = tensors["q"]
     job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
-    if library().attention(ctypes.byref(job), int(backward), torch_threads()):
+    run = library().attention if q.dtype == torch.bfloat16 else library().attention_fp32
+    if run(ctypes.byref(job), int(backward), torch_threads()):
         raise MemoryError("attention: no memory for a head's working set")
 
 

@@ -7,30 +7,17 @@
  *
  * Layout: element (row n, head h, place d) of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16.
  */
-#include "crew.h"
+#ifdef __AVX512BF16__
+#include "heads.h"
 #ifdef __AMX_BF16__
 #include "product_amx.h"
 #else
 #include "product_avx512.h"
 #endif
 
-typedef struct {
-    AttentionJob *job;
-    atomic_long next, finished; /* the share that nobody has taken yet; threads that had the memory to work */
-    int backward;
-} Crew;
-
-/* Query rows of a backward block (a multiple of ROWS); heads that a thread takes at a time, because they lie side by side
- * in memory; what a sum over places or rows is filled up to with zeros. */
-enum { BLOCK = PAIRS > 1 ? 64 : 48, HEADS = 4, FULL = 2 * PAIRS, WIDE = PAIRS > 8 ? 2 * PAIRS : 16 };
+/* Query rows of a backward block (a multiple of ROWS); what a sum over places or rows is filled up to with zeros. */
+enum { BLOCK = PAIRS > 1 ? 64 : 48, FULL = 2 * PAIRS, WIDE = PAIRS > 8 ? 2 * PAIRS : 16 };
 enum { BLOCK_PAIRS = ROUND(BLOCK / 2, 16) }; /* a row of pairs of a block, as pair_rows_transposed writes it */
-
-/* How many keys row i may attend: all, or up to its own place when the last rows meet the last keys. */
-INLINE int64_t visible(const AttentionJob *job, int64_t i, int64_t t, int64_t s) {
-    if (!job->causal) return s;
-    int64_t n = i + 1 + s - t;
-    return n < 0 ? 0 : n > s ? s : n;
-}
 
 /* e^(score - highest) of rows i ... i + TOGETHER - 1, so that no row waits for its own sums; past the last row is junk. */
 static void softmax(const AttentionJob *job, const float *scores, int64_t width, int64_t i, int64_t t, int64_t s, float *stats,
@@ -195,52 +182,17 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
     store_transposed(room.dv, width, s, dim, job->dv + k0 * job->dv_stride + h * dim, job->dv_stride);
 }
 
-/* Ask for the rows of some heads ahead of their use, in the order in which they lie: a row's queries, keys and values are
- * neighbours, while a head's rows are a page apart. Inline, because gcc drops calls of functions that only fetch. */
-INLINE void fetch_heads(const AttentionJob *job, int64_t b, int64_t first, int64_t last, int backward) {
-    const int64_t from = first * job->dim, width = (last - first) * job->dim, t = job->q_lengths[b], s = job->k_lengths[b];
-    for (int64_t i = 0; i < t || i < s; i++) {
-        const int64_t query = job->q_starts[b] + i, key = job->k_starts[b] + i;
-        if (i < t) fetch(job->q + query * job->q_stride + from, width);
-        if (i < s) fetch(job->k + key * job->k_stride + from, width);
-        if (i < s) fetch(job->v + key * job->v_stride + from, width);
-        if (i < t && backward) fetch(job->out + query * job->out_stride + from, width);
-        if (i < t && backward) fetch(job->grad + query * job->grad_stride + from, width);
-    }
-}
-
-/* What each thread does: take one share after the other, until none is left. */
 static void work(void *argument) {
     Crew *crew = argument;
-    const AttentionJob *job = crew->job;
     Room room;
-    char *memory = aligned_alloc(64, carve(&room, NULL, job->dim, job->longest_k, crew->backward) + 64);
+    char *memory = aligned_alloc(64, carve(&room, NULL, crew->job->dim, crew->job->longest_k, crew->backward) + 64);
     if (!memory) return;
-    const long shares = (job->heads + HEADS - 1) / HEADS;
     product_begin();
-    for (long share; (share = atomic_fetch_add(&crew->next, 1)) < job->sequences * shares;) {
-        const int64_t b = share / shares, first = share % shares * HEADS;
-        const int64_t last = first + HEADS < job->heads ? first + HEADS : job->heads;
-        fetch_heads(job, b, first, last, crew->backward);
-        for (int64_t h = first; h < last; h++) (crew->backward ? backward_task : forward_task)(job, b, h, memory);
-    }
+    take_shares(crew, crew->backward ? backward_task : forward_task, memory);
     product_end();
     free(memory);
     atomic_fetch_add(&crew->finished, 1);
 }
-
-/* Which structures, sources and instructions this library is of, for Python to compare before the first call. */
-int abi(void) { return ABI; }
-
-const char *sources(void) { return MADE_OF; }
-
-int64_t structure_size(int which) {
-    const int64_t sizes[] = {sizeof(AttentionJob), sizeof(LinearJob), sizeof(GeluJob), sizeof(NormJob)};
-    return which < 0 || which >= (int)(sizeof sizes / sizeof *sizes) ? -1 : sizes[which];
-}
-
-/* Once before the first run; 0: this process may compute with these instructions. */
-int prepare(void) { return product_prepare(); }
 
 /* 0: done; 1: no memory. */
 int attention(AttentionJob *job, int backward, Parallel parallel) {
@@ -248,3 +200,4 @@ int attention(AttentionJob *job, int backward, Parallel parallel) {
     together(work, &crew, job->threads, parallel);
     return crew.finished == 0;
 }
+#endif

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include "numbers.h"
+#include "words.h"
 
 typedef void (*Work)(void *);
 typedef struct {

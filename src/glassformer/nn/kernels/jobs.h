@@ -4,16 +4,19 @@
 #define JOBS_H
 #include <stdint.h>
 
-enum { ABI = 1 };
+enum { ABI = 2 };
 
 typedef uint16_t bf16;
+#ifndef NUMBER
+#define NUMBER bf16 /* what tensors hold; a source in fp32 says float before it includes this */
+#endif
 
 /* GOMP_parallel of the library that torch computes with, or NULL. */
 typedef void (*Parallel)(void (*)(void *), void *, unsigned, unsigned);
 
 typedef struct {
-    const bf16 *q, *k, *v, *out, *grad; /* out and grad: backward only */
-    bf16 *o, *dq, *dk, *dv;             /* o: forward; the others: backward */
+    const NUMBER *q, *k, *v, *out, *grad; /* out and grad: backward only */
+    NUMBER *o, *dq, *dk, *dv;             /* o: forward; the others: backward */
     float *stats; /* [N, H, 2]: the highest score of a row times log2 e, and 1 / sum of e^(score - highest) */
     int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride;
     const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
@@ -30,8 +33,8 @@ typedef struct {
 } LinearJob;
 
 typedef struct {
-    const bf16 *x, *grad; /* grad: NULL in the forward pass */
-    bf16 *out;
+    const NUMBER *x, *grad; /* grad: NULL in the forward pass */
+    NUMBER *out;
     int64_t count; /* a multiple of 16 */
     int32_t threads;
 } GeluJob;

@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
 LIBRARIES = FOLDER / "lib"  # one a level, put there when the package is built
-SOURCES = ("attention.c", "linear.c", "rows.c")
-ABI = 1  # ABI of jobs.h: goes up with every change of a structure or a call
+# What a level has no instructions for is empty there.
+SOURCES = ("attention.c", "attention_fp32.c", "gelu_fp32.c", "library.c", "linear.c", "rows.c")
+ABI = 2  # ABI of jobs.h: goes up with every change of a structure or a call
 
-# What x86-64-v4 asks of a processor beyond what all have, as Linux names it.
-V4 = frozenset({"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
-V4 |= {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+# What x86-64-v3 and v4 ask of a processor beyond what all have, as Linux names it.
+V3 = frozenset({"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
+V4 = V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
 
 
 class Level(NamedTuple):
@@ -25,6 +26,11 @@ class Level(NamedTuple):
     title: str  # as it is shown
     target: tuple[str, ...]  # a base and features, as zig names them
     flags: frozenset[str]  # what the processor must have: /proc/cpuinfo
+
+    @property
+    def bf16(self) -> bool:
+        """Whether it computes in bf16; in fp32 each level has attention and GELU with a tanh."""
+        return "avx512_bf16" in self.flags
 
     @property
     def file(self) -> Path:
@@ -40,6 +46,8 @@ LEVELS = (
         V4 | {"avx512_bf16", "amx_tile", "amx_bf16"},
     ),
     Level("avx512", "AVX512-BF16", ("x86_64_v4", "avx512bf16"), V4 | {"avx512_bf16"}),
+    Level("avx512f", "AVX512", ("x86_64_v4",), V4),
+    Level("avx2", "AVX2", ("x86_64_v3",), V3),
 )
 
 

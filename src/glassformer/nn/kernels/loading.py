@@ -1,7 +1,8 @@
 """Which of the compiled libraries this process computes with: the highest level that the processor has.
 
 They come with the package (``lib/LEVEL.so``) and are compiled when it is built, never here. The environment
-variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` uses none, ``avx512`` leaves AMX unused.
+variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` uses none, ``avx512`` leaves AMX unused, ``avx512f``
+and ``avx2`` have fp32 only.
 """
 
 from __future__ import annotations
@@ -91,10 +92,11 @@ def _open(level: Level) -> ctypes.CDLL | str:
         calls.sources.restype = ctypes.c_char_p
         theirs = calls.abi(), [calls.structure_size(which) for which in range(len(JOBS) + 1)]
         made_of = calls.sources().decode()
-        calls.attention.argtypes = (ctypes.POINTER(AttentionJob), ctypes.c_int, ctypes.c_void_p)
         if "amx" in level.name:
             calls.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
-        for name in ("gelu", "layer_norm"):
+        for name in ("attention_fp32", *(["attention"] if level.bf16 else [])):
+            getattr(calls, name).argtypes = (ctypes.POINTER(AttentionJob), ctypes.c_int, ctypes.c_void_p)
+        for name in ("gelu_tanh_fp32", *(["gelu", "layer_norm"] if level.bf16 else [])):
             getattr(calls, name).argtypes = (ctypes.c_void_p, ctypes.c_void_p)
             getattr(calls, name).restype = None
     except (OSError, AttributeError, ValueError) as error:
@@ -125,6 +127,12 @@ def level() -> Level | None:
     """The level that is computed with; None where there are no kernels."""
     found = loaded()
     return None if isinstance(found, str) else found.level
+
+
+def computes(dtype: torch.dtype) -> bool:
+    """Whether the level that is computed with has kernels in this format."""
+    found = level()
+    return found is not None and (dtype == torch.float32 or (dtype == torch.bfloat16 and found.bf16))
 
 
 def has_amx() -> bool:

@@ -4,17 +4,7 @@
  */
 #ifndef NUMBERS_H
 #define NUMBERS_H
-#include <immintrin.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-#include "jobs.h"
-
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 8") /* or the sums of a tile would not stay in registers */
-#define UNROLL16 _Pragma("GCC unroll 16")
-#define ROUND(n, m) (((n) + (m) - 1) / (m) * (m))
-#define LOG2_E 1.44269504f
+#include "words.h"
 
 INLINE __mmask16 inside(int64_t left) { return left >= 16 ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1); }
 
@@ -36,10 +26,6 @@ INLINE __m512 power_of_2(__m512 x) {
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(6.9312181e-1f));
     p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(9.9999926e-1f));
     return _mm512_scalef_ps(p, n);
-}
-
-INLINE void fetch(const bf16 *x, int64_t n) {
-    for (int64_t d = 0; d < n; d += 32) _mm_prefetch((const char *)(x + d), _MM_HINT_T0);
 }
 
 /* 16 rows of 16 numbers of 32 bits, transposed in registers. */

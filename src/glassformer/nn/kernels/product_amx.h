@@ -1,13 +1,8 @@
 /* The product of attention.c with AMX: tiles of 16 x 16 sums over 16 pairs, 16 times the multiplications of a vector. */
 #include "numbers.h"
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* Query rows at a time; rows whose softmax is taken together; pairs that a product takes at once. */
 enum { ROWS = 32, TOGETHER = 4, PAIRS = 16 };
-enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 }; /* of arch_prctl: Linux saves tiles for processes that ask */
-
-static int product_prepare(void) { return syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) != 0; }
 
 INLINE void product_begin(void) {
     struct {

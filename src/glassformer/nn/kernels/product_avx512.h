@@ -6,7 +6,6 @@ enum { ROWS = 6, TOGETHER = 6, PAIRS = 1 };
 
 INLINE void product_begin(void) {}
 INLINE void product_end(void) {}
-static int product_prepare(void) { return 0; }
 
 INLINE void tile(int rows, int vecs, const uint32_t *a, int64_t a_row, const uint32_t *b, int64_t b_row, int64_t pairs,
                  float *c, int64_t c_row, int add) {

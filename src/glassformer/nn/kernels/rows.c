@@ -2,7 +2,9 @@
  *
  * Each reads and writes memory once, where torch's sum and norm pass twice and its GELU computes longer backward.
  */
+#ifdef __AVX512BF16__
 #include "crew.h"
+#include "numbers.h"
 
 typedef struct {
     void *job;
@@ -116,3 +118,4 @@ void layer_norm(NormJob *job, Parallel parallel) {
         narrow(d < n ? job->dweight + d : job->dbias + d - n, sum);
     }
 }
+#endif

@@ -1,7 +1,8 @@
 """GELU and layer norm from ``rows.c``: in fp32 inside, bf16 outside, in one pass over memory each.
 
 Torch's sum and norm pass twice, and sum the gradients of a norm's weight and bias up in bf16; of GELU only
-its backward pass takes longer. ``benchmarks/rows.py`` has the times.
+its backward pass takes longer. ``benchmarks/rows.py`` has the times. In fp32 only GELU with a tanh is ours
+(``gelu_fp32.c``, ``benchmarks/kernels_fp32.py``): there torch's others take no longer.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ FEW = 16_384  # numbers, below which a call of ours gains nothing
 SHARE = 128  # rows that one thread sums up at a time: ``SHARE`` of rows.c
 
 
-def can_gelu(x: Tensor) -> bool:
-    """Whether ``gelu`` computes this: bf16 on a CPU, as many numbers as pay, and there is a library."""
-    return _fits(x) and x.numel() % 16 == 0
+def can_gelu(x: Tensor, tanh: bool = False) -> bool:
+    """Whether ``gelu`` computes this: on a CPU, as many numbers as pay, bf16 (with ``tanh``: fp32)."""
+    return _fits(x, torch.float32 if tanh else torch.bfloat16) and x.numel() % 16 == 0
 
 
-def gelu(x: Tensor) -> Tensor:
-    """``x * Phi(x)``, ``Phi`` the share of the normal distribution below x (Hendrycks and Gimpel, 2016)."""
-    return _Gelu.apply(x)
+def gelu(x: Tensor, tanh: bool = False) -> Tensor:
+    """``x * Phi(x)``, ``Phi`` the share of the normal distribution below x (Hendrycks and Gimpel, 2016).
+
+    Args:
+        tanh: with their approximation of ``Phi`` by a tanh.
+    """
+    return _Gelu.apply(x, tanh)
 
 
 def can_norm(x: Tensor, plus: Tensor | None, weight: Tensor | None, bias: Tensor | None) -> bool:
     """Whether ``layer_norm`` computes this: bf16 ``[N, D]`` on a CPU, D a multiple of 16, weight and bias."""
-    fits = _fits(x) and x.ndim == 2 and x.shape[1] % 16 == 0
+    fits = _fits(x, torch.bfloat16) and x.ndim == 2 and x.shape[1] % 16 == 0
     for scale in (weight, bias):
         fits = fits and scale is not None and scale.dtype == x.dtype and scale.shape == x.shape[1:]
     return fits and (plus is None or (plus.shape == x.shape and plus.dtype == x.dtype))
@@ -42,12 +47,13 @@ def layer_norm(x: Tensor, plus: Tensor | None, weight: Tensor, bias: Tensor, eps
     return _Norm.apply(x, plus, weight, bias, eps)
 
 
-def _fits(x: Tensor) -> bool:
+def _fits(x: Tensor, dtype: torch.dtype) -> bool:
     return (
-        x.dtype == torch.bfloat16
+        x.dtype == dtype
         and x.device.type == "cpu"
+        and not torch.compiler.is_exporting()  # a graph for others has none of our operators
         and x.numel() >= FEW
-        and kernels.why_not() is None
+        and kernels.computes(dtype)
     )
 
 
@@ -57,23 +63,25 @@ def _run(name: str, job: ctypes.Structure) -> None:
 
 class _Gelu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, tanh):
         x = x.contiguous()
         ctx.save_for_backward(x)
-        return gelu_of(x, None)
+        ctx.tanh = tanh
+        return gelu_of(x, None, tanh)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        return gelu_of(ctx.saved_tensors[0], grad)
+        return gelu_of(ctx.saved_tensors[0], grad, ctx.tanh), None
 
 
-def gelu_of(x: Tensor, grad: Tensor | None) -> Tensor:
+def gelu_of(x: Tensor, grad: Tensor | None, tanh: bool = False) -> Tensor:
     """GELU of ``x``, or where ``grad`` is that of its result, its gradient."""
     x, grad = x.contiguous(), None if grad is None else grad.contiguous()
     out = torch.empty_like(x)
     given = None if grad is None else grad.data_ptr()
-    _run("gelu", GeluJob(x.data_ptr(), given, out.data_ptr(), x.numel(), torch.get_num_threads()))
+    job = GeluJob(x.data_ptr(), given, out.data_ptr(), x.numel(), torch.get_num_threads())
+    _run("gelu_tanh_fp32" if tanh else "gelu", job)
     return out
 
 

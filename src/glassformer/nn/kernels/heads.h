@@ -1,0 +1,49 @@
+/* What attention in bf16 and in fp32 share: one task is one head of one sequence, threads take some at a time. */
+#ifndef HEADS_H
+#define HEADS_H
+#include "crew.h"
+
+typedef struct {
+    AttentionJob *job;
+    atomic_long next, finished; /* the share that nobody has taken yet; threads that had the memory to work */
+    int backward;
+} Crew;
+
+/* The forward or backward pass of head h of sequence b, in memory that nobody else has. */
+typedef void (*Task)(const AttentionJob *job, int64_t b, int64_t h, char *memory);
+
+enum { HEADS = 4 }; /* that a thread takes at a time, because they lie side by side in memory */
+
+/* How many keys row i may attend: all, or up to its own place when the last rows meet the last keys. */
+INLINE int64_t visible(const AttentionJob *job, int64_t i, int64_t t, int64_t s) {
+    if (!job->causal) return s;
+    int64_t n = i + 1 + s - t;
+    return n < 0 ? 0 : n > s ? s : n;
+}
+
+/* Ask for the rows of some heads ahead of their use, in the order in which they lie: a row's queries, keys and values are
+ * neighbours, while a head's rows are a page apart. Inline, because gcc drops calls of functions that only fetch. */
+INLINE void fetch_heads(const AttentionJob *job, int64_t b, int64_t first, int64_t last, int backward) {
+    const int64_t from = first * job->dim, width = (last - first) * job->dim, t = job->q_lengths[b], s = job->k_lengths[b];
+    for (int64_t i = 0; i < t || i < s; i++) {
+        const int64_t query = job->q_starts[b] + i, key = job->k_starts[b] + i;
+        if (i < t) fetch(job->q + query * job->q_stride + from, width);
+        if (i < s) fetch(job->k + key * job->k_stride + from, width);
+        if (i < s) fetch(job->v + key * job->v_stride + from, width);
+        if (i < t && backward) fetch(job->out + query * job->out_stride + from, width);
+        if (i < t && backward) fetch(job->grad + query * job->grad_stride + from, width);
+    }
+}
+
+/* What each thread does: take one share after the other, until none is left. */
+INLINE void take_shares(Crew *crew, Task task, char *memory) {
+    const AttentionJob *job = crew->job;
+    const long shares = (job->heads + HEADS - 1) / HEADS;
+    for (long share; (share = atomic_fetch_add(&crew->next, 1)) < job->sequences * shares;) {
+        const int64_t b = share / shares, first = share % shares * HEADS;
+        const int64_t last = first + HEADS < job->heads ? first + HEADS : job->heads;
+        fetch_heads(job, b, first, last, crew->backward);
+        for (int64_t h = first; h < last; h++) task(job, b, h, memory);
+    }
+}
+#endif

@@ -1,0 +1,203 @@
+"""The kernels in fp32 against torch, at every level of this processor; each level's own library computes here."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from glassformer.nn import attend, kernels
+from glassformer.nn.attention import choose_branch
+from glassformer.nn.encoder import Encoder, EncoderConfig
+from glassformer.nn.feedforward import gelu, gelu_tanh
+from glassformer.nn.kernels import levels, loading, rows
+from glassformer.nn.norm import LayerNorm
+from glassformer.packing import Packing
+from glassformer.runtime import cpu_flags
+
+NAMES = [level.name for level in levels.LEVELS if cpu_flags() >= level.flags]
+if kernels.why_not() is not None:
+    pytest.skip(f"no kernels: {kernels.why_not()}", allow_module_level=True)
+LENGTHS = st.lists(st.tuples(st.integers(1, 97), st.integers(1, 131)), min_size=1, max_size=5)
+WIDTHS = st.sampled_from([16, 32, 48, 64, 80, 112, 128])
+
+
+@pytest.fixture(params=NAMES, autouse=True, scope="module")
+def level(request):
+    """One level after the other, by the switch: what it limits is what is opened."""
+    before = loading._loaded[:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(loading.SWITCH, request.param)
+        loading._loaded[:] = []
+        found = kernels.level()
+        assert found is not None, kernels.why_not()
+        assert found.name == request.param
+        yield found
+    loading._loaded[:] = before
+
+
+def drawn(*shape: int, seed: int = 3) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def agree(ours: torch.Tensor, exact: torch.Tensor, share: float) -> None:
+    """Nowhere farther apart than a share of the largest number."""
+    assert ours.dtype == torch.float32
+    assert float((ours.double() - exact).abs().max()) <= share * max(float(exact.abs().max()), 0.1)
+
+
+def check(q_packing: Packing, kv_packing: Packing, heads: int, width: int, causal: bool, scale=None) -> None:
+    q = 1.5 * drawn(q_packing.total, heads, width, seed=1)
+    k, v = (1.5 * drawn(kv_packing.total, heads, width, seed=seed) for seed in (5, 7))
+    found = []
+    for branch, dtype in (("kernel", torch.float32), ("explicit", torch.float64)):
+        inputs = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+        out = attend(*inputs, q_packing, kv_packing, causal, scale=scale, branch=branch)
+        gradients = torch.autograd.grad(out, inputs, drawn(*q.shape, seed=11).to(dtype))
+        found.append([out.detach(), *gradients])
+    for number, (ours, exact) in enumerate(zip(*found, strict=True)):
+        agree(ours, exact, 1e-4 if number else 1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@given(pairs=LENGTHS, width=WIDTHS)
+@settings(max_examples=15, deadline=None, derandomize=True)
+def test_attention_and_its_gradients_are_the_textbooks(causal, pairs, width):
+    check(Packing(tuple(t for t, _ in pairs)), Packing(tuple(s for _, s in pairs)), 2, width, causal)
+    check(Packing(tuple(s for _, s in pairs)), Packing(tuple(s for _, s in pairs)), 1, width, causal)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.3, -0.7])
+def test_long_texts_and_other_scales(scale):
+    check(Packing((1031, 3)), Packing((1031, 3)), 1, 64, scale < 0, scale)
+
+
+def test_attentions_gradient_is_its_slope():
+    """By differences, along the gradient."""
+    packing, x, pull = Packing((13, 7, 29)), drawn(49, 3, 3, 16).requires_grad_(), drawn(49, 3, 16, seed=7)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return (attend(*x.unbind(1), packing, branch="kernel").double() * pull).sum()
+
+    (gradient,) = torch.autograd.grad(loss(x), x)
+    way = gradient / gradient.norm()  # the steepest
+    with torch.no_grad():
+        slope = (loss(x + 0.02 * way) - loss(x - 0.02 * way)) / 0.04
+    assert float(slope) == pytest.approx(float(gradient.norm()), rel=1e-3)
+
+
+def test_rows_that_see_nothing_are_zero_and_nan_stays_in_its_sequence():
+    out = attend(drawn(8, 2, 16), drawn(9, 2, 16), drawn(9, 2, 16), Packing((5, 3)), Packing((2, 7)), True)
+    assert not out[:3].any()
+    check(Packing((5, 3)), Packing((2, 7)), 2, 16, True)
+    k = drawn(43, 2, 32)
+    k[15] = float("nan")
+    out = attend(drawn(43, 2, 32), k, drawn(43, 2, 32), Packing((11, 19, 13)), branch="kernel")
+    assert out[11:30].isnan().all()
+    assert out[:11].isfinite().all()
+    assert out[30:].isfinite().all()
+
+
+def test_large_scores_do_not_overflow_and_one_key_has_all_the_weight():
+    q, v = 300 * drawn(38, 2, 32), drawn(38, 2, 32, seed=5)
+    out = attend(q, q, v, Packing((37, 1)), branch="kernel")
+    agree(out, attend(*(x.double() for x in (q, q, v)), Packing((37, 1)), branch="explicit"), 1e-4)
+    torch.testing.assert_close(out[37], v[37], rtol=1e-6, atol=0)
+
+
+def test_bits_depend_neither_on_the_batch_nor_on_the_threads_nor_on_the_layout():
+    lengths = (31, 97, 5, 64)
+    packing, qkv, up = Packing(lengths), drawn(197, 3, 5, 32), drawn(197, 5, 32, seed=5)
+    x = drawn(1031, 80)
+
+    def compute():
+        out = attend(*qkv.requires_grad_().unbind(1), packing, branch="kernel")
+        bent = [rows.gelu_of(x, grad, tanh=True) for grad in (None, drawn(1031, 80, seed=7))]
+        return [out, *torch.autograd.grad(out, qkv, up), *bent]
+
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 5):
+            torch.set_num_threads(threads)
+            found.append(compute())
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+    for n, part, out in zip(lengths, packing.split(qkv), packing.split(found[0][0]), strict=True):
+        alone = [x.contiguous() for x in part.unbind(1)]
+        assert torch.equal(attend(*alone, Packing((n,)), branch="kernel"), out)
+
+
+def test_gelu_with_tanh_and_its_slope():
+    x = torch.linspace(-14, 14, 20_000).requires_grad_()
+    exact = x.detach().double().requires_grad_()
+    assert rows.can_gelu(x, tanh=True)
+    y, want = gelu_tanh(x), F.gelu(exact, approximate="tanh")
+    agree(y.detach(), want.detach(), 1e-7)
+    assert ((y.double() - want).abs() <= 2e-6 * want.abs() + 1e-6).all()
+    slopes = torch.autograd.grad(y, x, torch.ones_like(y))[0], torch.autograd.grad(want.sum(), exact)[0]
+    assert float((slopes[0].double() - slopes[1]).abs().max()) <= 3e-6
+    odd = torch.tensor([float("nan"), 0.0, -0.0, 30.0, -30.0, 1e-30, 88.0, -88.0]).repeat(2048)
+    torch.testing.assert_close(
+        gelu_tanh(odd), F.gelu(odd, approximate="tanh"), equal_nan=True, rtol=1e-6, atol=1e-30
+    )
+
+
+def choice(dim: int, dtype: torch.dtype) -> str:
+    q, packing = drawn(12, 2, dim).to(dtype), Packing((7, 5))
+    return choose_branch(q, q, q, packing, packing, False, 0.0, False)
+
+
+def test_auto_takes_what_pays_and_a_graph_for_others_does_not(monkeypatch):
+    x, norm = drawn(400, 48), LayerNorm(48)
+    assert torch.equal(gelu_tanh(x), rows.gelu(x, tanh=True))
+    assert (choice(16, torch.float32), choice(24, torch.float32)) == ("kernel", "grouped")
+    assert choice(16, torch.float64) == "grouped"
+    assert not rows.can_gelu(x.bfloat16(), tanh=True)
+    assert not rows.can_gelu(x.double(), tanh=True)
+    assert torch.equal(gelu(x), F.gelu(x))  # torch's are as fast
+    assert not rows.can_norm(x, x, norm.weight, norm.bias)
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    assert not rows.can_gelu(x, tanh=True)
+
+
+def test_bf16_is_left_to_torch_where_the_level_has_none(level):
+    q = drawn(12, 2, 16).bfloat16()
+    assert kernels.supports(q, q, q) == rows.can_gelu(drawn(400, 48).bfloat16()) == level.bf16
+    assert choice(16, torch.bfloat16) == ("kernel" if level.bf16 else "grouped")
+    assert attend(q, q, q, Packing((12,))).dtype == torch.bfloat16
+
+
+def test_a_graph_holds_attention_and_gives_the_same_bits():
+    packing, found = Packing((7, 31, 379)), []
+
+    def block(qkv: torch.Tensor) -> torch.Tensor:
+        return attend(*qkv.unbind(1), packing, branch="kernel").flatten(1) * 2
+
+    for one in (block, torch.compile(block, backend="aot_eager", fullgraph=True)):
+        qkv = drawn(packing.total, 3, 3, 16).requires_grad_()
+        out = one(qkv)
+        out.square().sum().backward()
+        found.append([out.detach(), qkv.grad])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize(("order", "activation"), [("post", "gelu"), ("pre", "gelu_tanh")])
+def test_an_encoder_with_and_without_them_computes_the_same(order, activation, monkeypatch):
+    torch.manual_seed(3)
+    encoder = Encoder(EncoderConfig(64, 2, 2, 128, norm=order, activation=activation, dropout=0.1))
+    packing = Packing((211, 131, 7, 67))
+    found = []
+    for used in (True, False):
+        if not used:
+            monkeypatch.setattr(loading, "_loaded", ["left out"])
+        torch.manual_seed(5)  # the same units are dropped
+        encoder.zero_grad()
+        out = encoder(drawn(packing.total, 64), packing)
+        out.backward(drawn(packing.total, 64, seed=7))
+        found.append([out.detach(), *(p.grad for p in encoder.parameters())])
+    for ours, torchs in zip(*found, strict=True):
+        agree(ours, torchs.double(), 1e-4)

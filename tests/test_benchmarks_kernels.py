@@ -1,0 +1,58 @@
+"""The benchmark of the kernels in fp32: both ways in turn, at the level that switches say, and its table."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from glassformer.nn import kernels
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.kernels import loading
+from glassformer.packing import Packing
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    """A benchmark by its name."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return importlib.import_module
+
+
+def test_both_ways_are_timed_in_turn_and_told(tool, monkeypatch, tmp_path):
+    if kernels.why_not():
+        pytest.skip(f"no kernels: {kernels.why_not()}")
+    bench, speed = tool("kernels_fp32"), tool("tables_speed")
+    monkeypatch.setattr(bench, "SIZES", EncoderConfig(32, 1, 2, 64))
+    monkeypatch.setattr(bench, "batches", lambda seed: [Packing((7, 5))])
+    monkeypatch.setattr(bench, "keep_freed_memory", lambda: None)
+    threads, before = torch.get_num_threads(), loading._loaded[:]
+    found = bench.measure(rounds=3, seed=0, least=0.0)
+    torch.set_num_threads(threads)
+    assert loading._loaded == before
+    assert (found["tokens"], found["level"]) == ([12], before[0].level.title)
+    for kind, names in (("alone", 3), ("whole", 2)):
+        assert len(found[kind]) == names
+        assert all(way["min"] > 0 for one in found[kind].values() for way in one["milliseconds"].values())
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert speed.kernels_fp32().startswith("Not measured yet")
+    machine = {"cpu": "a processor", "load_before": [0.5]}
+    facts = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-11-25", "threads": 1, "rounds": 3}
+    file = tmp_path / "kernels-fp32.json"
+    file.write_text(json.dumps({**facts, "levels": {"a": found, "b": found}}), encoding="utf-8")
+    lines = speed.kernels_fp32().splitlines()
+    assert lines[0] == f"| | {found['level']}: torch takes | {found['level']}: torch takes |"
+    ratio = found["whole"]["prediction"]["glassformer_against_torch"]
+    told = f"{ratio['median']:.2f} × ({ratio['min']:.2f} to {ratio['max']:.2f})"
+    assert lines[3] == f"| prediction | {told} | {told} |"
+    assert "over 12 tokens" in lines[-1]
+
+
+def test_a_level_that_the_processor_lacks_is_refused(tool, monkeypatch, capsys):
+    bench = tool("kernels_fp32")
+    monkeypatch.setattr(loading, "cpu_flags", lambda: frozenset())
+    assert bench.main(["--levels", "avx2"]) == 2
+    assert capsys.readouterr().err == "the processor has no avx2\n"
