@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from glassformer.report.curves import learning_curves
+from glassformer.report.curves import curves, learning_curves
 from glassformer.report.published import Found, InForm, Measured, Row, duration, headline, published_rows
 
 TEMPLATES = Path(__file__).parent / "templates"
