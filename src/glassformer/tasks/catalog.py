@@ -116,6 +116,15 @@ def _image_regression() -> Iterator[Any]:
     yield TASK
 
 
+def _question_answering() -> Iterator[Any]:
+    from glassformer.tasks.question_answering.recipe import AnsweringRecipe
+
+    yield AnsweringRecipe
+    from glassformer.tasks.question_answering.run import TASK
+
+    yield TASK
+
+
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
@@ -162,6 +171,7 @@ TASKS = Tasks(
         "token-tagging": _token_tagging,
         "text-regression": _text_regression,
         "image-regression": _image_regression,
+        "question-answering": _question_answering,
     }
 )
 
