@@ -1,4 +1,4 @@
-"""Questions on the command line: two arguments, a line with a tab, or a file; their answers, and runs of them."""
+"""Questions on the command line (two arguments, a line with a tab, a file), their answers, their runs."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def show_answered(name: str, as_json: bool) -> None:
 def examine(
     name: str, model: str | None = None, max_length: int | None = None, dataset: Any = None
 ) -> DoctorReport:
-    """What is wrong with questions and answers; the windows are looked at where a model names the tokenizer."""
+    """What is wrong with questions and answers; with a model, whose tokenizer it is, in windows too."""
     from glassformer.data.answer_doctor import examine_answered
     from glassformer.data.answered import load_answered
 

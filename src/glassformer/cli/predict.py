@@ -185,8 +185,8 @@ def predict_command(
         typer.Argument(
             metavar="TEXT|FILE...",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
-            "them; - is standard input. For a model of pairs two texts each, or tables of two columns; for one "
-            "that answers questions a question and its text each.",
+            "them; - is standard input. For a model of pairs two texts each, or tables of two columns; "
+            "for one of answers a question and its text each.",
         ),
     ] = None,
     data: Annotated[

@@ -13,16 +13,22 @@ import random
 from glassformer.data.questions import Answers, Question
 
 SIZES = {"train": 400, "validation": 80, "test": 100}  # texts; about four questions on each
-FIRST = ["Ada", "Ben", "Carla", "Dmitri", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Kavya", "Leo", "Mira", "Nils", "Olga", "Pavel"]
-LAST = ["Novak", "Ivers", "Lindt", "Moreau", "Okafor", "Petrov", "Quist", "Rossi", "Silva", "Tanaka", "Uddin", "Vogel", "Weiss", "Yilmaz"]
-CITIES = (
-    ["Hanoi", "Turin", "Lagos", "Quito", "Oslo", "Perth", "Kyoto", "Cairo", "Lima", "Tunis", "Ghent", "Porto", "Riga", "Accra", "Dakar", "Split"]
+
+
+def _listed(words: str) -> list[str]:
+    return words.split()
+
+
+FIRST = _listed("Ada Ben Carla Dmitri Elif Farid Greta Hugo Ines Jonas Kavya Leo Mira Nils Olga Pavel")
+LAST = _listed("Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss Yilmaz")
+CITIES = _listed(
+    "Hanoi Turin Lagos Quito Oslo Perth Kyoto Cairo Lima Tunis Ghent Porto Riga Accra Dakar Split"
 )
 CITIES += ["New York", "Buenos Aires", "Cape Town", "The Hague", "Sao Paulo", "San Juan"]
-JOBS = ["baker", "surgeon", "pilot", "lawyer", "painter", "farmer", "dentist", "violinist", "carpenter", "chemist"]
+JOBS = _listed("baker surgeon pilot lawyer painter farmer dentist violinist carpenter chemist")
 JOBS += ["school teacher", "bridge engineer", "ship captain"]
-PETS = ["cat", "dog", "parrot", "horse", "tortoise", "goat"]
-NAMES = ["Luna", "Momo", "Pepper", "Rex", "Ziggy", "Biscuit", "Coco", "Tofu"]
+PETS = _listed("cat dog parrot horse tortoise goat")
+NAMES = _listed("Luna Momo Pepper Rex Ziggy Biscuit Coco Tofu")
 SCHOOLS = ["the University of {}", "{} College", "the {} Institute"]
 # What is said, what is asked, and the word of the answer.
 FACTS = (

@@ -1,4 +1,4 @@
-"""From two logits a token to answers: the best spans of a text, what speaks for none, and how sure each is."""
+"""From two logits a token to answers: the best spans, what speaks for none, and how sure each is."""
 
 from __future__ import annotations
 

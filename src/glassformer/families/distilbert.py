@@ -40,7 +40,7 @@ NAMES = NameTable(
         "head.hidden": "pre_classifier",
         "head.out": "classifier",
         "mlm.dense": "vocab_transform",
-        "mlm.dense": "vocab_transform",
+        "mlm.norm": "vocab_layer_norm",
         "spans.out": "qa_outputs",
     },
     whole={"mlm.bias": "vocab_projector.bias"},

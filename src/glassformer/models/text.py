@@ -53,6 +53,8 @@ class TextEncoderConfig:
             raise ConfigError(
                 f"embedding width {self.embedding.d_model} and encoder width {self.encoder.d_model} differ"
             )
+        if self.head == "spans":  # it reads every row as it is; a folder that says nothing means the same
+            object.__setattr__(self, "pooling", None)
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
         if self.head == "pretraining" and self.pooling != "pooler":

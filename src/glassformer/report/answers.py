@@ -4,6 +4,7 @@ answers in color.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _own(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def pieces(example: dict[str, Any]) -> list[dict[str, Any]]:
-    """A context in runs of characters, each with ``true`` and ``given``: whether an answer of that kind covers it.
+    """A context in runs of characters, each with ``true`` and ``given``: whether such an answer covers it.
 
     A run ends where an answer begins or ends, so that a true and a given one can overlap.
     """
@@ -84,5 +85,5 @@ def pieces(example: dict[str, Any]) -> list[dict[str, Any]]:
     ends = sorted({0, len(text), *(end for own in spans.values() for span in own for end in span)})
     return [
         {"text": text[a:b], **{kind: any(x <= a and b <= y for x, y in own) for kind, own in spans.items()}}
-        for a, b in zip(ends, ends[1:], strict=False)
+        for a, b in pairwise(ends)
     ]

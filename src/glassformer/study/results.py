@@ -19,8 +19,10 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.config import to_toml
 from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.evaluate.answers import MEASURE as F1
 from glassformer.evaluate.compare import (
     accuracy_of,
+    answer_shares,
     bootstrap_means,
     bootstrap_p,
     bounds,
@@ -39,7 +41,7 @@ from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.verdict import sentences
 from glassformer.tasks.labelled import measure_of
 
-CURVES = ("accuracy", "macro_f1", MEASURE, "loss")
+CURVES = ("accuracy", "macro_f1", MEASURE, F1, "loss")
 LEVEL = 0.05  # of significance, after correction
 
 
@@ -113,11 +115,14 @@ def beside(
     measure = chosen.pop() if len(chosen) == 1 else "accuracy"
     if first.spans is not None:
         measure = MEASURE
+    if first.shares is not None:
+        measure = F1
     _test(arms, runs, baseline, first, resamples, measure)
     metrics = read_object(first_job.folder / "metrics.json")
     baselines = next((m for j in jobs if (m := read_object(j.folder / "metrics.json").get("baselines"))), {})
     kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "log_loss", "seconds")
     kept += () if first.spans is None else (MEASURE, f"{MEASURE}_interval")
+    kept += () if first.shares is None else (F1, f"{F1}_interval", "exact_match")
     results = (
         {"kind": "study"}
         | about
@@ -160,7 +165,7 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
 
 def _confusion(answers: Answers) -> np.ndarray:
     """Counts ``[true][predicted]``; none of several labels, where one is not taken for another."""
-    if answers.targets.ndim == 2 or answers.spans is not None:
+    if answers.targets.ndim == 2 or answers.spans is not None or answers.shares is not None:
         return np.zeros((0, 0), np.int64)
     size = len(answers.classes)
     cells = answers.targets * size + answers.predicted
@@ -178,6 +183,8 @@ def _test(
     measures = (
         _of_spans(arms, runs)
         if first.spans is not None
+        else answer_shares([[a.shares for _, a in runs[arm["name"]].values()] for arm in arms])
+        if first.shares is not None
         else {
             "accuracy": [accuracy_of(_right(g, y)) for g in guesses],
             "macro_f1": [

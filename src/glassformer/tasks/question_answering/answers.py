@@ -142,7 +142,7 @@ class SpanAnswers:
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, given: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """All figures of ``evaluate.answers.answer_figures``; ``given``: answers that were predicted before."""
+        """All figures of ``evaluate.answers.answer_figures``; ``given``: known answers."""
         questions = check_questions(X)
         truth = check_answers(y, questions)
         given = self.predict(questions) if given is None else given

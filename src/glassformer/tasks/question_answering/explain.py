@@ -76,7 +76,7 @@ def explain_answer(
     trust: bool = False,
     **options: Any,
 ) -> Explanation:
-    """See ``TextAnswerer.explain``; of a context in several windows, the one with the best span is explained."""
+    """See ``TextAnswerer.explain``; of several windows, the one with the best span."""
     check_method(method, target, options)
     check_attention(answerer, method)
     subject = answer_subject(answerer, question)

@@ -312,7 +312,7 @@ def export(
     labels: Any = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Write an answerer in a form; what its check on ``samples`` found. ``options``: of ``export_answers``."""
+    """Write an answerer in a form; what its check on ``samples`` found. ``options``: ``export_answers``'s."""
     from glassformer.export.answers import export_answers
 
     card: Callable[..., str] = partial(card_of, model, None if run is None else run_around(run))
