@@ -26,6 +26,7 @@ TASKS = {
     "masked-patches": "Pictures without labels",
     "word2vec": "Word vectors",
     "similarity": "Similarity",
+    "question-answering": "Answers",
 }
 # page: (title, modules), in the order of reading
 MODULES = {
@@ -45,6 +46,8 @@ MODULES = {
             "tasks.probe",
             "tasks.token_tagging.estimator",
             "tasks.token_tagging.answers",
+            "tasks.question_answering.estimator",
+            "tasks.question_answering.answers",
             "tasks.text_regression.estimator",
             "tasks.image_regression.estimator",
             "tasks.regressor",
