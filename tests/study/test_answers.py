@@ -91,6 +91,7 @@ def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
     metrics = json.loads((work / "folds" / "metrics.json").read_text())
     assert sum(fold["n"] for fold in metrics["folds"]) == metrics["test"]["n"] == 31
     assert "out-of-fold" in (work / "folds" / "report.html").read_text()
+    assert "labels are ranked" in refused("review-labels", work / "folds")
     assert "question-answering does not predict labels" in refused(
         "review-labels", work / "a" / "config.toml"
     )

@@ -244,14 +244,12 @@ def examine(
     if model is None:
         return examine_answered(dataset)
     from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.data.question_windows import encode_questions
+    from glassformer.data.question_windows import LONGEST, encode_questions
     from glassformer.data.tokenizer_file import load_tokenizer
-    from glassformer.tasks.question_answering.recipe import AnswererTextConfig
 
-    tokenizer, text = load_tokenizer(resolve_checkpoint(model).path), AnswererTextConfig()
-    read = {"stride": text.doc_stride, "max_question": text.max_question}
+    tokenizer = load_tokenizer(resolve_checkpoint(model).path)
     windows = {
-        split: encode_questions(tokenizer, own.questions, max_length=max_length or 384, **read)
+        split: encode_questions(tokenizer, own.questions, max_length=max_length or LONGEST)
         for split, own in dataset.splits.items()
     }
     return examine_answered(dataset, windows)

@@ -21,6 +21,7 @@ from glassformer.data.text import TokenTable, starts_of, unknown_id
 from glassformer.data.vocabulary import trimmed
 from glassformer.errors import DataError
 
+LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, as the Hub's tools have them
 NOWHERE = 0  # the place in a window, of [CLS], that says that no answer stands in it
 
 
@@ -112,8 +113,8 @@ def encode_questions(
     questions: Sequence[Question],
     *,
     max_length: int,
-    stride: int,
-    max_question: int,
+    stride: int = STRIDE,
+    max_question: int = MOST_OF_QUESTION,
     segments: bool = True,
     chunk: int = 1024,
 ) -> QuestionRows:

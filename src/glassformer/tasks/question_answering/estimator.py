@@ -17,7 +17,7 @@ from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two
 from glassformer.data.copies import alike
-from glassformer.data.question_windows import QuestionRows, encode_questions
+from glassformer.data.question_windows import LONGEST, QuestionRows, encode_questions
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
 from glassformer.data.splits import random_split
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -48,7 +48,6 @@ from glassformer.train.loop import TextStream
 from glassformer.train.span_loss import AnswerSpans
 from glassformer.train.state import Training
 
-LONGEST = 384  # tokens of a window, where neither settings nor model ask for fewer
 OF_TEXT = ("tokenizer", "lowercase", "strip_accents", "vocab_size", "min_count")
 
 
