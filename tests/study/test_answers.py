@@ -18,7 +18,7 @@ TINY += ["min_count=1", "precision=fp32", "threads=1", "max_length=24", "bootstr
 def call(*words: object) -> str:
     found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert found.exit_code == 0, found.output
-    return found.output
+    return found.stdout
 
 
 def refused(*words: object) -> str:
@@ -106,7 +106,7 @@ def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
     found = CliRunner().invoke(
         app, ["predict", str(work / "a"), "-", "--json"], input="where\tBo lives in Rome\nwho\tAnn bakes\n"
     )
-    told = json.loads(found.output)
+    told = json.loads(found.stdout)
     assert [(one["question"], one["row"]) for one in told] == [("where", 1), ("who", 2)]
     file = work / "answers.csv"
     call("predict", work / "a", work / "data" / "test.jsonl", "--out", file)

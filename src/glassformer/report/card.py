@@ -25,7 +25,17 @@ from glassformer.report.wording import count, duration
 
 TEMPLATES = Path(__file__).parent / "templates"
 # What is counted or timed beside figures, and is none itself.
-NO_FIGURES = {"n", "of", "width", "length_penalty", "seconds", "sentences_per_second", "best_step", "step"}
+NO_FIGURES = {
+    "n",
+    "of",
+    "contexts",
+    "width",
+    "length_penalty",
+    "seconds",
+    "sentences_per_second",
+    "best_step",
+    "step",
+}
 NO_FIGURES |= {"epoch", "kind", "is_best"}
 # Figure -> the Hub's name of the metric, and ours for people.
 METRICS = {
