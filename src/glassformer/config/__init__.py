@@ -353,9 +353,8 @@ MAX_SEED = 2**32 - 1  # of numpy and scikit-learn
 
 
 RANGES: dict[str, tuple[float, float]] = {
-    "doc_stride": (0, INF), "max_question": (1, INF), "max_answer_length": (1, INF),
+    "window_stride": (1, INF), "doc_stride": (0, INF), "max_question": (1, INF), "max_answer_length": (1, INF),
     "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
-    "window_stride": (1, INF),
     "head_hidden": (1, INF), "adam_eps": (1e-30, 1), "norm_eps": (1e-30, 1), "stochastic_depth": (0, BELOW_1),
     "dropout": (0, BELOW_1), "attention_dropout": (0, BELOW_1), "embedding_dropout": (0, BELOW_1),
     "feed_forward_dropout": (0, BELOW_1), "head_dropout": (0, BELOW_1), "head_input_dropout": (0, BELOW_1),
