@@ -109,7 +109,7 @@ ANSWERED_SOURCES = {
         "about 2,800 questions on 580 short generated biographies; a sixth has no answer",
         "as this package",
         (
-            "generated from eleven patterns: figures on it say nothing of English",
+            "six kinds of sentence, eleven of questions: figures on it say nothing of English",
             "nobody stands in two splits",
         ),
         facts.facts,
