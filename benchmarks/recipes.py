@@ -47,6 +47,13 @@ KEPT = (
     "recall",
     "entity_f1",
     "entity_f1_interval",
+    "contexts",
+    "exact_match",
+    "exact_match_interval",
+    "f1",
+    "f1_interval",
+    "answerable",
+    "unanswerable",
     "by_kind",
     "errors",
     "errors_by_kind",
@@ -60,6 +67,10 @@ OF_BASELINES = (
     "micro_f1",
     "entity_f1",
     "entity_f1_interval",
+    "exact_match",
+    "exact_match_interval",
+    "f1",
+    "f1_interval",
     "seconds",
 )
 
@@ -70,7 +81,7 @@ def figures(folder: Path) -> dict[str, Any]:
     keys = (
         "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
         "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
-        "excluded", "judged", "scores", "similarity", "others", "epochs",
+        "excluded", "judged", "scores", "similarity", "others", "epochs", "threshold", "questions",
     )  # fmt: skip
     records = [
         json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
@@ -172,7 +183,7 @@ def main() -> None:
     results.sort(key=lambda run: run["seed"])
     tested = [r["test"] for r in results if "test" in r]
     # Several labels an example, and entities, are not told by the share of right answers.
-    led = {"entity_f1": "entity_f1", "micro_f1": "macro_f1"}
+    led = {"entity_f1": "entity_f1", "exact_match": "f1", "micro_f1": "macro_f1"}
     name = next((led[key] for key in led if tested and key in tested[0]), "accuracy")
     scores = [figures[name] for figures in tested]
     if not scores:  # a task that is judged by something else

@@ -83,8 +83,7 @@ def details(name: str, family: Family) -> Iterator[str]:
     yield "Left out of what a file holds, because the model does not need it:"
     yield ""
     yield from (f"- `{key}`: {why}" for key, why in hub.names.dropped.items())
-    refused = [f"- `{stem}.*`: {what} is not supported" for stem, what in hub.names.refused.items()]
-    refused += [
+    refused = [
         f"- `{twin}` and `{key}` that differ: untied heads are not supported"
         for key, twin in hub.names.tied.items()
     ]

@@ -29,6 +29,7 @@ TASKS = {
     "token-tagging": "Tags of words",
     "text-regression": "Numbers for texts",
     "image-regression": "Numbers for pictures",
+    "question-answering": "Answers",
 }
 # page: (title, modules), in the order of reading
 MODULES = {
@@ -48,6 +49,8 @@ MODULES = {
             "tasks.probe",
             "tasks.token_tagging.estimator",
             "tasks.token_tagging.answers",
+            "tasks.question_answering.estimator",
+            "tasks.question_answering.answers",
             "tasks.text_regression.estimator",
             "tasks.image_regression.estimator",
             "tasks.regressor",

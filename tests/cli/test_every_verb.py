@@ -81,6 +81,14 @@ def _numbered_pictures(pictures: Path) -> Path:
     return write_csv(pictures.parent / "brightness.csv", rows, "image,brightness")
 
 
+def _questions(folder: Path) -> Path:
+    rows = []
+    for i in range(24):
+        city = ("Rome", "Oslo", "Lima")[i % 3]
+        rows.append((f"where is film {i}", f"film {i} is in {city} now", city if i % 4 else ""))
+    return write_csv(folder / "questions.csv", rows, "question,context,answer")
+
+
 def make_data(folder: Path) -> dict[str, Path]:
     """Kind -> its data."""
     rows = sentences(40)
@@ -104,6 +112,7 @@ def make_data(folder: Path) -> dict[str, Path]:
             folder / "numbers.csv", [(t, str(i / 7)) for i, (t, _) in enumerate(rows)], "text,score"
         ),
         "numbers of pictures": _numbered_pictures(folder / "pictures"),
+        "questions": _questions(folder),
     }
 
 
@@ -129,6 +138,7 @@ def train_words(kind: str, data: Path, out: Path) -> list[object]:
         "masked pictures": ["digits-patches", "--data", data, *settings(*PATCHES)],
         "numbers": ["--text", data, *settings(*[s for s in TEXT if s != "maps=0"], "target=number")],
         "numbers of pictures": ["--images", data, *settings(*VIT, "target=number")],
+        "questions": ["facts-minilm", "--data", data, *settings(*[s for s in TEXT if s != "maps=0"], *held)],
     }
     return ["train", *given[kind], "--out", out]
 
@@ -167,6 +177,7 @@ KINDS = (
     "masked pictures",
     "numbers",
     "numbers of pictures",
+    "questions",
 )
 PICTURES = ("pictures", "masked pictures", "numbers of pictures")
 A, B = "the film has a plot", "the story has an actor"
@@ -176,7 +187,7 @@ def example(kind: str, data: Path) -> list[object]:
     """One input of a kind, as the command line takes it."""
     if kind in PICTURES:
         return [(data if data.is_dir() else data.parent / "pictures") / "dark" / "0.png"]
-    return [A, B] if kind == "text pairs" else [A]
+    return [A, B] if kind in ("text pairs", "questions") else [A]
 
 
 def other_run(run: Path, out: Path) -> Path:
@@ -225,6 +236,7 @@ LABELS = {
     "word vectors": "word2vec does not predict labels",
     "masked pictures": "masked-patches does not predict labels",
 }
+QUESTIONS = {"questions": "question-answering does not predict labels"}
 REGRESSORS = ("numbers", "numbers of pictures")
 NO_LABELS = {
     "similarity": "Use glassformer similar",
@@ -244,11 +256,12 @@ REFUSED: dict[str, dict[str, str]] = {
     "new": {},
     "evaluate": {},
     "predict": NO_LABELS,
-    "calibrate": LABELS | dict.fromkeys(REGRESSORS, "numbers have intervals, not a temperature"),
+    "calibrate": LABELS | QUESTIONS | dict.fromkeys(REGRESSORS, "numbers have intervals, not a temperature"),
     "compare": dict.fromkeys(LABELS, "has no answers that can be compared"),
     "cross-validate": LABELS,
     "review-labels": LABELS
     | {"label sets": "one label an example can be ranked"}
+    | QUESTIONS
     | dict.fromkeys(REGRESSORS, "has numbers, and labels are ranked"),
     "report": {},
     "vectors": all_but("word vectors", "not word vectors"),
@@ -256,6 +269,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "embed": {
         "text pairs": "reads pairs of texts, and this command takes single ones",
         "tags": "a TokenTagger, which gives no vectors",
+        "questions": "a TextAnswerer, which gives no vectors",
         "masked words": "a MaskedLM, which gives no vectors",
         "translation": "a Translator, which gives no vectors",
         "word vectors": "a Word2Vec, which gives no vectors",
@@ -267,7 +281,7 @@ REFUSED: dict[str, dict[str, str]] = {
     "export": NO_LABELS,
     "serve": dict.fromkeys(
         ("masked words", "translation", "word vectors", "masked pictures"),
-        "classifiers, embedders and taggers are served",
+        "classifiers, embedders, taggers and answerers are served",
     ),
     "data show": {},
     "data doctor": {},

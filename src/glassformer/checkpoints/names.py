@@ -33,7 +33,6 @@ class NameTable:
         newer: ours -> how later releases of ``transformers`` call the module in memory, where that is no
             longer the name in files; of what an adapter may change.
         tied: the Hub's full names -> the tensor that each must equal, where both are there; no prefix.
-        refused: the Hub's stems of heads that are not read, and what each is.
     """
 
     prefix: str
@@ -45,7 +44,6 @@ class NameTable:
     own_heads: tuple[str, ...] = ()
     newer: Mapping[str, str | tuple[str, str, str]] = field(default_factory=dict)
     tied: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
 
     def plain(self, tensors: Mapping[str, Tensor]) -> dict[str, str]:
         """The Hub's keys without the prefix -> as they are."""
@@ -84,9 +82,6 @@ class NameTable:
                 thirds.setdefault(f"{ours.format(i=number)}.{ending}", {})[n] = tensors[full]
             else:
                 unexplained.append(full)
-        stems = {key.removeprefix(self.prefix).rpartition(".")[0] for key in unexplained}
-        if what := next((what for stem, what in self.refused.items() if stem in stems), ""):
-            raise CheckpointError(f"{what} is not supported", where=where)
         if unexplained:
             raise CheckpointError(listing("unexplained tensors", unexplained), where=where)
         for name, three in thirds.items():

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.answered import show_answer_folds
 from glassformer.cli.completing import RECIPE_HELP, recipes
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
@@ -81,8 +82,8 @@ def cross_validate(recipe: Any, folder: Path, folds: int, one_label: bool = Fals
 
 def predictions_of(folder: Path) -> Path:
     """The file of out-of-fold answers."""
-    tagged = folder / "predictions.conll"
-    return tagged if tagged.is_file() else folder / "predictions.csv"
+    others = (folder / "predictions.conll", folder / "predictions.jsonl")
+    return next((path for path in others if path.is_file()), folder / "predictions.csv")
 
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
@@ -184,6 +185,7 @@ def cross_validate_command(
     folder = out or default_folder(chosen.name, "-folds")
     metrics = cross_validate(chosen, folder, folds)
     show = show_number_folds if "numbers" in metrics else show_folds
+    show = show_answer_folds if "answers" in metrics else show
     show(metrics, folder)
     if json:
         files = {"predictions": predictions_of(folder), "report": folder / "report.html"}

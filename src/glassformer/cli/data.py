@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.answered import examine, show_answered
 from glassformer.cli.given import COLUMNS, named_as_options
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.places import free_folder
 from glassformer.cli.scored import show_scored
 from glassformer.cli.sheet import write_sheet
+from glassformer.cli.tagged import show_tags
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import TextDataset
@@ -43,12 +45,13 @@ LabelSeparator = Annotated[
 
 def whereabouts() -> dict[str, str]:
     """Named data set -> where it would be read from."""
+    from glassformer.data.answered import ANSWERED_SOURCES
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.pairs import PAIR_SOURCES
     from glassformer.data.scored_pairs import SCORED_SOURCES
     from glassformer.data.sources import NAMED_SOURCES, data_folders
 
-    places = {}
+    places = dict.fromkeys(ANSWERED_SOURCES, "made here, nothing to fetch")
     for name, pairs in (*PAIR_SOURCES.items(), *SCORED_SOURCES.items()):
         found = [root / pairs.folder for root in data_folders() if (root / pairs.folder).is_dir()]
         places[name] = str(found[0]) if found else "not here; GLASSFORMER_DATA names the folder around it"
@@ -117,13 +120,14 @@ def _transform(model: str | None) -> Any:
 @app.command("list")
 def list_command(json: AsJson = False) -> None:
     """The named data sets, and where each is on this machine."""
+    from glassformer.data.answered import ANSWERED_SOURCES
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.pairs import PAIR_SOURCES
     from glassformer.data.scored_pairs import SCORED_SOURCES
     from glassformer.data.sources import NAMED_SOURCES
 
     places = whereabouts()
-    named = (NAMED_SOURCES, NAMED_IMAGES, PAIR_SOURCES, SCORED_SOURCES)
+    named = (NAMED_SOURCES, NAMED_IMAGES, PAIR_SOURCES, SCORED_SOURCES, ANSWERED_SOURCES)
     known = [item for sources in named for item in sources.items()]
     rows = [[name, s.description, s.licence, places[name]] for name, s in known]
     if json:
@@ -167,8 +171,11 @@ def show_command(
     if kind in ("pairs", "scored pairs"):
         (_show_pairs if kind == "pairs" else show_scored)(name, json)
         return
+    if kind == "answers":
+        show_answered(name, json)
+        return
     if kind == "tags":
-        _show_tags(name, label_column, json)
+        show_tags(name, label_column, json)
         return
     about = describe(
         load_text_dataset(
@@ -223,35 +230,6 @@ def _show_pictures(
         for k, s in dataset.splits.items()
     ]
     show_table(name, ("split", "pictures", "classes", "from"), rows, right=["pictures"])
-
-
-def _show_tags(name: str, tags_column: str | None, json: bool) -> None:
-    from glassformer.data.tag_doctor import examine_tagged
-    from glassformer.data.tagged import load_tagged
-    from glassformer.data.tags import spans_of
-
-    dataset = load_tagged(name, tags_column=tags_column)
-    figures = examine_tagged(dataset).figures
-    known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
-    if json:
-        say_json({**known, "notes": list(dataset.notes), **figures})
-        return
-    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
-        if line:
-            say(line)
-    rows = [
-        [split, f"{s['rows']:,}", f"{s['words']:,}", ", ".join(f"{k}: {n:,}" for k, n in s["spans"].items())]
-        for split, s in figures["splits"].items()
-    ]
-    show_table(dataset.name, ("split", "sentences", "words", "spans"), rows, right=["sentences", "words"])
-    split, first = next(iter(dataset.splits.items()))
-    examples: dict[str, list[str]] = {}
-    for words, tags in zip(first.words, first.tags or (), strict=True):
-        for kind, start, end in spans_of(tags, figures["scheme"]):
-            if len(shown := examples.setdefault(kind, [])) < SHOWN:
-                shown.append(" ".join(words[start:end]))
-    listed = [[kind, excerpt(text)] for kind, texts in sorted(examples.items()) for text in texts]
-    show_table(f"first spans of {split}", ("kind", "span"), listed)
 
 
 def _show_pairs(name: str, json: bool) -> None:
@@ -327,6 +305,8 @@ def doctor_command(
         report = examine_scored(scored.name, scored.splits, scored.rejected)
     elif kind == "pairs":
         report = examine_pairs(load_pairs(name, keep_empty=True))
+    elif kind == "answers":
+        report = examine(name, model, max_length)
     elif kind == "tags":
         report = examine_tagged(load_tagged(name, tags_column=label_column, on_bad_row="skip"))
     else:

@@ -55,6 +55,7 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
+    from glassformer.cli.answered import gather_questions
     from glassformer.cli.inputs import gather, pictures
     from glassformer.cli.pair_rows import gather_pairs, reads_pairs
     from glassformer.explain.methods import methods_for
@@ -68,6 +69,8 @@ def explain(
     of_pictures = clf.NOUN == "pictures"
     if of_pictures:
         inputs = pictures(given).texts
+    elif clf.NOUN == "questions":
+        inputs = [row.text for row in gather_questions(given, text_column, pair_column)]
     elif reads_pairs(clf, pair_column):
         inputs = [row.text for row in gather_pairs(given, text_column, pair_column, folder)]
     else:

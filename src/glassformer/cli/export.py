@@ -44,6 +44,7 @@ def export(
     """
     check_folder(run)
     from glassformer.cli.predict import asked_by
+    from glassformer.export.answers import questions_of
     from glassformer.export.samples import samples_of
     from glassformer.export.words import sentences_of
     from glassformer.tasks.catalog import TASKS
@@ -63,8 +64,12 @@ def export(
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
-    words = TASKS[clf.RECIPE.task].each_word
-    samples, labels = (sentences_of(clf, run, check), None) if words else samples_of(clf, run, check)
+    task, labels = TASKS[clf.RECIPE.task], None
+    samples: list[Any]
+    if task.each_word or task.each_answer:
+        samples = (sentences_of if task.each_word else questions_of)(clf, run, check)
+    else:
+        samples, labels = samples_of(clf, run, check)
     return folder, write(
         clf,
         to,

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glassformer.cli.answered import show_answers_run
 from glassformer.cli.numbers import show_numbers_run
 from glassformer.cli.output import (
     excerpt,
@@ -26,6 +27,7 @@ def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: its figures, by what they are of, and where it lies."""
     show = {
         "scheme": show_tags_run,
+        "answers": show_answers_run,
         "numbers": show_numbers_run,
         "similarity": show_similarity_run,
         "baselines": show_labels_run,
@@ -56,6 +58,10 @@ def next_step(run: Run, recipe: Any) -> str:
         return f"next: glassformer evaluate {shlex.quote(str(run.folder))}"
     if task.verb == "similar":
         return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
+    if reads == "questions":
+        return (
+            f'next: glassformer predict {shlex.quote(str(run.folder))} "A QUESTION" "A TEXT WITH ITS ANSWER"'
+        )
     given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
     given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
     table = ", or a table: FILE.csv --out ANSWERS.csv" if task.verb == "predict" and reads == "texts" else ""

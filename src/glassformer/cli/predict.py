@@ -185,7 +185,8 @@ def predict_command(
         typer.Argument(
             metavar="TEXT|FILE",
             help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
-            "them; - is standard input. For a model of pairs two texts each, or tables of two columns.",
+            "them; - is standard input. For a model of pairs two texts each, or tables of two columns; "
+            "for one of answers a question and its text each.",
         ),
     ] = None,
     data: Annotated[
@@ -246,7 +247,7 @@ def predict_command(
     if on_bad_row != "skip":
         check_encodings(given)
     if run.is_dir() and teller(run) is not None:
-        tell_command(run, given, out, text_column, on_bad_row)
+        tell_command(run, given, out, text_column, on_bad_row, pair_column, json)
         return
     table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
     if table or engine != "serial":

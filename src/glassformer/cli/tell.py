@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from glassformer.cli.answered import answer_command
 from glassformer.cli.output import excerpt, note, one_line, say
 from glassformer.cli.rows import usable, without_answer
 from glassformer.errors import ConfigError
@@ -28,25 +29,43 @@ def teller(folder: Path) -> Any:
     from glassformer.tasks.catalog import task_making
 
     about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
+    if about is None and (folder / "config.json").is_file():
+        from glassformer.families.pretrained import read_checkpoint
+        from glassformer.tasks.load import task_opening
+
+        task = task_opening(read_checkpoint(folder.resolve()))
+        return None if task is None else task.tell
     kind = read_json(about).get("kind") if about else None
     task = task_making(kind) if isinstance(kind, str) else None
     return None if task is None else task.tell
 
 
 def tell_command(
-    run: Path, given: Sequence[str], out: Path | None, text_column: str | None, on_bad_row: str | None
+    run: Path,
+    given: Sequence[str],
+    out: Path | None,
+    text_column: str | None,
+    on_bad_row: str | None,
+    pair_column: str | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Spans of texts and files: a line each, or in a .jsonl, .csv (a row a span) or .conll file."""
+    """Spans of texts and files: a line each, or in a .jsonl, .csv (a row a span) or .conll file.
+
+    Of a model that answers questions: see ``answer_command``.
+    """
     from glassformer.cli.inputs import gather_rows
     from glassformer.data.tagged import conll, list_words
     from glassformer.tasks.load import load
 
+    tell, model, skip = teller(run), load(run), on_bad_row == "skip"
+    if model.NOUN == "questions":
+        answer_command(tell, model, given, out, (text_column, pair_column), on_bad_row, as_json)
+        return
     if out is not None:
         check_new_file(out)
         if out.suffix.lower() not in ENDS:
             what = "spans are written as JSON Lines, CSV or CoNLL"
             raise ConfigError(what, where=str(out), fix=f"End --out with {', '.join(ENDS)}")
-    tell, model, skip = teller(run), load(run), on_bad_row == "skip"
     rows = []
     inputs: list[Any] = []
     for argument in given:

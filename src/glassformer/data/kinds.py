@@ -1,4 +1,6 @@
-"""What a data set holds, by its name or its content: texts, pictures, pairs of texts, or scored pairs."""
+"""What a data set holds, by its name or its content: texts, pictures, pairs of texts, scored pairs, words
+with tags, or questions with answers.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_nested
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.folders import refuse_models
@@ -19,7 +22,7 @@ from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS
 from glassformer.errors import DataError
 
-Kind = Literal["texts", "pictures", "pairs", "scored pairs", "tags"]
+Kind = Literal["texts", "pictures", "pairs", "scored pairs", "tags", "answers"]
 SCORE_NAMES = SCORES[:4]  # a label or a truth value beside two texts is a class
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
@@ -32,6 +35,8 @@ def kind_of(source: str | Path) -> Kind:
     """
     if (known := NAMED_SOURCES.get(str(source))) is not None:
         return "tags" if known.tagged else "texts"
+    if str(source) in ANSWERED_SOURCES:
+        return "answers"
     if str(source) in NAMED_IMAGES:
         return "pictures"
     if str(source) in PAIR_SOURCES:
@@ -43,7 +48,7 @@ def kind_of(source: str | Path) -> Kind:
         refuse_models(path)
         files = split_files(path)
         if files:
-            return _kind_of_table(read_table(next(iter(files.values()))[0], _pass))
+            return _kind_of_file(next(iter(files.values()))[0])
         if len(picture_files(path)) > sum(1 for _ in path.rglob("*.txt")):  # a note may lie among pictures
             return "pictures"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
@@ -51,8 +56,12 @@ def kind_of(source: str | Path) -> Kind:
     elif path.suffix.lower() in TAGGED:
         return "tags"
     elif path.is_file():
-        return _kind_of_table(read_table(path, _pass)) if path.suffix.lower() in READERS else "texts"
+        return _kind_of_file(path) if path.suffix.lower() in READERS else "texts"
     return "pairs" if str(source) and plain_files(path) else "texts"
+
+
+def _kind_of_file(path: Path) -> Kind:
+    return "answers" if is_nested(path) else _kind_of_table(read_table(path, _pass))
 
 
 def _pass(error: DataError, row: int) -> None:
@@ -62,6 +71,8 @@ def _pass(error: DataError, row: int) -> None:
 def _kind_of_table(table: Table) -> Kind:
     """By the columns' names: ``target`` is a label's, unless a source stands beside it."""
     names = {name.lower() for name in table.names}
+    if has_answers(table):
+        return "answers"
     if names & {*SCORE_NAMES} and usual_sides([*names], COMPARED):
         return "scored pairs"
     words = next((name for name in table.names if name.lower() in WORD_COLUMNS), None)

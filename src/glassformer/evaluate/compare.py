@@ -110,6 +110,17 @@ def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
     return lambda counts: (top @ counts.T) / np.maximum(counts @ below, 1)
 
 
+def answer_shares(arms: Sequence[Sequence[ArrayLike]]) -> dict[str, list[Statistic]]:
+    """Of arms that answer from texts: exact matches as accuracy, and F1 of words under two names.
+
+    Args:
+        arms: of each arm and seed ``[n, 2]``: exact match and F1 of each question.
+    """
+    found = [np.stack([np.asarray(own) for own in seeds]) for seeds in arms]  # [S, n, 2] each
+    exact, f1 = ([share_of(own[:, :, k], np.ones(own.shape[1])) for own in found] for k in range(2))
+    return {"accuracy": exact, "macro_f1": f1, "f1": f1}
+
+
 def span_f1_of(
     true: Sequence[ArrayLike], made: Sequence[ArrayLike], exact: Sequence[ArrayLike], *, macro: bool = False
 ) -> Statistic:

@@ -17,7 +17,8 @@ from glassformer.errors import DataError, GlassformerError, InputError, ShapeErr
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
 OF_SETS = {"macro_f1": "macro-F1", "micro_f1": "micro-F1"}  # likewise, where an example has several labels
 OF_SPANS = {"entity_f1": "entity F1", "accuracy": "words right"}  # where words have tags
-CALLED = OF_SPANS | OF_SETS | MEASURES  # every figure that a table can be led by
+OF_ANSWERS = {"f1": "F1", "exact_match": "exact match"}  # where questions are answered from texts
+CALLED = OF_ANSWERS | OF_SPANS | OF_SETS | MEASURES  # every figure that a table can be led by
 MOST_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
 SAME = 0.02  # of macro-F1
 TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
@@ -27,6 +28,8 @@ def measures_of(scores: dict[str, Any]) -> dict[str, str]:
     """The figures that lead a table of these scores, as they are called."""
     if "entity_f1" in scores:
         return OF_SPANS
+    if "exact_match" in scores:
+        return OF_ANSWERS
     return OF_SETS if scores.get("kind") == "labels" else MEASURES
 
 

@@ -136,9 +136,10 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
         weights[0] = 1.0
-    elif (row := getattr(pooling, "row", None)) is not None:  # one word of a sentence
+    elif (row := getattr(pooling, "row", None)) is not None:  # one word of a sentence, or two ends of a span
+        read = np.unique(row)
         weights[:] = 0.0
-        weights[row] = 1.0
+        weights[read] = 1.0 / len(read)
     elif isinstance(pooling, AttentionPooling) and out.states is not None:
         weights = torch.softmax(pooling.score(out.states.float()).squeeze(1), 0).cpu().numpy()
     return weights

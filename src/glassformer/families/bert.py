@@ -41,6 +41,7 @@ NAMES = NameTable(
         "mlm.dense": "cls.predictions.transform.dense",
         "mlm.norm": "cls.predictions.transform.LayerNorm",
         "nsp": "cls.seq_relationship",
+        "spans.out": "qa_outputs",
     },
     whole={"mlm.bias": "cls.predictions.bias"},
     own_heads=("mlm.bias",),
@@ -53,7 +54,6 @@ NAMES = NameTable(
         "cls.predictions.decoder.weight": "embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    refused={"qa_outputs": "a head that marks a span of the text"},
 )
 
 
@@ -215,6 +215,7 @@ BERT = Family(
             "tokens": "BertForTokenClassification",
             "mlm": "BertForMaskedLM",
             "pretraining": "BertForPreTraining",
+            "spans": "BertForQuestionAnswering",
         },
     ),
     pretraining={"bert": bert},

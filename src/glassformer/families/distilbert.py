@@ -41,6 +41,7 @@ NAMES = NameTable(
         "head.out": "classifier",
         "mlm.dense": "vocab_transform",
         "mlm.norm": "vocab_layer_norm",
+        "spans.out": "qa_outputs",
     },
     whole={"mlm.bias": "vocab_projector.bias"},
     own_heads=("mlm.bias",),
@@ -49,7 +50,6 @@ NAMES = NameTable(
         "vocab_projector.weight": "tied to the token table",
     },
     tied={"vocab_projector.weight": "embeddings.word_embeddings.weight"},
-    refused={"qa_outputs": "a head that marks a span of the text"},
 )
 POSITIONS, THEIR_POSITIONS = "embeddings.positions.weight", "embeddings.position_embeddings.weight"
 NEAR = 2e-3  # of fixed positions, which a file may hold in half precision
@@ -207,6 +207,7 @@ DISTILBERT = Family(
             "classification": "DistilBertForSequenceClassification",
             "tokens": "DistilBertForTokenClassification",
             "mlm": "DistilBertForMaskedLM",
+            "spans": "DistilBertForQuestionAnswering",
         },
         pooling="first",
         head_type="mlp",

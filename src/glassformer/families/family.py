@@ -22,8 +22,8 @@ class HubLayout:
         names: the two-way table of names.
         from_hub: the Hub's tensors, their place, our config -> our tensors; raises CheckpointError.
         to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
-        classes: kind of head (None: none; "tokens": of classes of each token) -> the class of
-            ``transformers`` that holds the whole model.
+        classes: kind of head (None: none; "tokens": of classes of each token; "spans": of where an answer
+            begins and ends) -> the class of ``transformers`` that holds the whole model.
         pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
         head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
     """
@@ -49,6 +49,8 @@ class HubLayout:
 
     def is_own_head(self, config: Any) -> bool:
         """Whether what stands on the states is what one of ``classes`` has."""
+        if config.head == "spans":
+            return "spans" in self.classes
         if config.pooling == "tokens":
             return "tokens" in self.classes and config.head_type == "linear"
         if config.head == "classification":

@@ -48,6 +48,7 @@ HEADS: dict[str, HeadKind] = {
     "head.out.weight": "classification",
     "nsp.weight": "pretraining",
     "mlm.bias": "mlm",
+    "spans.out.weight": "spans",
 }
 # The ending of a class in ``architectures`` -> a head with the tensors of a classifier's that is none.
 UNREAD = {"ForMultipleChoice": "a head that chooses among several texts"}
@@ -159,7 +160,7 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
         tensors |= read_tensors(folder, "head")
     else:
         config = replace(config, **_head(family.hub, tensors, settings, where))
-        if config.pooling == "tokens":  # files may hold a pooler that nothing reads
+        if config.pooling == "tokens" or config.head == "spans":  # files may hold a pooler that nothing reads
             tensors = {name: t for name, t in tensors.items() if not name.startswith("pooling.")}
     return Checkpoint(family, config, tensors, settings, folder, source)
 
@@ -213,7 +214,7 @@ def _head(
     head = next((kind for name, kind in HEADS.items() if name in tensors), None)
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
-        return {"head": head, "pooling": pooling}
+        return {"head": head, "pooling": None if head == "spans" else pooling}
     labels = outputs(tensors["head.out.weight"], where)
     below = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
     lacks = [

@@ -33,6 +33,7 @@ NAMES = NameTable(
         "head.out": "classifier.out_proj",
         "mlm.dense": "lm_head.dense",
         "mlm.norm": "lm_head.layer_norm",
+        "spans.out": "qa_outputs",
     },
     whole={"mlm.bias": "lm_head.bias"},
     own_heads=("mlm.bias",),
@@ -45,7 +46,6 @@ NAMES = NameTable(
         "lm_head.decoder.weight": "embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
-    refused={"qa_outputs": "a head that marks a span of the text"},
 )
 # A classifier of tokens is one layer, which has the name of the whole of the other.
 OF_TOKENS = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
@@ -170,6 +170,7 @@ def _family(model_type: str, classes: str, shared: str | None, *examples: str) -
                 "classification": f"{classes}ForSequenceClassification",
                 "tokens": f"{classes}ForTokenClassification",
                 "mlm": f"{classes}ForMaskedLM",
+                "spans": f"{classes}ForQuestionAnswering",
             },
         ),
         examples=examples,

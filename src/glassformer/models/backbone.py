@@ -38,10 +38,11 @@ class Backbone(nn.Module):
     head: Any  # of classes
     mlm: Any  # of masked words
     nsp: Any  # of the next sentence
+    spans: Any  # of where an answer begins and ends
 
     def __init__(self) -> None:
         super().__init__()
-        self.pooling = self.head = self.mlm = self.nsp = None
+        self.pooling = self.head = self.mlm = self.nsp = self.spans = None
         self.weights_source = "random"
 
     @property
@@ -104,6 +105,8 @@ class Backbone(nn.Module):
             out.logits = self.head(out.pooler_output)  # [B, C]
         if self.mlm is not None:
             out.logits = self.words(states)  # [N, V]
+        if self.spans is not None:
+            out.logits = self.spans(states)  # [N, 2]
         if self.nsp is not None:
             out.seq_relationship_logits = self.nsp(out.pooler_output)  # [B, 2]
         return out
@@ -212,7 +215,7 @@ class Backbone(nn.Module):
 
     def shared(self, pooling: str | None, names: Iterable[str]) -> list[str]:
         """Which tensors of a model with that pooling mean the same in this one; those of new heads do not."""
-        parts = (*BELOW, "mlm.", *(("pooling.",) if pooling == self.config.pooling else ()))
+        parts = (*BELOW, "mlm.", "spans.", *(("pooling.",) if pooling == self.config.pooling else ()))
         own = self.state_dict().keys()
         return [name for name in names if name in own and name.startswith(parts)]
 
@@ -267,5 +270,6 @@ class TextDoors(nn.Module):
         packing, real = Packing.from_mask(attention_mask)
         segments = None if token_type_ids is None else token_type_ids.flatten()[real]
         out = self.read(input_ids.flatten()[real], packing, segments, trace, every_row=True)
-        each = self.mlm is not None or getattr(self.config, "pooling", None) == "tokens"
+        of_tokens = getattr(self.config, "pooling", None) == "tokens"
+        each = of_tokens or self.mlm is not None or getattr(self, "spans", None) is not None
         return out.unpacked(input_ids.shape, real, token_logits=each)

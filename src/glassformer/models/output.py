@@ -21,7 +21,7 @@ class ModelOutput:
     packing: Packing
     states: Tensor | None = None
     pooler_output: Tensor | None = None  # [B, D]
-    logits: Tensor | None = None  # [B, C]; of each token (tags, masked words): [B, T, C] or [N, C]
+    logits: Tensor | None = None  # [B, C]; of each token (tags, words, spans): [B, T, C] or [N, C]
     seq_relationship_logits: Tensor | None = None  # [B, 2], next sentence
     trace: TraceRecord | None = None
 

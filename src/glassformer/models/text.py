@@ -19,7 +19,7 @@ from glassformer.models.output import ModelOutput
 from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
-from glassformer.nn.heads import MaskedLMHead, head_of
+from glassformer.nn.heads import MaskedLMHead, SpanHead, head_of
 from glassformer.nn.pooling import make_pooling
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
@@ -53,6 +53,8 @@ class TextEncoderConfig:
             raise ConfigError(
                 f"embedding width {self.embedding.d_model} and encoder width {self.encoder.d_model} differ"
             )
+        if self.head == "spans":  # it reads every row as it is; a folder that says nothing means the same
+            object.__setattr__(self, "pooling", None)
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
         if self.head == "pretraining" and self.pooling != "pooler":
@@ -60,6 +62,8 @@ class TextEncoderConfig:
 
     def pooling_under(self, head: str | None) -> PoolingKind | None:
         """What a new head of that kind reads, unless something else is asked for."""
+        if head == "spans":  # reads every row as it is
+            return None
         own = None if self.pooling == "tokens" and head != "classification" else self.pooling
         return own or ("pooler" if head != "mlm" else None)
 
@@ -88,6 +92,8 @@ class TextEncoder(TextDoors, Backbone):
             self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps)
         if c.head == "pretraining":
             self.nsp = nn.Linear(d, 2)
+        if c.head == "spans":
+            self.spans = SpanHead(d, c.head_dropout)
         self.init_weights()
 
     def read(

@@ -1,4 +1,4 @@
-"""What stands on the encoder: classification, masked words, next sentence."""
+"""What stands on the encoder: classification, masked words, next sentence, where an answer stands."""
 
 from __future__ import annotations
 
@@ -89,6 +89,22 @@ def head_of(config: Any, width: int) -> ClassificationHead:
         c.head_activation,
         c.head_input_dropout,
     )
+
+
+class SpanHead(nn.Module):
+    """Where an answer begins and where it ends: two logits a token (Devlin et al., 2019). Computes in fp32.
+
+    Args:
+        dropout: before the linear layer.
+    """
+
+    def __init__(self, d_model: int, dropout: float = 0.0):
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.out = nn.Linear(d_model, 2)
+
+    def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, 2], begin and end
+        return self.out(self.dropout(x.to(self.out.weight.dtype)))
 
 
 class MaskedLMHead(nn.Module):

@@ -25,7 +25,8 @@ from glassformer.report.wording import count, duration
 
 TEMPLATES = Path(__file__).parent / "templates"
 # What is counted or timed beside figures, and is none itself.
-NO_FIGURES = {"n", "of", "width", "length_penalty", "seconds", "sentences_per_second", "best_step", "step"}
+COUNTED = {"n", "of", "contexts", "width", "step", "best_step"}
+NO_FIGURES = COUNTED | {"length_penalty", "seconds", "sentences_per_second"}
 NO_FIGURES |= {"epoch", "kind", "is_best"}
 # Figure -> the Hub's name of the metric, and ours for people.
 METRICS = {

@@ -267,6 +267,8 @@ def headline(metrics: dict[str, Any]) -> tuple[float, str] | None:
         return metrics["test"]["macro_f1"], "{:.2%} macro-F1"
     if (found := (metrics.get("test") or {}).get("entity_f1")) is not None:
         return found, "{:.2%} entity F1"
+    if (metrics.get("test") or {}).get("exact_match") is not None:
+        return metrics["test"]["f1"], "{:.2%} F1 of answers"
     if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%}"
     translated = (metrics.get("scores") or {}).get(metrics.get("judged", ""), {})

@@ -24,6 +24,8 @@ from glassformer import __version__
 from glassformer.data.text_pairs import TextPair
 from glassformer.explain.render import asset
 from glassformer.runtime import set_threads
+from glassformer.serve.answering import ROUTES as ANSWER_ROUTES
+from glassformer.serve.answering import add_answering
 from glassformer.serve.batcher import Batcher
 from glassformer.serve.decoding import Decoding
 from glassformer.serve.guard import PREDICT, Guard
@@ -59,8 +61,13 @@ STATIC = {  # served from memory; a path from a client only ever looks a name up
 }
 # The style sheet of all pages, and that of spans.
 SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
-USES = {"labels": "/v1/predict", "vectors": "/v1/embed or /v1/similar", "tags": "/v1/tag"}
-MADE_BY = {"vectors": "an Embedder", "tags": "a TokenTagger"}
+USES = {
+    "labels": "/v1/predict",
+    "vectors": "/v1/embed or /v1/similar",
+    "tags": "/v1/tag",
+    "answers": "/v1/answer",
+}
+MADE_BY = {"vectors": "an Embedder", "tags": "a TokenTagger", "answers": "a TextAnswerer"}
 REASONS = {
     400: "Not JSON, or not served under this host name",
     401: "No key, or a wrong one",
@@ -241,7 +248,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=server.lifespan,
-        description="Labels for texts and pictures, tags of words, and what they rest on.",
+        description="Labels for texts and pictures, tags of words, answers from texts, and why.",
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
     )
     app.state.server = server
@@ -249,12 +256,13 @@ def create_app(
     _add_routes(app, server)
     add_similarity(app, server, WRONG)
     add_tagging(app, server, WRONG)
+    add_answering(app, server, WRONG)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    posted = [PREDICT, *ROUTES, *TAG_ROUTES, "/v1/explain"]
+    posted = [PREDICT, *ROUTES, *TAG_ROUTES, *ANSWER_ROUTES, "/v1/explain"]
     routes = [*STATIC, *SHEETS, *posted, "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
@@ -270,7 +278,9 @@ def create_app(
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    asked = {PREDICT: PredictRequest, **ROUTES, **TAG_ROUTES}.get(request.url.path, ExplainRequest)
+    asked = {PREDICT: PredictRequest, **ROUTES, **TAG_ROUTES, **ANSWER_ROUTES}.get(
+        request.url.path, ExplainRequest
+    )
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
 
@@ -296,10 +306,11 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         if request.text_pair is not None and request.text is None:
             raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
         pairs, named = request.text_pair is not None, server.models.get(request.model or "")
-        gives = "tags" if getattr(named, "gives", "") == "tags" else "labels"
-        if request.word is not None and gives == "labels":
+        gives = getattr(named, "gives", "labels")
+        gives = gives if gives in ("tags", "answers") else "labels"
+        if request.word is not None and gives != "tags":
             if named is not None:
-                raise Problem(422, "this model gives labels, of a text and not of words", where="word")
+                raise Problem(422, f"this model gives {gives}, of a text and not of words", where="word")
             gives = "tags"
         served = server.choose(request.model, kind, gives, pairs)
         given = getattr(request, kind)

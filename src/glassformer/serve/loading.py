@@ -13,6 +13,7 @@ import torch
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
+from glassformer.serve.answerers import ServedAnswerer
 from glassformer.serve.embedders import ServedEmbedder
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import EXAMPLES, Served
@@ -85,6 +86,8 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
         kind = ServedEmbedder
     elif hasattr(clf, "word_logits"):
         kind = ServedTagger
+    elif hasattr(clf, "token_logits"):
+        kind = ServedAnswerer
     served = kind(name, clf, limits, threads=threads, precision=precision, examples=examples)
     served.try_out()
     return served, calibrated

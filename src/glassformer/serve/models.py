@@ -68,7 +68,8 @@ class Served:
     ):
         answer = TASKS[clf.RECIPE.task].answer
         if answer is None:
-            what = f"holds {with_article(type(clf).__name__)}; classifiers, embedders and taggers are served"
+            able = "classifiers, embedders, taggers and answerers are served"
+            what = f"holds {with_article(type(clf).__name__)}; {able}"
             raise ConfigError(what, where=name)
         self.name, self.clf, self.limits, self.answer = name, clf, limits, answer
         self.kind = "text" if clf.NOUN == "texts" else "image"

@@ -192,11 +192,47 @@ class TagResponse(Strict):
     sentences: list[TaggedSentence]
 
 
+class AnswerRequest(Strict):
+    """One question with its context, or several."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"question": "Where was Ada born?", "context": "Ada was born in Hanoi in 1923."}]
+        }
+    )
+    question: Text | None = None
+    context: Text | None = None
+    questions: list[Pair] | None = Field(
+        None, min_length=1, fail_fast=True, description="Question and context of each"
+    )
+    n_best: int = Field(1, ge=1, le=20, description="Answers in all, the given one first")
+    model: Name | None = None
+
+
+class AnswerOut(Strict):
+    """Characters ``start`` to ``end`` of the context; no answer is the empty text, at 0 and 0."""
+
+    answer: str
+    start: int
+    end: int
+    probability: float = Field(description="Its share among the best 20 spans and no answer")
+
+
+class Answered(AnswerOut):
+    others: list[AnswerOut] = Field(description="The next best, n_best - 1 of them")
+    truncated: bool = Field(description="Whether the question was longer than the model reads")
+
+
+class AnswerResponse(Strict):
+    model: str
+    answers: list[Answered]
+
+
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
-    gives: Literal["labels", "vectors", "tags"] = Field(
-        "labels", description="vectors: of /v1/embed, /v1/similar; tags: of /v1/tag"
+    gives: Literal["labels", "vectors", "tags", "answers"] = Field(
+        "labels", description="vectors: of /v1/embed, /v1/similar; tags: of /v1/tag; answers: of /v1/answer"
     )
     labels: list[str] = Field(description="Of a tagger its tags")
     spans: list[str] = Field([], description="Of a tagger: the kinds of its spans")
@@ -216,6 +252,9 @@ class Model(Strict):
     )
     abstain_below: float | None = Field(
         None, description="The probability of its label below which none is given; null: one always is"
+    )
+    no_answer_threshold: float | None = Field(
+        None, description="Of answers: how far no answer must lead to be given; null: it is never given"
     )
     layers: int | None
     heads: int | None

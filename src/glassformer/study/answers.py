@@ -20,7 +20,7 @@ from glassformer.evaluate.predictions import read_predictions
 from glassformer.evaluate.simple_file import SIMPLE, read_simple
 from glassformer.evaluate.tags import span_counts
 
-TAGGED = "predictions.conll"
+TAGGED, ANSWERED = "predictions.conll", "predictions.jsonl"
 TINY = 1e-6  # probabilities are written with six digits
 
 
@@ -44,6 +44,7 @@ class Answers:
     targets: np.ndarray  # [n]; of several labels [n, K] bool
     predicted: np.ndarray  # likewise
     log_loss: float | None
+    shares: np.ndarray | None = None  # [n, 2] of answers from texts: exact match and F1; right (0): exact
     spans: Spans | None = None  # of tags; then an example is a sentence, right (0) where all its tags are
     numbers: bool = False  # whether targets and predicted are numbers
 
@@ -64,6 +65,8 @@ def read_answers(folder: Path) -> Answers:
     """
     if (folder / TAGGED).is_file():
         return _of_words(folder)
+    if (folder / ANSWERED).is_file():
+        return _of_questions(folder)
     path = folder / "predictions.csv"
     if not path.is_file():
         what = "has no answers that can be compared"
@@ -151,7 +154,26 @@ def _of_words(folder: Path) -> Answers:
     found = Spans(*span_counts(tags, made, scheme, kinds), right, words)
     loss = (metrics.get("test") or {}).get("log_loss")
     # kinds differ between runs that find other ones: the sentences and their tags say what was judged
-    return Answers(digest.hexdigest(), (), np.zeros(len(words), np.int64), wrong, loss, found)
+    return Answers(digest.hexdigest(), (), np.zeros(len(words), np.int64), wrong, loss, spans=found)
+
+
+def _of_questions(folder: Path) -> Answers:
+    """Answers from texts, from a run's predictions.jsonl."""
+    path, digest, shares = folder / ANSWERED, hashlib.sha256(), []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+            shares.append((float(row["exact_match"]), float(row["f1"])))
+            known = (row["question"], row["context"], row["answers"])
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"a line that is no answer ({type(error).__name__} {error})"
+            raise DataError(what, where=str(path), fix="Judge the run again") from None
+        digest.update(repr(known).encode("utf-8", "backslashreplace"))
+    if not shares:
+        raise DataError("no answers to compare", where=str(path), fix="Judge on a split that has some")
+    found = np.array(shares)
+    wrong = (found[:, 0] < 1).astype(np.int64)
+    return Answers(digest.hexdigest(), (), np.zeros(len(found), np.int64), wrong, None, found)
 
 
 def _of_sets(

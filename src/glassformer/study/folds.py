@@ -32,6 +32,7 @@ from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.study.answer_folds import run_answer_folds
 from glassformer.study.fold import MARKER, NAME, Fold, over_folds, several_labels
 from glassformer.study.word_folds import run_word_folds
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
@@ -72,14 +73,16 @@ def cross_validate(
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
-    check_classifies(recipe, words=True)
+    check_classifies(recipe, words=True, answers=True)
     if folds < 2:
         raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
-        if TASKS[recipe.task].each_word:
-            return run_word_folds(recipe, folder, folds, say, callbacks, started)
+        task = TASKS[recipe.task]
+        if task.each_word or task.each_answer:
+            run = run_word_folds if task.each_word else run_answer_folds
+            return run(recipe, folder, folds, say, callbacks, started)
         return _run_folds(recipe, folder, folds, say, callbacks, started, one_label)
 
 

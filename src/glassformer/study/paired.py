@@ -10,9 +10,11 @@ import numpy as np
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
+from glassformer.evaluate.answers import MEASURE as F1
 from glassformer.evaluate.compare import (
     Statistic,
     accuracy_of,
+    answer_shares,
     bootstrap_means,
     bootstrap_p,
     bounds,
@@ -37,6 +39,8 @@ def measures_for(first: Answers) -> tuple[str, ...]:
     """What runs that answer so can be compared by."""
     if first.numbers:
         return tuple(MEASURES)
+    if first.shares is not None:
+        return (F1, "accuracy", "macro_f1")
     return (MEASURE, "accuracy", "macro_f1") if first.spans is not None else ("accuracy", "macro_f1")
 
 
@@ -56,8 +60,8 @@ def measure_for(first: Answers, recipes: Sequence[Any], asked: str | None = None
     if first.numbers:
         chosen = {recipe.train.monitor for recipe in recipes}
         return chosen.pop() if len(chosen) == 1 and chosen <= set(able) else "r2"
-    if first.spans is not None:
-        return MEASURE
+    if first.spans is not None or first.shares is not None:
+        return MEASURE if first.shares is None else F1
     chosen = {"macro_f1" if first.targets.ndim == 2 else measure_of(recipe) for recipe in recipes}
     return chosen.pop() if len(chosen) == 1 else "accuracy"
 
@@ -151,6 +155,9 @@ def _statistics(own: Sequence[Answers], first: Answers) -> dict[str, Statistic]:
             "accuracy": share_of(np.stack([s.right for s in found]), found[0].words),
             "macro_f1": span_f1_of(*counts, macro=True),
         }
+    if first.shares is not None:
+        found = answer_shares([[a.shares for a in own if a.shares is not None]])
+        return {key: statistics[0] for key, statistics in found.items()}
     guesses = np.stack([a.predicted for a in own])  # [S, n], of several labels [S, n, K]
     if first.numbers:
         return {key: number_statistic(key, y, guesses) for key in MEASURES}

@@ -18,6 +18,7 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.config import to_toml
 from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.evaluate.answers import MEASURE as F1
 from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.tags import MEASURE
@@ -33,7 +34,7 @@ from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
 from glassformer.study.verdict import sentences
 
-CURVES = ("accuracy", "macro_f1", MEASURE, *OF_NUMBERS, "loss")
+CURVES = ("accuracy", "macro_f1", MEASURE, F1, *OF_NUMBERS, "loss")
 
 
 def collect(
@@ -117,6 +118,7 @@ def beside(
     simple = read_simple_answers(simple_of.folder, first, list(baselines))
     apart = add_tests(arms, runs, baseline, first, resamples, measure, simple)
     keys = ["accuracy", "macro_f1"] + [MEASURE] * (first.spans is not None)
+    keys += [F1, "exact_match"] * (first.shares is not None)
     keys = [*OF_NUMBERS] if first.numbers else keys
     kept = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
     results = (
@@ -162,8 +164,9 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
 
 
 def _confusion(answers: Answers) -> np.ndarray:
-    """Counts ``[true][predicted]``; none of several labels or numbers, where one is not taken for another."""
-    if answers.targets.ndim == 2 or answers.spans is not None or answers.numbers:
+    """Counts ``[true][predicted]``; none of several labels, tags, numbers or answers from texts."""
+    several, of_texts = answers.targets.ndim == 2, answers.shares is not None
+    if several or of_texts or answers.spans is not None or answers.numbers:
         return np.zeros((0, 0), np.int64)
     size = len(answers.classes)
     cells = answers.targets * size + answers.predicted

@@ -22,6 +22,7 @@ from glassformer.nn.positions import Learned
 from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
+from glassformer.types import HeadKind
 
 SMALLEST = 31  # words of a vocabulary, to look at an architecture
 SHAPE_KEYS = (
@@ -114,12 +115,14 @@ def build_model(
     table: TokenTable | None = None,
     seed: int = 0,
     pairs: bool = False,
+    head: HeadKind = "classification",
 ) -> Any:
-    """The encoder with its classification head; ``weights_source`` says where the weights come from.
+    """The encoder with its new head; ``weights_source`` says where the weights come from.
 
     Args:
         table, seed: the training texts and the seed of word vectors that are trained on them.
         pairs: the inputs are pairs of texts: an encoder of ours tells their sides apart.
+        head: ``spans`` says where an answer begins and ends; of a checkpoint that has one, it is kept.
 
     Raises:
         ConfigError: an unknown name, a key that such a model does not have, too long a ``max_length``.
@@ -134,7 +137,10 @@ def build_model(
         if pairs and _gains_segments(preset):
             preset = replace(preset, embedding=replace(preset.embedding, segments=2))
         if family.configure is None:
-            built: Any = family.model(_scratch_config(preset, model, num_labels, text.max_length))
+            config = _scratch_config(preset, model, num_labels, text.max_length)
+            built: Any = family.model(_under(config, head))
+        elif head == "spans":
+            raise _no_transformer(model.model)
         else:
             built = family.model(family.configure(preset, model, num_labels))
         built.weights_source = f"random ({model.model}, from scratch)"
@@ -145,16 +151,30 @@ def build_model(
         raise ConfigError(
             f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
-    return _tuned(model, text, tokenizer, num_labels)
+    return _tuned(model, text, tokenizer, num_labels, head)
 
 
-def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int) -> Any:
-    """A checkpoint's encoder, built once with its final settings, under a new classification head."""
+def _under(config: Any, head: HeadKind) -> Any:
+    """The config with that head; one that reads every row has no pooling."""
+    return replace(config, head=head, pooling=None) if head == "spans" else config
+
+
+def _no_transformer(model: str) -> ConfigError:
+    fix = "Use an encoder, such as encoder-mini or all-minilm-l6-v2"
+    return ConfigError(f"{model!r} is no Transformer", where="model", fix=fix)
+
+
+def _tuned(
+    model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int, head: HeadKind
+) -> Any:
+    """A checkpoint's encoder, built once with its final settings, under a new head."""
     checkpoint = read_checkpoint(model.model, model.revision)
     if checkpoint.family.model.reads != "texts":
         raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Use ImageClassifier")
     checkpoint = fitting(checkpoint, tokenizer, model.model)
     base = checkpoint.config
+    if checkpoint.family.configure is not None and head == "spans":
+        raise _no_transformer(model.model)
     if checkpoint.family.configure is not None:
         return _tuned_baseline(checkpoint, model, num_labels)
     limit = base.embedding.max_positions
@@ -174,7 +194,7 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
         model.embedding_dropout,
         model.feed_forward_dropout,
     )
-    built = checkpoint.build(
+    final = _under(
         replace(
             config,
             encoder=replace(config.encoder, stochastic_depth=model.stochastic_depth),
@@ -187,11 +207,12 @@ def _tuned(model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_label
             head_activation=model.head_activation,
             head_input_dropout=model.head_input_dropout,
         ),
-        new_head=True,
+        head,
     )
-    built.weights_source = (
-        f"{checkpoint.weights_source}; new (random): {', '.join([*new, 'classification head'])}"
-    )
+    built = checkpoint.build(final, new_head=True)
+    built.weights_source = checkpoint.weights_source
+    if head == "classification" or checkpoint.head != head:
+        built.weights_source += f"; new (random): {', '.join([*new, f'{head} head'])}"
     return built
 
 

@@ -116,6 +116,15 @@ def _image_regression() -> Iterator[Any]:
     yield TASK
 
 
+def _question_answering() -> Iterator[Any]:
+    from glassformer.tasks.question_answering.recipe import AnsweringRecipe
+
+    yield AnsweringRecipe
+    from glassformer.tasks.question_answering.run import TASK
+
+    yield TASK
+
+
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
@@ -162,6 +171,7 @@ TASKS = Tasks(
         "token-tagging": _token_tagging,
         "text-regression": _text_regression,
         "image-regression": _image_regression,
+        "question-answering": _question_answering,
     }
 )
 
@@ -196,9 +206,14 @@ def recipe_classes() -> dict[str, type]:
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
-def check_classifies(recipe: Any, *, words: bool = False) -> None:
-    """Raises ConfigError where the recipe's task does not predict labels; ``words``: of words will do."""
-    able = [name for name, task in TASKS.items() if task.answer or (words and task.each_word)]
+def check_classifies(recipe: Any, *, words: bool = False, answers: bool = False) -> None:
+    """Raises ConfigError where the recipe's task does not predict labels; ``words``: of words will do,
+    ``answers``: so will answers from texts."""
+    able = [
+        name
+        for name, task in TASKS.items()
+        if task.answer or (words and task.each_word) or (answers and task.each_answer)
+    ]
     if recipe.task not in able:
         what = f"{recipe.task} does not predict labels"
         raise ConfigError(what, where="task", fix=nearest(recipe.task, able))

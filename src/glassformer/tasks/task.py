@@ -94,6 +94,7 @@ class Task:
     export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
     opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
     each_word: bool = False  # a label for each word: folds, reviews and calibration count words
+    each_answer: bool = False  # an answer from a text to each question: folds and comparisons count these
     verb: str = "predict"  # of the command line, which asks such a model
     packages: Sequence[str] = ()  # that metrics.json states the versions of
 

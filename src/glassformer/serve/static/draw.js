@@ -80,6 +80,21 @@ export function drawTags(panel, sentence, model, chosen, choose) {
   find(".bars").replaceChildren(...sentence.spans.slice(0, MOST_BARS).map((span) => bar(`${span.text}: ${span.label}`, span.probability)));
 }
 
+// The answer in its text, and the next best ones as bars.
+export function drawFound(panel, found, context, model) {
+  const find = (name) => panel.querySelector(name);
+  find(".answer").hidden = true;
+  find(".tagged").hidden = false;
+  const points = [...context]; // places count characters, not the units of JavaScript's strings
+  const mark = element("span", "span k2", found.answer);
+  mark.append(element("small", "", percent(found.probability)));
+  const around = [points.slice(0, found.start).join(""), points.slice(found.end).join("")];
+  find(".tagged").replaceChildren(...(found.answer ? [around[0], mark, around[1]] : [context]));
+  const notes = [found.answer ? "" : `No answer in this text (${percent(found.probability)}).`, sureness(model)];
+  find(".sure").textContent = notes.join(" ").trim();
+  find(".bars").replaceChildren(...[found, ...found.others].map((one) => bar(one.answer || "no answer", one.probability)));
+}
+
 // Where each word stands in the text, in the units of JavaScript's strings.
 function placesOf(sentence) {
   let from = 0;

@@ -1,6 +1,6 @@
 // The page: what is asked, of which model, and how the answer is looked at. All of it stands in the URL's fragment.
 
-import { drawAnswer, drawExplanation, drawNothing, drawTags, element } from "./draw.js";
+import { drawAnswer, drawExplanation, drawFound, drawNothing, drawTags, element } from "./draw.js";
 import { Pad } from "./pad.js";
 
 const byId = (id) => document.getElementById(id);
@@ -83,7 +83,9 @@ class Panel {
     this.root.querySelector(".sources .small").textContent = channels === 1 ? "Or drop one here, paste one, or draw." : "Or drop one here, or paste one.";
     this.root.querySelector(".as-text").hidden = !text;
     this.root.querySelector(".beside").hidden = !pairs;
-    this.root.querySelector(".which").textContent = pairs ? "First text" : "Text";
+    const asks = modelNow().gives === "answers";
+    this.root.querySelector(".which").textContent = asks ? "Question" : pairs ? "First text" : "Text";
+    this.root.querySelector(".beside span").textContent = asks ? "Text with its answer" : "Second text";
     this.root.querySelector(".as-image").hidden = text;
     this.root.querySelector(".name").textContent = state.compare ? `Input ${"AB"[this.number]}` : "";
     const letters = channels === 1 ? labels.filter((label) => [...label].length === 1).slice(0, 10) : [];
@@ -116,6 +118,10 @@ class Panel {
       if (model.gives === "tags" && !explainOnly) {
         const answer = await ask("/v1/tag", { model: model.name, text: content }, signal);
         this.draw(answer.sentences[0], model);
+      } else if (model.gives === "answers" && !explainOnly) {
+        const [question, context] = parts;
+        const answer = await ask("/v1/answer", { model: model.name, question, context, n_best: 5 }, signal);
+        drawFound(this.root, answer.answers[0], context, model);
       } else if (!explainOnly) {
         const what = model.pairs ? "pairs" : text ? "texts" : "images";
         const answer = await ask("/v1/predict", { model: model.name, [what]: [model.pairs ? parts : content] }, signal);

@@ -1,0 +1,255 @@
+"""Questions on the command line (two arguments, a line with a tab, a file), their answers, their runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from glassformer.cli.given import STDIN
+from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.rows import WAY_OUT, Row, read_columns, usable, without_answer
+from glassformer.data.findings import DoctorReport
+from glassformer.errors import ConfigError, DataError
+from glassformer.outputs import check_new_file, write_text_whole
+
+if TYPE_CHECKING:
+    from glassformer.tasks.run_folder import Run
+
+ENDS = (".jsonl", ".csv")
+HEADER = ("row", "question", "answer", "start", "end", "probability", "context", "error")
+NONE = "(no answer)"
+
+
+def gather_questions(
+    given: Sequence[str],
+    question_column: str | None = None,
+    context_column: str | None = None,
+    skip: bool = False,
+) -> list[Row]:
+    """The questions of the arguments, in their order, as pairs of texts.
+
+    Args:
+        given: question and context, two for each, and names of files: SQuAD's JSON, tables with columns
+            question and context; ``.txt`` files and ``-`` for standard input have both in a line, a tab
+            between them.
+        question_column, context_column: of tables; None finds them by their usual names.
+        skip: a row that cannot be used is marked; else it ends the reading.
+
+    Raises:
+        DataError: a question without its context, a file that cannot be read, a row that cannot be used.
+    """
+    from glassformer.cli.inputs import is_picture, names_a_file
+    from glassformer.cli.pair_rows import gather_pairs
+    from glassformer.data.tables import PLAIN
+
+    found: list[Row] = []
+    texts: list[str] = []
+    for argument in given:
+        table = names_a_file(argument) and not is_picture(argument) and not argument.lower().endswith(PLAIN)
+        if argument != STDIN and not table:
+            texts.append(argument)
+            continue
+        if texts:
+            found += gather_pairs(texts, skip=skip)
+            texts = []
+        if argument == STDIN:
+            found += gather_pairs([argument], skip=skip)
+        else:
+            found += _of_file(Path(argument), question_column, context_column, skip)
+    return [*found, *(gather_pairs(texts, skip=skip) if texts else [])]
+
+
+def _of_file(path: Path, question: str | None, context: str | None, skip: bool) -> list[Row]:
+    from glassformer.data.answered import columns_of, is_nested, load_answered
+    from glassformer.data.text_pairs import TextPair, join_sides
+
+    if path.is_file() and is_nested(path):
+        data = load_answered(path, on_bad_row="skip" if skip else "refuse", need_answers=False)
+        (split,) = data.splits.values()
+        rows = split.rows or range(1, len(split) + 1)
+        good = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]
+        bad = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
+        return sorted([*good, *bad], key=lambda row: row.row or 0)
+    found = []
+    for values, row in read_columns(path, lambda table: columns_of(table, question, context), skip):
+        if row.error is None:
+            try:
+                (row.text,) = join_sides(*([value] for value in values))
+            except DataError as error:
+                if not skip:
+                    where, fix = f"{path}, row {row.row}", f"{error.fix or 'Correct it'}, {WAY_OUT}"
+                    raise DataError(error.what, where=where, fix=fix) from None
+                row.text, row.error = TextPair("", ""), error.what
+        found.append(row)
+    return found
+
+
+def answer_command(
+    tell: Any,
+    model: Any,
+    given: Sequence[str],
+    out: Path | None,
+    columns: tuple[str | None, str | None],
+    on_bad_row: str | None,
+    as_json: bool,
+) -> None:
+    """Answers to questions: a line each (answer, probability, question), or in a .jsonl or .csv file."""
+    if out is not None:
+        check_new_file(out)
+        if out.suffix.lower() not in ENDS:
+            what = "answers are written as JSON Lines or CSV"
+            raise ConfigError(what, where=str(out), fix=f"End --out with {' or '.join(ENDS)}")
+    rows = gather_questions(given, *columns, skip=on_bad_row == "skip")
+    told = iter(tell(model, usable(rows)))
+    found = [{"row": row.row, "error": row.error} | (next(told) if row.error is None else {}) for row in rows]
+    if out is not None:
+        write_text_whole(out, _file(out.suffix.lower(), found))
+        say(f"{len(found):,} questions: {out}")
+    elif not as_json:
+        for one in found:
+            if one["error"] is None:
+                question = one["question"]
+                question = excerpt(question) if sys.stdout.isatty() else one_line(question)
+                typer.echo(f"{one_line(one['answer']) or NONE}\t{one['probability']:.4f}\t{question}")
+            else:
+                typer.echo("\t\t")
+    if as_json:
+        say_json(found if out is None else {"questions": len(found), "out": out})
+    if missing := without_answer(rows):
+        note(missing)
+
+
+def _file(ending: str, found: Sequence[dict[str, Any]]) -> str:
+    if ending == ".jsonl":
+        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(HEADER)
+    for one in found:
+        writer.writerow([one.get(key, "") for key in HEADER])
+    return out.getvalue()
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def show_answers_run(run: Run, recipe: Any) -> None:
+    """A finished answerer on the terminal: exact match and F1 beside the baselines', errors by kind."""
+    metrics = run.metrics
+    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
+    judged = metrics["judged"] if metrics["test"] else "validation"
+    if scores is not None:
+        heads = ("model", "exact match", "95 % interval", "F1", "95 % interval of F1")
+        named = [(recipe.model.model, scores), *metrics["baselines"].items()]
+        rows = [[name, *_cells(own)] for name, own in named]
+        for kind in ("answerable", "unanswerable"):
+            if kind in scores:
+                rows.insert(1, [f"of these {scores[kind]['n']:,} {kind}", *_cells(scores[kind])])
+        say()
+        title = f"{recipe.name}: {scores['n']:,} {judged} questions on {scores['contexts']:,} texts"
+        show_table(f"{title}, {seconds['total']:.0f} s in all", heads, rows, right=heads[1:])
+        errors = {kind.replace("_", " "): n for kind, n in scores["errors"].items() if n}
+        say("errors: " + (", ".join(f"{n:,} {kind}" for kind, n in errors.items()) or "none"))
+    if metrics["test"] and judged != "validation" and metrics["validation"]:
+        say(f"validation F1: {metrics['validation']['f1']:.2%}")
+    if metrics["threshold"] is not None:
+        say(f"no answer is given where it leads by more than {metrics['threshold']:.3f}")
+    for one in metrics.get("questions") or []:
+        said = f"{one['answer'] or NONE} {one['probability']:.1%}"
+        say(f"{excerpt(one['question'])}: {said}")
+
+
+def _cells(scores: dict[str, Any]) -> list[str]:
+    cells = []
+    for key in ("exact_match", "f1"):
+        low, high = scores.get(f"{key}_interval") or (None, None)
+        cells += [f"{scores[key]:.2%}", "" if low is None else f"{low:.2%} to {high:.2%}"]
+    return cells
+
+
+def show_answer_folds(metrics: dict[str, Any], folder: Path) -> None:
+    """A row a fold, their mean and scatter, and the figures of all answers together."""
+    heads = ("fold", "questions", "exact match", "F1", "time")
+    rows = [
+        [
+            str(f["fold"] + 1),
+            f"{f['n']:,}",
+            f"{f['exact_match']:.2%}",
+            f"{f['f1']:.2%}",
+            f"{f['seconds']:.0f} s",
+        ]
+        for f in metrics["folds"]
+    ]
+    over = metrics["over_folds"]
+    spread = [f"{over[key]['mean']:.2%} ({100 * over[key]['sd']:.2f})" for key in ("exact_match", "f1")]
+    show_table("out-of-fold", heads, [*rows, ["mean (SD)", "", *spread, ""]], right=heads[1:])
+    scores = metrics["test"]
+    exact, _, f1, between = _cells(scores)
+    say(f"all {scores['n']:,} answers: exact match {exact}, F1 {f1}, 95 % interval {between}")
+    say(f"predictions: {folder / 'predictions.jsonl'}")
+    say(f"report: {folder / 'report.html'}")
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def show_answered(name: str, as_json: bool) -> None:
+    """Sizes and first questions of a data set."""
+    from glassformer.data.answered import load_answered
+
+    dataset = load_answered(name, on_bad_row="skip")
+    figures = examine(name, dataset=dataset).figures
+    known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
+    if as_json:
+        say_json({**known, "notes": list(dataset.notes), **figures})
+        return
+    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
+        if line:
+            say(line)
+    rows = [
+        [
+            split,
+            f"{s['rows']:,}",
+            f"{s['contexts']:,}",
+            f"{s['unanswerable']:,}",
+            dataset.splits[split].origin,
+        ]
+        for split, s in figures["splits"].items()
+    ]
+    heads = ("split", "questions", "texts", "without answer", "from")
+    show_table(dataset.name, heads, rows, right=heads[1:4])
+    split, first = next(iter(dataset.splits.items()))
+    answers = [own.texts[0] if own.texts else NONE for own in first.answers or ()]
+    listed = [
+        [excerpt(q.question), excerpt(a)] for q, a in list(zip(first.questions, answers, strict=False))[:5]
+    ]
+    show_table(f"first questions of {split}", ("question", "answer"), listed)
+
+
+def examine(
+    name: str, model: str | None = None, max_length: int | None = None, dataset: Any = None
+) -> DoctorReport:
+    """What is wrong with questions and answers; with a model, whose tokenizer it is, in windows too."""
+    from glassformer.data.answer_doctor import examine_answered
+    from glassformer.data.answered import load_answered
+
+    dataset = dataset or load_answered(name, on_bad_row="skip")
+    if model is None:
+        return examine_answered(dataset)
+    from glassformer.checkpoints.hub import resolve_checkpoint
+    from glassformer.data.question_windows import LONGEST, encode_questions
+    from glassformer.data.tokenizer_file import load_tokenizer
+
+    tokenizer = load_tokenizer(resolve_checkpoint(model).path)
+    windows = {
+        split: encode_questions(tokenizer, own.questions, max_length=max_length or LONGEST)
+        for split, own in dataset.splits.items()
+    }
+    return examine_answered(dataset, windows)

@@ -1,0 +1,108 @@
+"""Short generated biographies with questions on them: a source that needs no file, to try things on.
+
+    Ada Novak was born in Hanoi in 1923. She became a baker and lived in Turin. ...
+    Where was Ada Novak born?  Hanoi        When did she move to Turin? (not said: no answer)
+
+Nobody of these has lived. Who learns from them has learned this small world and nothing of English.
+"""
+
+from __future__ import annotations
+
+import random
+
+from glassformer.data.questions import Answers, Question
+
+SIZES = {"train": 400, "validation": 80, "test": 100}  # texts; about four questions on each
+
+
+def _listed(words: str) -> list[str]:
+    return words.split()
+
+
+FIRST = _listed("Ada Ben Carla Dmitri Elif Farid Greta Hugo Ines Jonas Kavya Leo Mira Nils Olga Pavel")
+LAST = _listed("Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss Yilmaz")
+CITIES = _listed(
+    "Hanoi Turin Lagos Quito Oslo Perth Kyoto Cairo Lima Tunis Ghent Porto Riga Accra Dakar Split"
+)
+CITIES += ["New York", "Buenos Aires", "Cape Town", "The Hague", "Sao Paulo", "San Juan"]
+JOBS = _listed("baker surgeon pilot lawyer painter farmer dentist violinist carpenter chemist")
+JOBS += ["school teacher", "bridge engineer", "ship captain"]
+PETS = _listed("cat dog parrot horse tortoise goat")
+NAMES = _listed("Luna Momo Pepper Rex Ziggy Biscuit Coco Tofu")
+SCHOOLS = ["the University of {}", "{} College", "the {} Institute"]
+# What is said, what is asked, and the word of the answer.
+FACTS = (
+    ("{p} was born in {city} in {year}.", "Where was {p} born?", "city"),
+    ("{p} was born in {city} in {year}.", "When was {p} born?", "year"),
+    ("Later {p} moved to {home} and worked there as a {job}.", "Where did {p} move?", "home"),
+    ("Later {p} moved to {home} and worked there as a {job}.", "What did {p} work as?", "job"),
+    ("{p} studied at {school} for {count} years.", "Where did {p} study?", "school"),
+    ("{p} studied at {school} for {count} years.", "How many years did {p} study?", "count"),
+    ("In {wed} {p} married {spouse}.", "Whom did {p} marry?", "spouse"),
+    ("In {wed} {p} married {spouse}.", "When did {p} marry?", "wed"),
+    ("At home {p} had a {pet} called {name}.", "What was the {pet} of {p} called?", "name"),
+    ("{p} won a prize of {prize} dollars for {work}.", "What did {p} win a prize for?", "work"),
+    ("{p} won a prize of {prize} dollars for {work}.", "How many dollars did {p} win?", "prize"),
+)
+WORKS = ["a small bridge", "a novel on salt", "the study of tides", "a cheap lamp", "a map of the moon"]
+
+
+def facts(split: str) -> tuple[list[Question], list[Answers]]:
+    """The questions of a split and their answers; a sixth has none. The same at every call."""
+    rng = random.Random(f"facts {split}")
+    people = [f"{a} {b}" for a in FIRST for b in LAST]
+    random.Random(0).shuffle(people)  # no person stands in two splits
+    begin = {"train": 0, "validation": 150, "test": 180}[split]
+    end = {"train": 150, "validation": 180, "test": len(people)}[split]
+    questions, answers = [], []
+    for _ in range(SIZES[split]):
+        for question, answer in _text(rng, people[begin:end]):
+            questions.append(question)
+            answers.append(answer)
+    return questions, answers
+
+
+def _text(rng: random.Random, people: list[str]) -> list[tuple[Question, Answers]]:
+    two = rng.sample(people, 2)
+    said: list[str] = []
+    known: list[tuple[str, str, str]] = []  # sentence, question, answer
+    unsaid: list[str] = []
+    for person in two:
+        words = _words(rng, person)
+        sentences = sorted({form for form, _, _ in FACTS})
+        kept = set(rng.sample(sentences, 3))
+        for form, asked, key in FACTS:
+            sentence, question = form.format(**words), asked.format(**words)
+            if form in kept:
+                known.append((sentence, question, words[key]))
+            elif "{pet}" not in asked:
+                unsaid.append(question)
+        said += [form.format(**words) for form in sentences if form in kept]
+    rng.shuffle(said)
+    context = " ".join(said)
+    made = []
+    for sentence, question, answer in rng.sample(known, 4):
+        inside = sentence.index(f" {answer}") + 1
+        made.append((Question(question, context), Answers((answer,), (context.index(sentence) + inside,))))
+    if rng.random() < 0.8:
+        made.append((Question(rng.choice(unsaid), context), Answers()))
+    return made
+
+
+def _words(rng: random.Random, person: str) -> dict[str, str]:
+    city, home, school = rng.sample(CITIES, 3)
+    return {
+        "p": person,
+        "city": city,
+        "home": home,
+        "year": str(rng.randint(1890, 1949)),
+        "wed": str(rng.randint(1950, 1999)),
+        "job": rng.choice(JOBS),
+        "school": rng.choice(SCHOOLS).format(school),
+        "count": str(rng.randint(2, 9)),
+        "spouse": f"{rng.choice(FIRST)} {rng.choice(LAST)}",
+        "pet": rng.choice(PETS),
+        "name": rng.choice(NAMES),
+        "prize": f"{rng.randint(2, 90)},000",
+        "work": rng.choice(WORKS),
+    }

@@ -1,0 +1,214 @@
+"""Questions with their contexts as token ids: one sequence each, or several where the context is too long.
+
+    [CLS] when was Ada born ? [SEP] Ada was born in Hanoi in 1923 . [SEP]
+    sides -1    0 ...            -1  1 ...                           -1
+
+The windows over a long context share ``stride`` tokens, each behind the whole question, as the Hub's tools
+make them. What the tokenizer puts around two texts is read off its own post-processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from glassformer.data.questions import Answers, Question
+from glassformer.data.text import TokenTable, starts_of, unknown_id
+from glassformer.data.vocabulary import trimmed
+from glassformer.errors import DataError
+
+LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, as the Hub's tools have them
+NOWHERE = 0  # the place in a window, of [CLS], that says that no answer stands in it
+
+
+@dataclass(frozen=True)
+class QuestionRows:
+    """The windows of many questions, end to end."""
+
+    table: TokenTable
+    owners: np.ndarray  # int64 [W]; the question of each window, ascending
+    sides: np.ndarray  # int8 [N]; of each token: 0 the question, 1 the context, -1 special
+    offsets: np.ndarray  # int32 [N, 2]; its place in the text of its side; 0, 0: nowhere
+
+    @property
+    def count(self) -> int:
+        """Questions."""
+        return int(self.owners[-1]) + 1 if len(self.owners) else 0
+
+    def targets(self, answers: Sequence[Answers]) -> np.ndarray:
+        """Where the first answer begins and ends in each window, ``[W, 2]`` from the window's first token;
+        ``NOWHERE`` twice where it does not stand in it as a whole.
+        """
+        out = np.full((len(self.table), 2), NOWHERE, np.int64)
+        for window, owner in enumerate(self.owners.tolist()):
+            own = answers[owner]
+            if not own.texts:
+                continue
+            begin, end = own.starts[0], own.starts[0] + len(own.texts[0])
+            start, stop = self.table.starts[window : window + 2]
+            at = np.flatnonzero(self.sides[start:stop] == 1)
+            firsts, lasts = self.offsets[start:stop][at].T
+            if len(at) == 0 or firsts[0] > begin or lasts.max() < end:
+                continue
+            inside = at[(lasts > begin) & (firsts < end) & (lasts > firsts)]
+            if len(inside):
+                out[window] = inside[0], inside[-1]
+        return out
+
+
+def joined_questions(parts: Sequence[QuestionRows]) -> QuestionRows:
+    """Several as one, in their order."""
+    tables = [part.table for part in parts]
+    before = np.cumsum([0, *(part.count for part in parts[:-1])])
+    segments = [table.segments for table in tables if table.segments is not None]
+    table = TokenTable(
+        np.concatenate([table.ids for table in tables]),
+        starts_of(np.concatenate([table.lengths for table in tables])),
+        np.concatenate(segments) if segments else None,
+        np.concatenate([table.truncated for table in tables]),
+    )
+    return QuestionRows(
+        table,
+        np.concatenate([part.owners + n for part, n in zip(parts, before, strict=True)]),
+        np.concatenate([part.sides for part in parts]),
+        np.concatenate([part.offsets for part in parts]),
+    )
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What stands before, between and behind two texts, and the segments of all five parts."""
+
+    before: list[int]
+    between: list[int]
+    behind: list[int]
+    segments: tuple[list[int], int, list[int], int, list[int]]
+
+    @staticmethod
+    def of(tokenizer: Tokenizer) -> Frame:
+        probe = tokenizer.encode("a", "a")
+        sides = [-1 if side is None else side for side in probe.sequence_ids]
+        if 0 not in sides or 1 not in sides:
+            what = "the tokenizer leaves nothing of a letter"
+            raise DataError(what, where="tokenizer", fix="Use another one")
+        first, second = sides.index(0), sides.index(1)
+        ends = len(sides) - sides[::-1].index(0), len(sides) - sides[::-1].index(1)
+        cuts = [slice(0, first), slice(ends[0], second), slice(ends[1], len(sides))]
+        ids, kinds = probe.ids, probe.type_ids
+        before, between, behind = (ids[cut] for cut in cuts)
+        a, b, c = (kinds[cut] for cut in cuts)
+        return Frame(before, between, behind, (a, kinds[first], b, kinds[second], c))
+
+    @property
+    def special(self) -> int:
+        return len(self.before) + len(self.between) + len(self.behind)
+
+
+def encode_questions(
+    tokenizer: Tokenizer,
+    questions: Sequence[Question],
+    *,
+    max_length: int,
+    stride: int = STRIDE,
+    max_question: int = MOST_OF_QUESTION,
+    segments: bool = True,
+    chunk: int = 1024,
+) -> QuestionRows:
+    """The windows of questions.
+
+    Args:
+        max_length: tokens of a window at most, special ones included.
+        stride: tokens that a window shares with the next; half of the room for the context at most.
+        max_question: tokens of a question, and never more than half of the window; the rest is cut, and its
+            windows are marked in ``truncated``.
+        segments: whether the model tells question from context.
+
+    Raises:
+        DataError: no room for a token of the context.
+    """
+    frame = Frame.of(tokenizer)
+    if max_length < frame.special + 2:
+        what = f"{max_length} tokens leave no room for two texts beside {frame.special} special ones"
+        raise DataError(what, where="max_length", fix=f"Give {frame.special + 2} or more")
+    max_question = min(max_question, (max_length - frame.special) // 2)
+    made = _Windows(frame)
+    for at in range(0, len(questions), chunk):
+        part = questions[at : at + chunk]
+        asked = tokenizer.encode_batch([q.question for q in part], add_special_tokens=False)
+        texts = list(dict.fromkeys(q.context for q in part))  # SQuAD has several questions on each
+        read = tokenizer.encode_batch(texts, add_special_tokens=False)
+        pieces = {text: _pieces(tokenizer, text, found) for text, found in zip(texts, read, strict=True)}
+        for i, (question, encoding) in enumerate(zip(part, asked, strict=True), at):
+            ids, places = _pieces(tokenizer, question.question, encoding)
+            cut = len(ids) > max_question
+            ids, places = ids[:max_question], places[:max_question]
+            room = max_length - frame.special - len(ids)
+            context, context_places = pieces[question.context]
+            for start in _starts(len(context), room, stride):
+                stop = start + room
+                made.add(i, (ids, places), (context[start:stop], context_places[start:stop]), cut)
+    rows = made.rows()
+    return rows if segments else replace(rows, table=replace(rows.table, segments=None))
+
+
+def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> tuple[list[int], list[tuple[int, int]]]:
+    """Token ids and places; a text of which the tokenizer leaves nothing is one unknown token."""
+    if encoding.ids:
+        return encoding.ids, trimmed(text, encoding.offsets)
+    unknown = unknown_id(tokenizer)
+    if unknown is None:
+        what = f"the tokenizer leaves nothing of {text[:40]!r}, and has no unknown token"
+        raise DataError(what, where="questions", fix="Remove such questions")
+    return [unknown], [(0, len(text))]
+
+
+def _starts(length: int, room: int, stride: int) -> list[int]:
+    """Where each window begins in a context."""
+    step = room - min(stride, room // 2)
+    return [0, *range(step, length - room + step, step)] if length > room else [0]
+
+
+class _Windows:
+    """Windows as they are made."""
+
+    def __init__(self, frame: Frame):
+        self.frame = frame
+        self.ids: list[int] = []
+        self.kinds: list[int] = []
+        self.sides: list[int] = []
+        self.places: list[tuple[int, int]] = []
+        self.lengths: list[int] = []
+        self.owners: list[int] = []
+        self.truncated: list[bool] = []
+
+    def add(self, owner: int, question: tuple[list, list], context: tuple[list, list], cut: bool) -> None:
+        f, begun = self.frame, len(self.ids)
+        a, first, b, second, c = f.segments
+        for ids, kinds, side, places in (
+            (f.before, a, -1, None),
+            (question[0], [first] * len(question[0]), 0, question[1]),
+            (f.between, b, -1, None),
+            (context[0], [second] * len(context[0]), 1, context[1]),
+            (f.behind, c, -1, None),
+        ):
+            self.ids += ids
+            self.kinds += kinds
+            self.sides += [side] * len(ids)
+            self.places += [(0, 0)] * len(ids) if places is None else places
+        self.lengths.append(len(self.ids) - begun)
+        self.owners.append(owner)
+        self.truncated.append(cut)
+
+    def rows(self) -> QuestionRows:
+        table = TokenTable(
+            np.array(self.ids, np.int32),
+            starts_of(np.array(self.lengths, np.int64)),
+            np.array(self.kinds, np.int8),
+            np.array(self.truncated, bool),
+        )
+        places = np.array(self.places, np.int32).reshape(-1, 2)
+        return QuestionRows(table, np.array(self.owners, np.int64), np.array(self.sides, np.int8), places)

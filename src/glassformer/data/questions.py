@@ -1,0 +1,189 @@
+"""Questions on texts and their answers, which are spans of the text: checked, and found where only words are
+given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from glassformer.data.checks import check_texts, is_missing, place
+from glassformer.data.findings import excerpt
+from glassformer.data.text_pairs import TextPair
+from glassformer.errors import DataError
+
+QUESTION, CONTEXT = "question", "context"
+
+
+class Question(NamedTuple):
+    """A question, and the text that may hold its answer."""
+
+    question: str
+    context: str
+
+
+class Answers(NamedTuple):
+    """The answers to one question, each as it stands in the context, and where; empty: it has none there."""
+
+    texts: tuple[str, ...] = ()
+    starts: tuple[int, ...] = ()
+
+    def to_dict(self) -> dict[str, list]:
+        """As the Hub's tables have it."""
+        return {"text": list(self.texts), "answer_start": list(self.starts)}
+
+
+def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | None = None) -> list[Question]:
+    """Pairs (question, context), dicts with these keys, or a table with these columns.
+
+    Raises:
+        DataError: something else, or a text that cannot be used (see ``check_texts``).
+    """
+    if isinstance(X, str | bytes | Mapping):
+        what = f"a {type(X).__name__} is no list of questions"
+        raise DataError(what, where=origin, fix="Give a list of (question, context)")
+    if hasattr(X, "columns"):  # a data frame
+        X = zip(*(_column(X, name, origin) for name in (QUESTION, CONTEXT)), strict=True)
+    sides: tuple[list[Any], list[Any]] = [], []
+    for i, x in enumerate(X):
+        for side, text in zip(sides, _pair(x, place(origin, i, rows)), strict=True):
+            side.append(text)
+    if not sides[0]:
+        raise DataError("there are no questions", where=origin, fix="Give at least one")
+    checked = []
+    for name, side in zip((QUESTION, CONTEXT), sides, strict=True):
+        try:
+            checked.append(check_texts(side, origin, rows))
+        except DataError as error:
+            what = error.what.replace("the text", f"the {name}", 1)
+            raise DataError(what, where=error.where, fix=error.fix) from None
+    return list(map(Question, *checked))
+
+
+def _column(X: Any, name: str, origin: str) -> Iterable[Any]:
+    if name not in list(X.columns):
+        raise DataError(f"no column {name!r}", where=origin, fix="Give columns question and context")
+    return X[name]
+
+
+def _pair(x: Any, where: str) -> Sequence[Any]:
+    fix = "Give (question, context), or a dict with these keys"
+    if isinstance(x, TextPair):
+        return x.sides
+    if isinstance(x, Mapping):
+        if missing := [key for key in (QUESTION, CONTEXT) if key not in x]:
+            raise DataError(f"no {missing[0]!r}", where=where, fix=fix)
+        return x[QUESTION], x[CONTEXT]
+    if isinstance(x, str | bytes) or not hasattr(x, "__len__") or len(x) != 2:
+        raise DataError("no question with its context", where=where, fix=fix)
+    return tuple(x)
+
+
+def check_answers(
+    y: Any, questions: Sequence[Question], origin: str = "answers", rows: Sequence[int] | None = None
+) -> list[Answers]:
+    """The answers to questions.
+
+    Args:
+        y: of each question ``{"text": [...], "answer_start": [...]}``, a list of such dicts of one answer
+            each, one text (it is found in the context), or None, ``""`` or an empty list: no answer.
+
+    Raises:
+        DataError: an answer that does not stand where it is said to, or in several places without one said.
+    """
+    if y is None:
+        raise DataError("the answers are missing", where=origin, fix="Give one for each question")
+    given = [y] if isinstance(y, str | bytes | Mapping) else list(y)
+    if len(given) != len(questions):
+        what = f"{len(questions)} questions and {len(given)} answers"
+        raise DataError(what, where=origin, fix="Give one for each question, None where there is none")
+    return [
+        _answers(own, question.context, place(origin, i, rows))
+        for i, (own, question) in enumerate(zip(given, questions, strict=True))
+    ]
+
+
+def _answers(given: Any, context: str, where: str) -> Answers:
+    if isinstance(given, Answers):
+        given = given.to_dict()
+    if given is None or (isinstance(given, str | float) and is_missing(given)):
+        return Answers()
+    if isinstance(given, str):
+        return Answers((given.strip(),), (found_in(given.strip(), context, where),))
+    if isinstance(given, Mapping):
+        texts, starts = _lists(given, where)
+    elif isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
+        both = [_lists(one, where) for one in given]
+        texts = [text for some, _ in both for text in some]
+        starts = [start for _, some in both for start in some]
+    else:
+        fix = "Give {'text': [...], 'answer_start': [...]}, or None for no answer"
+        raise DataError(f"a {type(given).__name__} is no answer", where=where, fix=fix)
+    placed = [_placed(text, start, context, where) for text, start in zip(texts, starts, strict=True)]
+    return Answers(tuple(text for text, _ in placed), tuple(start for _, start in placed))
+
+
+def _lists(given: Mapping[str, Any], where: str) -> tuple[list[Any], list[Any]]:
+    fix = "Give {'text': [...], 'answer_start': [...]}"
+    if "text" not in given:
+        raise DataError("an answer without 'text'", where=where, fix=fix)
+    texts, starts = given["text"], given.get("answer_start")
+    texts = [texts] if isinstance(texts, str) else [] if texts is None else list(texts)
+    starts = [None] * len(texts) if starts is None else starts
+    starts = list(starts) if hasattr(starts, "__iter__") else [starts]
+    if len(texts) != len(starts):
+        what = f"{len(texts)} texts of answers and {len(starts)} places"
+        raise DataError(what, where=where, fix=fix)
+    return texts, starts
+
+
+def _placed(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
+    """An answer without blanks around it, and where it begins."""
+    if not isinstance(text, str) or not text.strip():
+        raise DataError("an answer without words", where=where, fix="Give None where there is no answer")
+    bare = text.strip()
+    if start is None:
+        return bare, found_in(bare, context, where)
+    if isinstance(start, bool) or not hasattr(start, "__index__"):
+        raise DataError(f"answer_start = {start!r} is no whole number", where=where, fix="Count from 0")
+    start = int(start)
+    if start < 0 or context[start : start + len(text)] != text:
+        there = context.find(bare)
+        what = f"the answer {excerpt(bare, 40)!r} does not stand at character {start} of the context"
+        fix = f"It stands at {there}" if there >= 0 else "It stands nowhere in it: correct the answer"
+        raise DataError(what, where=where, fix=fix)
+    return bare, start + len(text) - len(text.lstrip())
+
+
+def found_in(text: str, context: str, where: str) -> int:
+    """Where a text stands in its context as whole words, if that is one place only; else where it stands at
+    all.
+
+    Raises:
+        DataError: nowhere, or in several places.
+    """
+    places = _places(text, context)
+    whole = [at for at in places if _is_whole(context, at, at + len(text))]
+    if len(whole or places) == 1:
+        return (whole or places)[0]
+    shown = excerpt(text, 40)
+    if not places:
+        what = f"the answer {shown!r} does not stand in the context"
+        raise DataError(what, where=where, fix="Give it as it is written there, or leave it empty")
+    what = f"the answer {shown!r} stands {len(whole or places)} times in the context"
+    raise DataError(what, where=where, fix="Say which one is meant with answer_start")
+
+
+def _places(text: str, context: str) -> list[int]:
+    places, at = [], context.find(text)
+    while at >= 0:
+        places.append(at)
+        at = context.find(text, at + 1)
+    return places
+
+
+def _is_whole(context: str, start: int, end: int) -> bool:
+    before, behind = context[start - 1 : start], context[end : end + 1]
+    return not (before.isalnum() and context[start].isalnum()) and not (
+        behind.isalnum() and context[end - 1].isalnum()
+    )

@@ -1,0 +1,164 @@
+"""Cross-validation of what answers from texts: k trainings, each judged on texts that it has not seen.
+
+FOLDER/config.toml  folds.json  fold-0/fold.json, given.json ...  and then, as a run has them,
+metrics.json (the out-of-fold figures)  predictions.jsonl (out-of-fold)  report.html
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import disk_errors, replace_text
+from glassformer.config import to_toml
+from glassformer.data.answered import AnsweredSplit
+from glassformer.data.copies import groups_of
+from glassformer.data.rejected import summary
+from glassformer.data.splits import labelled, stratified_folds
+from glassformer.errors import DataError
+from glassformer.evaluate.answers import FIGURES, MEASURE, answer_figures, scores_of
+from glassformer.report.answers import write_answer_report
+from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.study.fold import MARKER, NAME, Fold, over_folds
+from glassformer.tasks.catalog import TASKS, known_recipe
+from glassformer.tasks.run_folder import as_begun
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
+
+GIVEN = "given.json"  # of a fold: the answer to each of its questions
+Say = Callable[[str], None]
+
+
+def run_answer_folds(
+    recipe: Any, folder: Path, folds: int, say: Say, callbacks: Sequence[Callback], started: float
+) -> dict[str, Any]:
+    """As ``folds.cross_validate``, whose checks are over; figures are those of ``evaluate.answers``.
+
+    Raises:
+        DataError: fewer texts than folds, or unusable data.
+    """
+    recipe, _ = as_begun(recipe, folder)
+    splits = TASKS[recipe.task].load(recipe)
+    train: AnsweredSplit = splits.train
+    truth = train.answers or []
+    numbers = _assignment(recipe, train, folder, folds)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    replace_text(folder / "config.toml", to_toml(recipe))
+    replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    if rejected := splits.dataset.rejected:
+        say(summary(rejected, listed=False))
+    say(f"{len(train):,} questions in {folds} folds")
+    given, found = [""] * len(train), []
+    for k in range(folds):
+        fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
+        known = (fold.folder / MARKER).is_file()
+        found.append(run_answer_fold(fold, recipe, train, labelled(splits.validation), callbacks))
+        own = json.loads((fold.folder / GIVEN).read_text(encoding="utf-8"))
+        if len(own) != len(fold.held):
+            what = "has answers to other questions than the data hold now"
+            raise DataError(what, where=str(fold.folder), fix="Choose another --out")
+        for i, text in zip(fold.held.tolist(), own, strict=True):
+            given[i] = text
+        rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
+        when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
+        say(f"fold {k + 1} of {folds}: F1 {found[-1][MEASURE]:.4f}{when}")
+    metrics = {
+        "task": recipe.task,
+        "train": None,
+        "validation": None,
+        "test": answer_figures(truth, given, train.texts, bootstrap=recipe.evaluate.bootstrap),
+        "judged": NAME,
+        "measure": MEASURE,
+        "threshold": None,
+        "answers": {},
+        "folds": found,
+        "over_folds": over_folds(found, FIGURES),
+        "baselines": {},
+        "weights_source": found[0]["weights_source"],
+        "parameters": found[0]["parameters"],
+        "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
+        "peak_memory_mb": peak_memory_mb(),
+        "machine": machine_facts(),
+        "versions": versions("tokenizers", "safetensors"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seed": recipe.train.seed,
+    }
+    replace_text(folder / "predictions.jsonl", "".join(_lines(train, given)))
+    replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    write_answer_report(folder, known_recipe(folder))
+    return metrics
+
+
+def _lines(train: AnsweredSplit, given: Sequence[str]) -> list[str]:
+    lines = []
+    for i, (question, text) in enumerate(zip(train.questions, given, strict=True)):
+        truth = (train.answers or [])[i]
+        exact, f1 = scores_of(text, truth)
+        line = {"split": NAME, "row": None if train.rows is None else train.rows[i]}
+        line |= {"question": question.question, "context": question.context, "answer": text}
+        line |= {"answers": truth.to_dict(), "exact_match": exact, "f1": f1}
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    return lines
+
+
+def _assignment(recipe: Any, train: AnsweredSplit, folder: Path, folds: int) -> np.ndarray:
+    """The fold of each question: all questions on a text in one."""
+    plan = folder / "folds.json"
+    if plan.is_file():
+        begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
+        if len(begun) == len(train):
+            return begun
+    groups = groups_of(train)
+    if (count := len(set(groups))) < folds:
+        what = f"{count} different texts for {folds} folds"
+        raise DataError(what, where=train.origin, fix="Use fewer folds, or give more texts")
+    return stratified_folds(["question"] * len(train), folds, recipe.data.split_seed, groups)
+
+
+def run_answer_fold(
+    fold: Fold,
+    recipe: Any,
+    train: AnsweredSplit,
+    validation: AnsweredSplit | None,
+    callbacks: Sequence[Callback] = (),
+) -> dict[str, Any]:
+    """Train and judge one fold from wherever it stands; a finished one is left as it is. Its figures."""
+    marker = fold.folder / MARKER
+    if marker.is_file():
+        return json.loads(marker.read_text(encoding="utf-8"))
+    with disk_errors(fold.folder):
+        fold.folder.mkdir(parents=True, exist_ok=True)
+    model = TASKS[recipe.task].estimator.from_recipe(recipe)
+    checkpoints = fold.folder / "checkpoints"
+    own, held = train.select(fold.train.tolist()), train.select(fold.held.tolist())
+    model.fit(
+        own.questions,
+        own.answers,
+        validation=None if validation is None else (validation.questions, validation.answers),
+        checkpoints=checkpoints,
+        resume=True,
+        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+    )
+    given = model.predict(held.questions)
+    scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
+    figures = {
+        "fold": fold.number,
+        "n": scores["n"],
+        "trained_on": len(own),
+        **{key: scores[key] for key in FIGURES},
+        "threshold": model.threshold_,
+        "seconds": model.train_seconds_,
+        "weights_source": model.weights_source_,
+        "parameters": sum(p.numel() for p in model.model_.parameters()),
+    }
+    replace_text(fold.folder / GIVEN, json.dumps(given, ensure_ascii=False) + "\n")
+    replace_text(marker, json.dumps(figures) + "\n")
+    shutil.rmtree(checkpoints, ignore_errors=True)
+    return figures

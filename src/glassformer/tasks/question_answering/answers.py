@@ -1,0 +1,175 @@
+"""What an answerer says of questions: answers with their places and how sure they are, figures, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.batching import evaluation_batches, pack_texts
+from glassformer.data.question_windows import QuestionRows
+from glassformer.data.questions import Question, check_answers, check_questions
+from glassformer.errors import InputError
+from glassformer.evaluate.answers import MEASURE, answer_figures
+from glassformer.evaluate.spans import Candidates, TextAnswer, candidates
+from glassformer.sklearn_base import check_is_fitted
+from glassformer.tasks.question_answering.explain import explain_answer
+
+CHUNK = 1024  # questions encoded at a time: memory stays flat however many there are
+
+
+def spread_answers(
+    questions: Sequence[Question], found: Sequence[Candidates], threshold: float | None
+) -> list[str]:
+    """The text that each question is answered with; empty: none."""
+    return [
+        "" if own.is_none(threshold) else question.context[own.spans[0][1] : own.spans[0][2]]
+        for question, own in zip(questions, found, strict=True)
+    ]
+
+
+def window_shares(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -> tuple[float, float]:
+    """Mean loss of the windows in nats, and the share of them whose begin and end are both right.
+
+    Args:
+        logits: ``[N, 2]``.
+        targets: ``[W, 2]``.
+    """
+    losses, right = [], []
+    for window, (start, stop) in enumerate(zip(rows.table.starts, rows.table.starts[1:], strict=False)):
+        own = logits[start:stop].astype(np.float64)
+        own = own - own.max(0)
+        chance = own[targets[window], [0, 1]] - np.log(np.exp(own).sum(0))
+        losses.append(-chance.mean())
+        right.append(bool((own.argmax(0) == targets[window]).all()))
+    return float(np.mean(losses)), float(np.mean(right))
+
+
+class SpanAnswers:
+    """What can be asked of a fitted answerer."""
+
+    EXPLAINED_BY = "integrated_gradients"  # where no method is named
+
+    encode: Callable[..., QuestionRows]
+    predictor: Callable[[], Any]
+    batch_tokens: int
+    max_answer_length: int
+    length_: int
+    threshold_: float | None
+
+    @property
+    def budget(self) -> int:
+        """Tokens computed at once in prediction."""
+        return max(self.batch_tokens or 8192, self.length_)
+
+    def readable(self, rows: QuestionRows, model: Any) -> QuestionRows:
+        """The windows for a model that may tell no segments apart."""
+        if model.config.embedding.segments > 1 or rows.table.segments is None:
+            return rows
+        return replace(rows, table=replace(rows.table, segments=None))
+
+    def token_logits(
+        self,
+        model: Any,
+        rows: QuestionRows,
+        device: torch.device,
+        progress: Callable[[int], None] | None = None,
+    ) -> np.ndarray:
+        """What the head gives for each token, ``[N, 2]`` fp32: begin, end."""
+        rows = self.readable(rows, model)
+        out = np.empty((len(rows.table.ids), 2), np.float32)
+        starts = rows.table.starts
+        first = np.diff(rows.owners, prepend=-1) > 0  # of each question its first window is counted
+        model.eval()
+        with torch.inference_mode():
+            for index in evaluation_batches(rows.table.lengths, self.budget):
+                batch = pack_texts(rows.table, index, device)
+                found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
+                places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
+                out[places] = found.float().cpu().numpy()
+                if progress is not None:
+                    progress(int(first[index].sum()))
+        return out
+
+    def best(self, logits: np.ndarray, rows: QuestionRows) -> list[Candidates]:
+        """The candidates of each question, from the logits ``[N, 2]`` of its tokens."""
+        return candidates(logits, rows, self.max_answer_length)
+
+    def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[Candidates]:
+        """The best spans of each question, and the score of no answer."""
+        check_is_fitted(self, "model_")
+        questions, model = check_questions(X), self.predictor()
+        device = next(model.parameters()).device
+        out: list[Candidates] = []
+        for at in range(0, len(questions), CHUNK):
+            rows = self.encode(questions[at : at + CHUNK])
+            out += self.best(self.token_logits(model, rows, device, progress), rows)
+        return out
+
+    def predict(self, X: Sequence[Any]) -> list[str]:
+        """The answer to each question as it stands in its context; empty: none."""
+        questions = check_questions(X)
+        return spread_answers(questions, self.outputs(questions), self.threshold_)
+
+    def answers(
+        self, X: Sequence[Any], n_best: int = 1, found: Sequence[Candidates] | None = None
+    ) -> list[list[TextAnswer]]:
+        """The best answers to each question, the given one first: text, place, score and probability.
+
+        Args:
+            n_best: how many, from 1 to 20; fewer where there are fewer spans.
+            found: what ``outputs`` gave, where it is known.
+
+        Raises:
+            InputError: a number out of its range, or questions that cannot be used.
+        """
+        if isinstance(n_best, bool) or not isinstance(n_best, int) or not 1 <= n_best <= 20:
+            raise InputError(f"n_best = {n_best!r}", where="answers", fix="Give 1 to 20")
+        questions = check_questions(X)
+        found = self.outputs(questions) if found is None else found
+        return [
+            own.ranked(question, self.threshold_, n_best)
+            for question, own in zip(questions, found, strict=True)
+        ]
+
+    def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
+        """F1 of words, as SQuAD counts it, from 0 to 1."""
+        return self.judge(X, y, bootstrap=0)[MEASURE]
+
+    def judge(
+        self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, given: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """All figures of ``evaluate.answers.answer_figures``; ``given``: known answers."""
+        questions = check_questions(X)
+        truth = check_answers(y, questions)
+        given = self.predict(questions) if given is None else given
+        return answer_figures(truth, given, [q.context for q in questions], bootstrap=bootstrap)
+
+    def explain(self, x: Any, *, method: str = "integrated_gradients", **options: Any) -> Any:
+        """Why this answer: scores for the words of question and context, as explanations of classifiers are.
+
+        Args:
+            x: a pair (question, context), or a dict with these keys.
+            method: one of ``glassformer.explain.methods``; what they explain is the sum of the two logits.
+            options: ``target`` ("answer" or "no answer"; None: what is given), ``trust``, and those of the
+                method.
+
+        Raises:
+            InputError: a question that cannot be used, or no such method, option or target.
+        """
+        check_is_fitted(self, "model_")
+        return explain_answer(self, check_questions([x], "question")[0], method=method, **options)
+
+    def explain_many(
+        self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
+    ) -> list[Any]:
+        """As ``explain`` for each of several questions; ``progress`` is called with 1 after each."""
+        made = []
+        for x in check_questions(X):
+            made.append(self.explain(x, **options))
+            if progress is not None:
+                progress(1)
+        return made

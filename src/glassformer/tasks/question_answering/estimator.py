@@ -1,0 +1,321 @@
+"""``TextAnswerer``: the span of a text that answers a question, or that there is none.
+
+model = gf.TextAnswerer().fit([("Where was Ada born?", "Ada was born in Hanoi.")], ["Hanoi"])
+model.predict([("Where was Bo born?", "Bo was born in Rome.")]); model.answers(...); model.explain(...)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from glassformer.checkpoints.settings import ABOUT
+from glassformer.data.batching import BatchSettings
+from glassformer.data.checks import check_two
+from glassformer.data.copies import alike
+from glassformer.data.question_windows import LONGEST, QuestionRows, encode_questions
+from glassformer.data.questions import Answers, Question, check_answers, check_questions
+from glassformer.data.splits import random_split
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.errors import CheckpointError, DataError
+from glassformer.evaluate.answers import FIGURES, scores_of
+from glassformer.evaluate.spans import best_threshold
+from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of
+from glassformer.tasks.build import (
+    build_model,
+    build_tokenizer,
+    check_table,
+    fitting,
+    is_from_scratch,
+    save_tokenizer,
+)
+from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.question_answering.answers import SpanAnswers, spread_answers, window_shares
+from glassformer.tasks.question_answering.recipe import (
+    AnswererFitConfig,
+    AnswererModelConfig,
+    AnswererTextConfig,
+    AnsweringRecipe,
+)
+from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
+from glassformer.train.callbacks import Callback
+from glassformer.train.defaults import chosen, kind_of
+from glassformer.train.loop import TextStream
+from glassformer.train.span_loss import AnswerSpans
+from glassformer.train.state import Training
+
+OF_TEXT = ("tokenizer", "lowercase", "strip_accents", "vocab_size", "min_count")
+
+
+class Asked(NamedTuple):
+    """Questions and their answers."""
+
+    questions: list[Question]
+    answers: list[Answers]
+
+
+class TextAnswerer(SpanAnswers, Estimator):
+    """A Transformer that marks where the answer to a question stands in a text.
+
+    The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
+    says what each means. Fitted state beside that of ``Estimator``: ``tokenizer_``, ``length_`` (tokens of a
+    window), ``threshold_`` (how far no answer must be before the best span to be given, chosen on validation
+    questions; None: it always answers, as training had no question without an answer).
+    """
+
+    RECIPE, NOUN = AnsweringRecipe, "questions"
+    SECTIONS = {"text": AnswererTextConfig, "model": AnswererModelConfig, "train": AnswererFitConfig}  # noqa: RUF012
+    FIGURES = (*Estimator.FIGURES, "length", "threshold")
+
+    model: str
+    max_length: int | None
+    doc_stride: int
+    max_question: int
+    max_answer_length: int
+    batch_tokens: int
+    tokenizer_: Tokenizer
+    length_: int
+    threshold_: float | None
+
+    def __init__(
+        self,
+        model: str = "all-minilm-l6-v2",
+        *,
+        max_length: int | None = None,
+        doc_stride: int = 128,
+        max_question: int = 64,
+        max_answer_length: int = 30,
+        tokenizer: str = "auto",
+        lowercase: bool = True,
+        strip_accents: bool = False,
+        vocab_size: int = 30_000,
+        min_count: int = 2,
+        revision: str | None = None,
+        head_dropout: float = 0.0,
+        dropout: float | None = None,
+        attention_dropout: float | None = None,
+        d_model: int | None = None,
+        num_layers: int | None = None,
+        num_heads: int | None = None,
+        d_ff: int | None = None,
+        embedding_dim: int | None = None,
+        vectors: str | None = None,
+        freeze_vectors: bool = False,
+        epochs: int | None = None,
+        lr: float | None = None,
+        optimizer: str = "adamw",
+        weight_decay: float = 0.01,
+        betas: tuple[float, ...] = (0.9, 0.999),
+        adam_eps: float = 1e-8,
+        schedule: str = "linear",
+        warmup: float | None = None,
+        layer_decay: float = 1.0,
+        embedding_lr: float = 1.0,
+        batch_size: int | None = None,
+        accumulate: int = 1,
+        clip: float = 1.0,
+        train_layers: int | None = None,
+        unfreeze_every: int = 0,
+        lora_rank: int = 0,
+        lora_alpha: float = 16.0,
+        lora_targets: str | tuple[str, ...] = ("q", "v"),
+        average: float = 0.0,
+        validation_fraction: float = 0.0,
+        early_stopping: int = 0,
+        monitor: str = "f1",
+        keep_best: bool = True,
+        evaluate_every: int = 0,
+        checkpoint_every: int = 0,
+        seed: int = 0,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int = 0,
+        strategy: str = "auto",
+        verbose: int = 0,
+        batch_tokens: int = 8192,
+        length_window: int = 50,
+    ):
+        self._store(locals())
+
+    # --- training --------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Sequence[Any],
+        y: Sequence[Any],
+        *,
+        validation: tuple[Sequence[Any], Sequence[Any]] | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoints: str | Path | None = None,
+        resume: bool = False,
+    ) -> TextAnswerer:
+        """Learn from questions, their contexts and where the answers stand in these.
+
+        Args:
+            X: pairs (question, context), or dicts with these keys.
+            y: of each ``{"text": [...], "answer_start": [...]}``, one text that stands in its context once,
+                or None: no answer. Of several answers the first is learned; all count when it is judged.
+            validation: ``(X, y)`` judged after each epoch; the best weights are kept by it, and where it has
+                questions without an answer the threshold is chosen on it.
+            checkpoints: folder for them, every ``checkpoint_every`` steps; must have none without ``resume``.
+            resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
+
+        Raises:
+            DataError: a question, context or answer that cannot be used (its place is named), or no answer
+                at all.
+            ConfigError: a setting that cannot be.
+            CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
+        """
+        return self._fit((X, y, validation), callbacks, checkpoints, resume)
+
+    def _examples(self, fit: Fit, *data: Any) -> tuple[Asked, Asked | None]:
+        X, y, validation = data
+        questions, held = check_questions(X), None
+        answers = check_answers(y, questions)
+        if not any(own.texts for own in answers):
+            raise DataError("no question has an answer", where="answers", fix="Give some that have one")
+        if validation is not None:
+            X, y = check_two(validation, "questions, answers")
+            others = check_questions(X, "validation questions")
+            held = Asked(others, check_answers(y, others, "validation answers"))
+        elif fit.train.validation_fraction:
+            groups = [alike(q.context) for q in questions]  # a context stays on one side
+            parts = random_split([questions, answers], fit.train.validation_fraction, fit.train.seed, groups)
+            (questions, answers), (others, own) = parts
+            held = Asked(others, own)
+        return Asked(questions, answers), held
+
+    def _prepare(self, fit: Fit) -> tuple[QuestionRows, QuestionRows | None]:
+        text, model = self._sections(fit.configs)
+        texts = dict.fromkeys(text for question in fit.examples.questions for text in question)
+        self.tokenizer_ = build_tokenizer(text, model, list(texts))
+        self.length_ = text.max_length
+        held = None if fit.held is None else self.encode(fit.held.questions)
+        return self.encode(fit.examples.questions), held
+
+    def _sections(self, configs: dict[str, Any]) -> tuple[TextConfig, ModelConfig]:
+        """The settings in the words of what builds text models; the length that is not set is the model's."""
+        text, model = configs["text"], configs["model"]
+        longest = text.max_length
+        if longest is None:
+            most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
+            longest = min(LONGEST, most or LONGEST)
+        given = {name: getattr(text, name) for name in OF_TEXT}
+        return TextConfig(max_length=longest, **given), ModelConfig(**vars(model), pooling="mean")
+
+    def encode(self, questions: Sequence[Question]) -> QuestionRows:
+        """Checked questions as the windows that are read; all with segments, which a model may not tell."""
+        return encode_questions(
+            self.tokenizer_,
+            questions,
+            max_length=self.length_,
+            stride=self.doc_stride,
+            max_question=self.max_question,
+        )
+
+    def _choose(self, fit: Fit) -> dict[str, Any]:
+        kind = kind_of(fit.train, fit.network, is_from_scratch(self.model))
+        return chosen(fit.train, kind, fit.network.width, len(fit.table.table))
+
+    def _build(self, fit: Fit) -> Any:
+        text, model = self._sections(fit.configs)
+        table, seed = fit.table.table, fit.train.seed
+        return build_model(model, text, self.tokenizer_, 2, table, seed, pairs=True, head="spans")
+
+    def _loop(self, fit: Fit) -> tuple[TextStream, AnswerSpans, Callable[[], dict[str, float]] | None]:
+        train: AnswererFitConfig = fit.train
+        rows: QuestionRows = fit.table
+        settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
+        table = self.readable(rows, fit.network).table
+        stream = TextStream(table, settings, train.accumulate, train.seed, fit.device)
+        objective = AnswerSpans(rows.targets(fit.examples.answers))
+        return stream, objective, None if fit.held is None else self._judge(fit)
+
+    def _judge(self, fit: Fit) -> Callable[[], dict[str, float]]:
+        held, rows = fit.held, self.readable(fit.held_table, fit.network)
+        targets = rows.targets(held.answers)
+
+        def judge() -> dict[str, float]:
+            logits = self.token_logits(fit.network, rows, fit.device)
+            loss, right = window_shares(logits, rows, targets)
+            found = self.best(logits, rows)
+            threshold = self._threshold(fit, held, found)
+            given = spread_answers(held.questions, found, threshold)
+            scores = np.mean([scores_of(text, own) for text, own in zip(given, held.answers, strict=True)], 0)
+            return {"loss": loss, "accuracy": right, **dict(zip(FIGURES, scores.tolist(), strict=True))}
+
+        return judge
+
+    def _threshold(self, fit: Fit, held: Asked, found: Sequence[Any]) -> float | None:
+        """What no answer must be ahead by: None where training has an answer to every question, 0 where
+        validation does not show both kinds."""
+        if all(own.texts for own in fit.examples.answers):
+            return None
+        there = [bool(own.texts) for own in held.answers]
+        if all(there) or not any(there):
+            return 0.0
+        texts = spread_answers(held.questions, found, None)
+        answered = [scores_of(text, own)[1] for text, own in zip(texts, held.answers, strict=True)]
+        return best_threshold([own.lead for own in found], answered, [float(not yes) for yes in there])
+
+    def _keep(self, fit: Fit, training: Training) -> None:
+        super()._keep(fit, training)
+        self.threshold_ = None if all(own.texts for own in fit.examples.answers) else 0.0
+        if self.threshold_ is not None and fit.held is not None:
+            rows = self.readable(fit.held_table, self.model_)
+            found = self.best(self.token_logits(self.model_, rows, fit.device), rows)
+            self.threshold_ = self._threshold(fit, fit.held, found)
+
+    def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
+        arrays: list[np.ndarray | None] = []
+        for rows, own in ((fit.table, fit.examples), (fit.held_table, fit.held)):
+            if rows is not None:
+                arrays += [rows.table.ids, rows.table.starts, rows.owners, rows.targets(own.answers)]
+        return arrays
+
+    # --- files -----------------------------------------------------------------------------------
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        kinds = self.model_.config.embedding.segments
+        save_tokenizer(self.tokenizer_, folder, self.length_, segments=kinds, pairs=True)
+        return {}
+
+    def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
+        self.tokenizer_ = load_tokenizer(folder)
+        t, where = self.threshold_, str(folder / ABOUT)
+        if t is not None and (isinstance(t, bool) or not isinstance(t, int | float) or not abs(t) < np.inf):
+            raise CheckpointError(f"threshold = {t!r} is no number", where=where)
+        if isinstance(self.length_, bool) or not isinstance(self.length_, int) or self.length_ < 3:
+            raise CheckpointError(f"length = {self.length_!r} is no number of tokens", where=where)
+
+    def check_parts(self, folder: Path) -> None:
+        config = self.model_.config
+        check_table(self.tokenizer_, config, str(folder))
+        if getattr(config, "head", None) != "spans":
+            raise CheckpointError("holds no head that marks begin and end of an answer", where=str(folder))
+        if self.length_ > config.embedding.max_positions:
+            what = (
+                f"windows of {self.length_} tokens, the model has {config.embedding.max_positions} positions"
+            )
+            raise CheckpointError(what, where=str(folder))
+
+    @classmethod
+    def opened(cls, checkpoint: Checkpoint) -> TextAnswerer:
+        """What other people's head answers: it gives a span to every question, as nobody has said when not.
+
+        Raises:
+            CheckpointError: a tokenizer that does not fit.
+        """
+        folder = checkpoint.folder
+        made = cls(str(folder))
+        made.tokenizer_ = load_tokenizer(folder)
+        made.model_ = load_pretrained(fitting(checkpoint, made.tokenizer_, str(folder)))
+        made.length_ = min(LONGEST, made.model_.config.embedding.max_positions)
+        made.threshold_, made.history_, made.chosen_ = None, [], {}
+        made.best_step_, made.train_seconds_ = 0, 0.0
+        made.weights_source_ = made.model_.weights_source
+        return made

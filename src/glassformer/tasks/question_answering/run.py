@@ -1,0 +1,339 @@
+"""What a run of an answerer is made of.
+
+It leaves ``predictions.jsonl`` (a line for each judged question) and ``answers.json`` (those that the report
+shows) beside what every run leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.files import replace_text
+from glassformer.config import KnownRecipe
+from glassformer.data.answer_doctor import examine_answered
+from glassformer.data.answered import AnsweredDataset, AnsweredSplit, load_answered
+from glassformer.data.checks import place
+from glassformer.data.copies import groups_of
+from glassformer.data.questions import Answers, Question, check_questions
+from glassformer.data.rejected import summary
+from glassformer.data.splits import Splits, as_they_are, choose_judged, random_split
+from glassformer.errors import DataError
+from glassformer.evaluate.answer_baselines import (
+    SENTENCE,
+    SPAN,
+    document_frequencies,
+    likeliest_sentence,
+    nearest_span,
+)
+from glassformer.evaluate.answers import MEASURE, answer_figures, error_of, scores_of
+from glassformer.evaluate.spans import Candidates
+from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.question_answering.answers import spread_answers
+from glassformer.tasks.question_answering.estimator import TextAnswerer
+from glassformer.tasks.question_answering.recipe import AnsweredConfig, AnsweringRecipe
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+
+JUDGED_OF_TRAINING = 500  # questions, to see what was learned by heart
+PREDICTIONS = "predictions.jsonl"
+AROUND = 400  # characters of a long context that are shown on either side of an answer
+BETWEEN = " | "  # question and context, in a recipe's own questions
+
+
+def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
+    """The questions of a recipe, split as it says; or those of another source, as they are.
+
+    Raises:
+        DataError: no such source, no training split, no answers.
+    """
+    d = recipe.data
+    dataset = load_answered(
+        d.source if source is None else source,
+        question_column=d.question_column,
+        context_column=d.context_column,
+        answer_column=d.answer_column,
+        on_bad_row=d.on_bad_row,
+        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
+    )
+    return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
+
+
+def split_up(dataset: AnsweredDataset, d: AnsweredConfig, judged_name: str) -> Splits:
+    """The splits of a run; what is held out of training is drawn at random, a context on one side.
+
+    Raises:
+        DataError: no training split, or a part that cannot be held out.
+    """
+    splits = dict(dataset.splits)
+    if "train" not in splits:
+        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
+    for name, size in (("test", d.test_size), ("validation", d.validation_size)):
+        if size is None or (name == "test" and "test" in splits):
+            continue
+        train = splits["train"]
+        groups = None if d.copies == "apart" else groups_of(train)
+        (kept,), (held,) = random_split([list(range(len(train)))], size, d.split_seed, groups)
+        splits |= {"train": train.select(kept), name: train.select(held)}
+    train = splits["train"]
+    if d.train_size is not None and d.train_size < len(train):
+        drawn = np.random.default_rng(d.split_seed).choice(len(train), d.train_size, replace=False)
+        train = train.select(np.sort(drawn).tolist())
+    name = choose_judged(judged_name, [*splits])
+    if name == "validation" == judged_name and name not in splits:
+        fix = "Set validation_size, such as 0.1"
+        raise DataError("no validation split to judge on", where=d.source, fix=fix)
+    return Splits(dataset, train, splits.get("validation"), splits.get(name), name)
+
+
+def own_questions(recipe: AnsweringRecipe) -> list[Question]:
+    """The questions that a recipe asks at the end.
+
+    Raises:
+        DataError: one without its context.
+    """
+    pairs = [text.partition(BETWEEN) for text in recipe.evaluate.questions]
+    for i, (_, bar, context) in enumerate(pairs):
+        if not bar or not context.strip():
+            fix = f"Write question{BETWEEN}context"
+            raise DataError("a question without its context", where=f"evaluate.questions[{i}]", fix=fix)
+    return check_questions([(a, b) for a, _, b in pairs], "evaluate.questions") if pairs else []
+
+
+def look(work: Work) -> Look:
+    """How many questions there are, and how many without an answer; the doctor sees the windows too."""
+    splits = work.data
+    own_questions(work.recipe)
+    train = splits.train
+    none = sum(not own.texts for own in train.answers or ())
+    said = f"{none:,} training questions have no answer" if none else "every training question has an answer"
+    lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {said}"]
+    used = {"train": train, "validation": splits.validation, splits.judged_name: splits.judged}
+    dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
+
+    def doctor() -> Any:
+        windows = {name: work.estimator.encode(split.questions) for name, split in dataset.splits.items()}
+        return examine_answered(dataset, windows)
+
+    return Look(lines, splits.dataset.rejected, doctor)
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Train on the training split; the validation split chooses weights and threshold."""
+    train, held = work.data.train, work.data.validation
+    validation = (held.questions, held.answers) if held else None
+    work.estimator.fit(train.questions, train.answers, validation=validation, **options)
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures of the splits beside the baselines'; the judged split is looked at once."""
+    started = time.perf_counter()
+    work.say("judging")
+    model, recipe, splits = work.estimator, work.recipe, work.data
+    few = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train))))
+    out: dict[str, Any] = {
+        "task": recipe.task,
+        "train": _figures(model, few, 0)[0] | {"of": len(splits.train)},
+        "validation": None,
+        "test": None,
+        "judged": splits.judged_name,
+        "measure": MEASURE,
+        "threshold": model.threshold_,
+        "answers": {"max_length": model.length_, "max_answer_length": model.max_answer_length},
+        "baselines": {},
+        "seconds": {},
+    }
+    if splits.validation is not None:
+        out["validation"] = _figures(model, splits.validation, recipe.evaluate.bootstrap)[0]
+    judged = splits.judged
+    if judged is not None:
+        began = time.perf_counter()
+        with work.count("judging", len(judged)) as told:
+            out["test"], work.answers = _figures(model, judged, recipe.evaluate.bootstrap, told)
+        out["seconds"]["inference"] = time.perf_counter() - began
+        out["openings"] = {splits.judged_name: 1}
+        if recipe.evaluate.baselines:
+            out["baselines"] = baselines(splits.train, judged, recipe.evaluate.bootstrap)
+        write_answers(work.folder / PREDICTIONS, model, judged, work.answers, splits.judged_name)
+    if asked := own_questions(recipe):
+        out["questions"] = tell(model, asked)
+    out["seconds"]["evaluate"] = time.perf_counter() - started
+    return out
+
+
+def _figures(
+    model: TextAnswerer, split: AnsweredSplit, bootstrap: int, told: Any = None
+) -> tuple[dict[str, Any], list[Candidates]]:
+    """The figures of a split, and what the model makes of its questions."""
+    found = model.outputs(split.questions, progress=told)
+    given = spread_answers(split.questions, found, model.threshold_)
+    return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=given), found
+
+
+def baselines(train: AnsweredSplit, judged: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
+    """The figures of answers without a model: a sentence, and a name or number in it."""
+    out, seen = {}, document_frequencies(train.texts)
+    for name in (SENTENCE, SPAN):
+        started = time.perf_counter()
+        given = [likeliest_sentence(question, seen) for question in judged.questions]
+        if name == SPAN:
+            given = [nearest_span(q, sentence) for q, sentence in zip(judged.questions, given, strict=True)]
+        figures = answer_figures(judged.answers or [], given, judged.texts, bootstrap=bootstrap)
+        out[name] = figures | {"seconds": time.perf_counter() - started}
+    return out
+
+
+def write_answers(
+    path: Path, model: TextAnswerer, split: AnsweredSplit, found: Sequence[Candidates], name: str
+) -> None:
+    """A line for each question: what was asked, given and true, and both figures."""
+    best = [own[0] for own in model.answers(split.questions, found=found)]
+    lines = []
+    for i, (question, answer) in enumerate(zip(split.questions, best, strict=True)):
+        truth = (split.answers or [Answers()] * len(split))[i]
+        exact, f1 = scores_of(answer.text, truth)
+        line = {
+            "split": name,
+            "row": None if split.rows is None else split.rows[i],
+            "id": split.ids[i] if split.ids else "",
+            "question": question.question,
+            "context": question.context,
+            **{key: value for key, value in answer.to_dict().items() if key != "text"},
+            "answer": answer.text,
+            "answers": truth.to_dict(),
+            "exact_match": exact,
+            "f1": f1,
+        }
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    replace_text(path, "".join(lines))
+
+
+def again(work: Work, source: str | None) -> dict[str, Any]:
+    """The figures of a saved answerer on its own judged split, or on other data.
+
+    Raises:
+        DataError: no split with answers, or data that cannot be read.
+    """
+    splits = load(work.recipe, source)
+    if rejected := splits.dataset.rejected:
+        work.say(summary(rejected, listed=False))
+    split = splits.judged
+    if split is None or split.answers is None:
+        raise DataError("nothing to judge: no split with answers", where=source or work.recipe.data.source)
+    work.say(f"{len(split):,} questions of {split.origin}")
+    with work.count("judging", len(split)) as told:
+        return _figures(work.estimator, split, work.recipe.evaluate.bootstrap, told)[0]
+
+
+def tell(model: TextAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[str, Any]]:
+    """The answer to each question, its place, how sure it is, and the next best ones."""
+    questions = check_questions(X)
+    out = []
+    for question, ranked in zip(questions, model.answers(questions, n_best), strict=True):
+        best, *others = (own.to_dict() for own in ranked)
+        best["answer"] = best.pop("text")
+        out.append({"question": question.question, "context": question.context, **best, "others": others})
+    return out
+
+
+def show(work: Work) -> dict[str, Any]:
+    """Judged questions with true and given answers: those with errors first, the surest of them in front."""
+    split, model = work.data.judged, work.estimator
+    if split is None or work.answers is None:
+        return {}
+    best = [own[0] for own in model.answers(split.questions, found=work.answers)]
+    errors = [error_of(own.text, truth.texts) for own, truth in zip(best, split.answers, strict=True)]
+    order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
+    most = work.recipe.evaluate.shown
+    wrong = [i for i in order if errors[i]][: max(most - most // 4, 0)]
+    chosen = [*wrong, *[i for i in order if not errors[i]][: most - len(wrong)]]
+    return {"answers.json": {"examples": [_example(split, i, best[i], errors[i]) for i in chosen]}}
+
+
+def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str, Any]:
+    """One judged question; a long context is cut to what lies around the answers."""
+    question, truth = split.questions[i], split.answers[i] if split.answers else Answers()
+    spans = [(a, a + len(text)) for text, a in zip(truth.texts[:1], truth.starts, strict=False)]
+    given = [(answer.start, answer.end)] if answer.text else []
+    ends = [place for span in (*spans, *given) for place in span] or [0]
+    low, high = max(0, min(ends) - AROUND), min(len(question.context), max(ends) + AROUND)
+    if high - low > 4 * AROUND:  # they lie far apart: the true one is shown
+        low, high = max(0, ends[0] - AROUND), min(len(question.context), ends[0] + AROUND)
+    cut = [
+        [(max(a, low) - low, min(b, high) - low) for a, b in own if a < high and b > low]
+        for own in (spans, given)
+    ]
+    return {
+        "where": place(split.origin, i, split.rows),
+        "question": question.question,
+        "context": question.context[low:high],
+        "cut": [low > 0, high < len(question.context)],
+        "true": list(truth.texts),
+        "true_spans": cut[0],
+        "answer": answer.text,
+        "spans": cut[1],
+        "probability": round(answer.probability, 4),
+        "error": error,
+    }
+
+
+def page(folder: Path, known: KnownRecipe) -> Path:
+    """``report.html``, from the files of a run."""
+    from glassformer.report.answers import write_answer_report
+
+    return write_answer_report(folder, known)
+
+
+def tiny() -> tuple[TextAnswerer, tuple]:
+    """Which animal is it?"""
+    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
+    questions, answers = [], []
+    for text in TINY_TEXTS:
+        words = text.split()
+        animal = next((word for word in words if word in ("dog", "cat")), "")
+        questions.append(("which animal", text))
+        answers.append({"text": [animal], "answer_start": [text.index(animal)]})
+    return TextAnswerer("encoder-mini", **settings), (questions, answers)
+
+
+def export(
+    model: TextAnswerer,
+    form: str,
+    folder: Path,
+    samples: list[Question],
+    *,
+    run: str | Path | None = None,
+    labels: Any = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Write an answerer in a form; what its check on ``samples`` found. ``options``: ``export_answers``'s."""
+    from glassformer.export.answers import export_answers
+
+    card: Callable[..., str] = partial(card_of, model, None if run is None else run_around(run))
+    return export_answers(model, form, folder, samples, card=card, **options)
+
+
+TASK = Task(
+    name="question-answering",
+    recipe=AnsweringRecipe,
+    estimator=TextAnswerer,
+    load=load,
+    look=look,
+    fit=fit,
+    judge=judge,
+    again=again,
+    page=page,
+    tiny=tiny,
+    show=show,
+    tell=tell,
+    each_answer=True,
+    export=export,
+    opens=("spans",),
+    packages=("tokenizers", "safetensors"),
+)

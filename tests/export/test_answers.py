@@ -1,0 +1,68 @@
+"""Answerers for other programs: transformers' class, and ONNX folders that run without us."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import glassformer as gf
+from glassformer.cli.export import export
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.export import answers as exported
+
+X = [("where is Ann ?", "Ann is in Rome now"), ("where is Bo ?", "Bo is in New York now")] * 4
+X += [("where is Cy ?", "Cy has a dog")] * 4
+Y = ["Rome", "New York"] * 4 + [None] * 4
+LONG = "a dog has a dog " * 9 + "Bo is in New York now"
+SMALL: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers": 1, "min_count": 1}
+
+
+@pytest.fixture(scope="module")
+def model() -> gf.TextAnswerer:
+    settings = {**SMALL, "epochs": 20, "lr": 0.02, "batch_size": 3, "max_length": 17, "threads": 1}
+    return gf.TextAnswerer("encoder-base", precision="fp32", **settings).fit(X, Y)
+
+
+def test_the_class_of_transformers_opens_the_folder_and_so_do_we(model, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    run = model.save(tmp_path / "facts")
+    folder, found = export(run, "hf", check=11)
+    assert (found["whole"], found["opens_as"]) == (True, "BertForQuestionAnswering")
+    assert found["largest_difference"] <= 1e-5
+    peer, info = transformers.AutoModelForQuestionAnswering.from_pretrained(folder, output_loading_info=True)
+    assert type(peer).__name__ == "BertForQuestionAnswering"
+    assert not info["missing_keys"]
+    again = gf.load(folder).set_params(precision="fp32", max_length=17)
+    assert again.predict(X[:2]) == ["Rome", "New York"]
+    assert "question-answering" in (folder / "README.md").read_text()
+
+
+def test_onnx_runs_without_us_and_reads_long_texts(model, tmp_path):
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    run = model.save(tmp_path / "facts")
+    folder, found = export(run, "onnx", check=11)
+    assert found["largest_difference"] <= 1e-4
+    asked = [X[0], X[1], X[-1], ("where is Bo ?", LONG)]
+    words = [word for pair in asked for word in pair]
+    done = subprocess.run(
+        [sys.executable, str(folder / "run.py"), *words], capture_output=True, text=True, check=True
+    )
+    told = [line.split("\t") for line in done.stdout.splitlines()]
+    wanted = [own[0] for own in model.answers(asked)]
+    assert [(text, int(start)) for text, start, _ in told] == [(own.text, own.start) for own in wanted]
+    assert json.loads((folder / "onnx.json").read_text())["threshold"] == model.threshold_
+
+
+def test_a_folder_that_answers_otherwise_is_not_kept(model, tmp_path, monkeypatch):
+    run = model.save(tmp_path / "facts")
+    monkeypatch.setattr(exported, "HF_TOLERANCE", -1.0)
+    with pytest.raises(GlassformerError, match="Nothing was written"):
+        export(run, "hf", check=3)
+    assert not (run / "hf").exists()
+    with pytest.raises(ConfigError, match="no int8 form"):
+        export(run, "onnx", int8=True, check=3)

@@ -1,0 +1,87 @@
+"""An answerer over HTTP beside a classifier: the library's answers, its explanations, one-line refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import glassformer as gf
+from glassformer.serve.limits import Limits
+from glassformer.serve.loading import load_models
+
+from .conftest import Running
+
+X = [("where is Ann ?", "Ann is in Rome now"), ("where is Bo ?", "Bo is in New York now")] * 4
+X += [("where is Cy ?", "Cy has a dog")] * 4
+Y = ["Rome", "New York"] * 4 + [None] * 4
+LONG = ("where is Bo ?", "a dog has a dog " * 9 + "Bo is in New York now")
+
+
+@pytest.fixture(scope="module")
+def served(classifiers, tmp_path_factory) -> Iterator[tuple[Any, Running]]:
+    settings: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers": 1, "min_count": 1}
+    settings |= {"epochs": 25, "lr": 0.02, "batch_size": 3, "max_length": 17, "threads": 1}
+    model = gf.TextAnswerer("encoder-mini", precision="fp32", **settings).fit(X, Y)
+    folder = tmp_path_factory.mktemp("served")
+    runs = [classifiers[0].save(folder / "films"), model.save(folder / "facts")]
+    running = Running(load_models(runs, Limits(), threads=1, precision="fp32"), Limits())
+    yield model, running
+    running.stop()
+
+
+def test_answers_are_those_of_the_library(served):
+    model, server = served
+    asked = [X[0], X[1], X[-1], LONG]
+    answer = server.ask("/v1/answer", {"questions": [list(pair) for pair in asked], "n_best": 3})
+    assert answer.status == 200, answer.body
+    assert answer.body["model"] == "facts"
+    for told, ranked in zip(answer.body["answers"], model.answers(asked, 3), strict=True):
+        assert (told["answer"], told["start"], told["end"]) == (
+            ranked[0].text,
+            ranked[0].start,
+            ranked[0].end,
+        )
+        assert told["probability"] == pytest.approx(ranked[0].probability, abs=1e-5)
+        assert [one["answer"] for one in told["others"]] == [one.text for one in ranked[1:]]
+    one = server.ask("/v1/answer", {"question": X[1][0], "context": X[1][1]})
+    assert one.body["answers"][0]["answer"] == "New York"
+    assert one.body["answers"][0]["others"] == []
+
+
+def test_an_answer_is_explained(served):
+    _, server = served
+    body = {"model": "facts", "text": X[0][0], "text_pair": X[0][1], "method": "occlusion"}
+    found = server.ask("/v1/explain", body)
+    assert found.status == 200, found.body
+    assert (found.body["label"], found.body["target"]) == ("Rome", "answer")
+    words = [piece["text"] for piece in found.body["pieces"] if piece["score"] is not None]
+    assert words == ["where", "is", "Ann", "?", "Ann", "is", "in", "Rome", "now"]
+    assert found.body["pieces"][found.body["second"]]["text"] == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("/v1/answer", {"question": "q"}, 422, "no context"),
+        ("/v1/answer", {}, 422, "question with context, or questions"),
+        ("/v1/answer", {"question": "q", "context": "c", "n_best": 0}, 422, "n_best"),
+        ("/v1/answer", {"question": "q", "context": " "}, 422, "the context is empty"),
+        ("/v1/answer", {"question": "q", "context": "c", "model": "films"}, 422, "this model gives labels"),
+        ("/v1/predict", {"texts": ["t"], "model": "facts"}, 422, "Use /v1/answer"),
+        ("/v1/explain", {"text": "t", "model": "facts"}, 422, "text_pair"),
+    ],
+)
+def test_refusals_are_one_line(served, path, body, status, said):
+    _, server = served
+    answer = server.ask(path, body)
+    assert answer.status == status, answer.body
+    assert said in " ".join(str(part) for part in answer.body["error"].values())
+
+
+def test_the_list_of_models_says_what_it_gives(served):
+    model, server = served
+    (about,) = [m for m in server.ask("/v1/models").body["models"] if m["name"] == "facts"]
+    assert (about["gives"], about["pairs"], about["labels"]) == ("answers", True, ["answer", "no answer"])
+    assert about["no_answer_threshold"] == model.threshold_ == 0.0

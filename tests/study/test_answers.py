@@ -1,0 +1,148 @@
+"""Answers from texts in folds and comparisons, and every verb on a run, by the commands, on tiny data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from glassformer.cli.app import app
+from glassformer.errors import InputError
+
+TINY = ["d_model=14", "num_layers=1", "num_heads=2", "d_ff=11", "epochs=2", "batch_size=5", "lr=0.02"]
+TINY += ["min_count=1", "precision=fp32", "threads=1", "max_length=24", "bootstrap=53", "model=encoder-mini"]
+
+
+def call(*words: object) -> str:
+    found = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def refused(*words: object) -> str:
+    found = CliRunner().invoke(app, [str(word) for word in words])
+    assert isinstance(found.exception, InputError), found.output
+    return str(found.exception)
+
+
+def rows(n: int, shift: int = 0) -> list[dict]:
+    out = []
+    for i in range(n):
+        city = ("Rome", "Oslo", "Lima")[i % 3]
+        context = f"Ann {i + shift} lives in {city} and bakes"
+        there = (
+            {"text": [city], "answer_start": [context.index(city)]}
+            if i % 4
+            else {"text": [], "answer_start": []}
+        )
+        asked = f"where does Ann {i + shift} live" if i % 4 else f"when did Ann {i + shift} come"
+        out.append({"id": f"q{i}", "question": asked, "context": context, "answers": there})
+    return out
+
+
+def settings(*more: str) -> list[str]:
+    return [word for one in (*TINY, *more) for word in ("--set", one)]
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("answers")
+    (folder / "data").mkdir()
+    for name, (n, shift) in {"train": (31, 0), "dev": (11, 50), "test": (13, 70)}.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows(n, shift))
+        (folder / "data" / f"{name}.jsonl").write_text(text)
+    for name, seed in (("a", 0), ("b", 1), ("c", 0)):
+        more = (f"seed={seed}", *(["d_ff=13"] if name == "c" else []), "questions=['who bakes | Ann bakes']")
+        call("train", "facts-minilm", "--data", folder / "data", *settings(*more), "--out", folder / name)
+    return folder
+
+
+def test_a_run_leaves_figures_answers_and_a_page(work):
+    metrics = json.loads((work / "a" / "metrics.json").read_text())
+    assert (metrics["measure"], metrics["test"]["n"], metrics["openings"]) == ("f1", 13, {"test": 1})
+    assert {"answerable", "unanswerable", "errors", "f1_interval"} <= metrics["test"].keys()
+    assert len(metrics["baselines"]) == 2
+    lines = [json.loads(line) for line in (work / "a" / "predictions.jsonl").read_text().splitlines()]
+    assert sum(line["f1"] for line in lines) / 13 == pytest.approx(metrics["test"]["f1"])
+    for line in lines:
+        assert line["context"][line["start"] : line["end"]] == line["answer"]
+    page = (work / "a" / "report.html").read_text()
+    assert 'class="span k' in page
+    assert "Exact match" in page
+    assert "who bakes" in page
+    again = json.loads(call("evaluate", work / "a", "--json"))
+    assert again["f1"] == metrics["test"]["f1"]
+    other = json.loads(call("evaluate", work / "a", "--data", work / "data" / "dev.jsonl", "--json"))
+    assert other["n"] == 11
+    card = (work / "a" / "model" / "README.md").read_text()
+    assert "question-answering" in card
+
+
+def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
+    said = call("compare", work / "a", work / "b", work / "c", "--out", work / "study")
+    assert "F1" in said
+    results = json.loads((work / "study" / "results.json").read_text())
+    assert (results["measure"], results["n"], len(results["arms"])) == ("f1", 13, 2)
+    assert results["arms"][0]["seeds"] == [0, 1]
+    out = call("cross-validate", work / "a" / "config.toml", "--folds", 2, "--out", work / "folds")
+    assert "all 31 answers: exact match" in out
+    metrics = json.loads((work / "folds" / "metrics.json").read_text())
+    assert sum(fold["n"] for fold in metrics["folds"]) == metrics["test"]["n"] == 31
+    assert "out-of-fold" in (work / "folds" / "report.html").read_text()
+    assert "labels are ranked" in refused("review-labels", work / "folds")
+    assert "question-answering does not predict labels" in refused(
+        "review-labels", work / "a" / "config.toml"
+    )
+
+
+def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
+    out = call("predict", work / "a", "where does Bo live", "Bo lives in Rome and bakes")
+    answer, share, question = out.rstrip("\n").split("\t")
+    assert question == "where does Bo live"
+    assert 0 <= float(share) <= 1
+    assert answer in ("(no answer)", *["Bo", "lives", "in", "Rome", "and", "bakes"]) or " " in answer
+    found = CliRunner().invoke(
+        app, ["predict", str(work / "a"), "-", "--json"], input="where\tBo lives in Rome\nwho\tAnn bakes\n"
+    )
+    told = json.loads(found.stdout)
+    assert [(one["question"], one["row"]) for one in told] == [("where", 1), ("who", 2)]
+    file = work / "answers.csv"
+    call("predict", work / "a", work / "data" / "test.jsonl", "--out", file)
+    assert len(file.read_text().splitlines()) == 14
+    nested = {"data": [{"paragraphs": [{"context": "Bo bakes", "qas": [{"question": "who", "id": "x"}]}]}]}
+    (work / "squad.json").write_text(json.dumps(nested))
+    assert call("predict", work / "a", work / "squad.json").endswith("\twho\n")
+    assert "has no second text" in refused("predict", work / "a", "where does Bo live")
+    (work / "bad.csv").write_text("question,context\nwho,Bo bakes\nwho,\n")
+    assert "row 3" in refused("predict", work / "a", work / "bad.csv")
+    said = CliRunner().invoke(
+        app, ["predict", str(work / "a"), str(work / "bad.csv"), "--on-bad-row", "skip"]
+    )
+    assert said.exit_code == 0, said.output
+
+
+def test_an_answer_is_explained_as_a_page_and_a_table(work):
+    said = call("explain", work / "a", "where does Bo live", "Bo lives in Rome")
+    assert "integrated_gradients" in said
+    assert "Rome" in said
+    page = work / "why.html"
+    call(
+        "explain",
+        work / "a",
+        "where does Bo live",
+        "Bo lives in Rome",
+        "--method",
+        "occlusion",
+        "--out",
+        page,
+    )
+    assert "where" in page.read_text()
+
+
+def test_data_is_shown_and_examined(work):
+    assert "without answer" in call("data", "show", work / "data")
+    report = json.loads(call("data", "doctor", work / "data", "--model", work / "a" / "model", "--json"))
+    assert report["figures"]["splits"]["train"]["windows"]["all"] >= 31
+    assert "facts" in call("data", "list")

@@ -1,0 +1,240 @@
+"""``TextAnswerer``: what it learns, answers, keeps and refuses. The texts are generated."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.data.batching import pack_texts
+from glassformer.data.questions import Answers, check_answers, check_questions
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.tasks.task import TINY
+from glassformer.train.span_loss import AnswerSpans
+
+PEOPLE, CITIES = ("Ann", "Bo", "Cleo", "Dan"), ("Rome", "New York", "Oslo")
+
+
+def facts(none: bool = False) -> tuple[list[tuple[str, str]], list[dict | None]]:
+    """Where somebody lives stands in the text behind the name; with ``none`` of a third it does not."""
+    X, y = [], []
+    for i in range(24):
+        person, city = PEOPLE[i % 4], CITIES[i % 3]
+        if none and i % 3 == 2:
+            X.append((f"where does {person} live ?", f"{person} has a dog ."))
+            y.append(None)
+            continue
+        context = f"{person} lives in {city} now ."
+        X.append((f"where does {person} live ?", context))
+        y.append({"text": [city], "answer_start": [context.index(city)]})
+    return X, y
+
+
+SETTINGS = {**TINY, "max_length": 19, "min_count": 1, "epochs": 30, "lr": 0.02, "batch_size": 5}
+
+
+@pytest.fixture(scope="module")
+def model() -> gf.TextAnswerer:
+    X, y = facts(none=True)
+    return gf.TextAnswerer("encoder-mini", **SETTINGS).fit(X, y, validation=(X[:6], y[:6]))
+
+
+def test_it_learns_answers_says_where_they_stand_and_when_there_is_none(model, tmp_path):
+    X, y = facts(none=True)
+    assert model.predict(X) == [own["text"][0] if own else "" for own in y]
+    assert model.score(X, y) == 1.0
+    ((best, second),) = model.answers([("where does Bo live ?", "Bo lives in New York now .")], n_best=2)
+    assert (best.text, best.start, best.end) == ("New York", 12, 20)
+    assert 1 >= best.probability > second.probability > 0
+    (none,) = model.answers([{"question": "where does Bo live ?", "context": "Bo has a dog ."}])[0]
+    assert (none.text, none.start, none.end) == ("", 0, 0)
+    assert isinstance(model.threshold_, float)
+    again = gf.load(model.save(tmp_path / "model"))
+    assert again.answers(X, 3) == model.answers(X, 3)
+    assert (again.threshold_, again.length_) == (model.threshold_, 19)
+
+
+def test_an_answer_does_not_depend_on_the_company(model):
+    X, _ = facts(none=True)
+    alone = [model.outputs([x])[0] for x in X[:4]]
+    for a, b in zip(alone, model.outputs(X)[:4], strict=True):
+        assert [span[1:] for span in a.spans[:3]] == [span[1:] for span in b.spans[:3]]
+        assert np.abs(np.array([s for s, _, _ in a.spans]) - [s for s, _, _ in b.spans]).max() < 1e-5
+        assert a.null == pytest.approx(b.null, abs=1e-5)
+
+
+def test_packed_is_padded_and_every_parameter_learns(model):
+    X, y = facts(none=True)
+    rows = model.encode(check_questions(X[:3]))
+    batch = pack_texts(rows.table, np.arange(len(rows.table)))
+    packed = model.model_(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
+    longest = int(rows.table.lengths.max())
+    ids, mask, kinds = (torch.zeros(len(rows.table), longest, dtype=torch.long) for _ in range(3))
+    for i in range(len(rows.table)):
+        own = slice(*rows.table.starts[i : i + 2].tolist())
+        n = own.stop - own.start
+        ids[i, :n], mask[i, :n] = torch.from_numpy(rows.table.ids[own].astype(np.int64)), 1
+        kinds[i, :n] = torch.from_numpy(rows.table.segments[own].astype(np.int64))
+    padded = model.model_(ids, mask, kinds).logits
+    assert (padded[mask.bool()] - packed).abs().max() < 1e-5
+    network = copy.deepcopy(model.model_)  # in evaluation mode: nothing is dropped
+    targets = rows.targets(check_answers(y[:3], check_questions(X[:3])))
+    out = AnswerSpans(targets)(network, batch)
+    start, end = (
+        torch.nn.functional.cross_entropy(
+            torch.where(mask.bool(), network(ids, mask, kinds).logits[..., k], -1e9),
+            torch.from_numpy(targets[:, k]),
+            reduction="sum",
+        )
+        for k in (0, 1)
+    )
+    assert out.loss.item() == pytest.approx(((start + end) / 2).item(), rel=1e-5)
+    out.loss.backward()
+    assert [n for n, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum()] == []
+
+
+def test_a_long_context_is_read_in_windows(model):
+    filler = "a dog has a dog . " * 9
+    context = f"{filler}Cleo lives in New York now . {filler}"
+    (question,) = check_questions([("where does Cleo live ?", context)])
+    rows = model.encode([question])
+    assert len(rows.table) > 3
+    assert rows.table.lengths.max() == 19
+    start = context.index("New York")
+    targets = rows.targets([Answers(("New York",), (start,))])
+    inside = np.flatnonzero(targets.any(1))
+    assert len(inside) >= 1
+    window = rows.table.starts[inside[0]]
+    first, last = rows.offsets[window + targets[inside[0]]]
+    assert (first[0], last[1]) == (start, start + 8)
+    assert model.predict([question]) == ["New York"]
+    covered = np.zeros(len(context), bool)
+    for a, b in rows.offsets[rows.sides == 1]:
+        covered[a:b] = True
+    assert all(covered[i] for i, letter in enumerate(context) if letter != " ")
+
+
+def test_the_same_seed_gives_the_same_and_a_stopped_run_goes_on(tmp_path):
+    X, y = facts()
+    given = SETTINGS | {"epochs": 2, "checkpoint_every": 1}
+    one, other = (gf.TextAnswerer("encoder-mini", **given).fit(X, y) for _ in range(2))
+    assert one.outputs(X) == other.outputs(X)
+    assert one.threshold_ is None  # every question has an answer: it always gives one
+    assert all(one.predict(X))
+
+    class Stop(Exception):
+        pass
+
+    from glassformer.train.callbacks import Callback
+
+    class Halt(Callback):
+        def step(self, training, info):
+            if training.step == 4:
+                raise Stop
+
+    stopped = gf.TextAnswerer("encoder-mini", **given)
+    with pytest.raises(Stop):
+        stopped.fit(X, y, checkpoints=tmp_path / "c", callbacks=[Halt()])
+    stopped.fit(X, y, checkpoints=tmp_path / "c", resume=True)
+    assert stopped.outputs(X) == one.outputs(X)
+
+
+@pytest.mark.parametrize("method", ["integrated_gradients", "occlusion", "gradient_x_input", "rollout"])
+def test_an_answer_is_explained_over_question_and_context(model, method):
+    e = model.explain(("where does Ann live ?", "Ann lives in Rome now ."), method=method)
+    assert e.label == "Rome"
+    assert [word for word, _ in e.words_of(0)] == ["where", "does", "Ann", "live", "?"]
+    assert [word for word, _ in e.words_of(1)] == ["Ann", "lives", "in", "Rome", "now", "."]
+    if method == "integrated_gradients":
+        assert e.error < 2e-2
+    if method == "occlusion":
+        assert max(e.words(), key=lambda pair: pair[1])[0] in ("Rome", "lives", "in", "where", "live")
+        assert model.explain(e.text.split("\n"), method=method, target="no answer").target == "no answer"
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "said"),
+    [
+        ([("q", "a b"), ("q", "")], ["a", "b"], r"questions\[1\]: the context is empty"),
+        ([("q", "a b"), ("q",)], ["a", "b"], r"questions\[1\]: no question with its context"),
+        ([{"question": "q"}], ["a"], "no 'context'"),
+        ("text", ["a"], "a str is no list of questions"),
+        ([("q", "a b")], ["c"], r"answers\[0\]: the answer 'c' does not stand in the context"),
+        ([("q", "a b a")], ["a"], "stands 2 times in the context"),
+        (
+            [("q", "a b")],
+            [{"text": ["b"], "answer_start": [1]}],
+            "does not stand at character 1.*It stands at 2",
+        ),
+        ([("q", "a b")], [{"text": ["b"], "answer_start": []}], "1 texts of answers and 0 places"),
+        ([("q", "a b")], None, "the answers are missing"),
+        ([("q", "a b")], [None], "no question has an answer"),
+        ([("q", "a b")], ["a", "b"], "1 questions and 2 answers"),
+    ],
+)
+def test_what_cannot_be_used_is_named(X, y, said):
+    with pytest.raises(DataError, match=said):
+        gf.TextAnswerer("encoder-mini", **SETTINGS).fit(X, y)
+
+
+def test_words_are_found_as_whole_ones_first():
+    (question,) = check_questions([("q", "Oslofjord and Oslo")])
+    assert check_answers(["Oslo"], [question]) == [Answers(("Oslo",), (14,))]
+
+
+def test_what_cannot_be_asked_is_said_in_a_line(model, tmp_path):
+    with pytest.raises(InputError, match="n_best = 0"):
+        model.answers([("q", "c")], n_best=0)
+    with pytest.raises(InputError, match="no method"):
+        model.explain(("q", "c"), method="lime")
+    with pytest.raises(ConfigError, match="'lstm' is no Transformer"):
+        gf.TextAnswerer("lstm", max_length=19, min_count=1).fit(*facts())
+    model.save(tmp_path / "m")
+    about = json.loads((tmp_path / "m" / "glassformer.json").read_text())
+    with pytest.raises(CheckpointError, match="threshold = 'x' is no number"):
+        model.restore(tmp_path / "m", about | {"threshold": "x"})
+
+
+def test_a_folder_of_transformers_is_opened_and_opens_ours(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    X, y = facts()
+    base = gf.MaskedLM(**TINY, max_length=16, min_count=1, vocab_size=90, max_positions=29)
+    base.fit([" ".join(x) for x in X]).save(tmp_path / "base")
+    given = {
+        k: v
+        for k, v in SETTINGS.items()
+        if k in ("epochs", "lr", "batch_size", "seed", "precision", "threads")
+    }
+    ours = gf.TextAnswerer(str(tmp_path / "base"), **given | {"epochs": 2}).fit(X, y)
+    ours.save(tmp_path / "ours")
+    peer = transformers.BertForQuestionAnswering.from_pretrained(tmp_path / "ours").eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    read = tokenizer(*X[0], return_tensors="pt")
+    rows = ours.encode(check_questions(X[:1]))
+    assert read["input_ids"][0].tolist() == rows.table.ids.tolist()
+    assert read["token_type_ids"][0].tolist() == rows.table.segments.tolist()
+    with torch.no_grad():
+        theirs = peer(**read)
+    own = ours.token_logits(ours.model_, rows, torch.device("cpu"))
+    assert np.abs(own[:, 0] - theirs.start_logits[0].numpy()).max() <= 1e-5
+    assert np.abs(own[:, 1] - theirs.end_logits[0].numpy()).max() <= 1e-5
+    peer.save_pretrained(tmp_path / "theirs")
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    again = gf.load(tmp_path / "theirs").set_params(precision="fp32")
+    assert type(again) is gf.TextAnswerer
+    assert again.predict(X) == ours.predict(X)
+    tuned = gf.TextAnswerer(str(tmp_path / "theirs"), **given | {"lr": 1e-6, "epochs": 1}).fit(X, y)
+    assert "new (random)" not in tuned.weights_source_  # its head is kept
+
+
+def test_bf16_answers_much_the_same(model):
+    X, y = facts(none=True)
+    model.set_params(precision="bf16")
+    try:
+        assert model.score(X, y) > 0.9
+    finally:
+        model.set_params(precision="fp32")
