@@ -274,16 +274,18 @@ class Served:
         """As ``Prediction`` has it; raises Problem where the model's answer is no number."""
         if not np.isfinite(shares).all():
             raise Problem(422, "the model's answer to an input is no number", where="model")
+        given, sure = self.answer(self.clf, shares)
         return [
             {
-                "label": None if label is None else str(label),
+                "label": str(label),
                 "probability": share,
                 "probabilities": dict(zip(self.labels, row, strict=True)),
                 "truncated": item.truncated,
                 **({"labels": list(map(str, label))} if self.clf.kind_.binary else {}),
+                **({"abstains": True} if said is None else {}),
             }
-            for item, label, share, row in zip(
-                items, *self.answer(self.clf, shares), shares.tolist(), strict=True
+            for item, label, share, row, said in zip(
+                items, self.clf.decide(shares), sure, shares.tolist(), given, strict=True
             )
         ]
 

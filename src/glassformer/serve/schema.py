@@ -37,7 +37,7 @@ class PredictRequest(Strict):
 
 
 class Prediction(Strict):
-    label: str | None = Field(description="null: the model abstains, as abstain_below of /v1/models says")
+    label: str
     probability: float = Field(
         description="Of that label, after the model's temperature; of several, of the least sure one"
     )
@@ -45,6 +45,9 @@ class Prediction(Strict):
     truncated: bool = Field(description="Whether the text was longer than the model reads")
     labels: list[str] | None = Field(
         None, description="Of a model that gives several labels: all of them; absent with others"
+    )
+    abstains: bool | None = Field(
+        None, description="true: the label is the likeliest, but below the model's abstain_below; else absent"
     )
 
 
@@ -251,7 +254,7 @@ class Model(Strict):
         "is the one with the largest multiple of its threshold; none: the most probable"
     )
     abstain_below: float | None = Field(
-        None, description="The probability of its label below which none is given; null: one always is"
+        None, description="The probability of its label below which it abstains; null: it never does"
     )
     no_answer_threshold: float | None = Field(
         None, description="Of answers: how far no answer must lead to be given; null: it is never given"

@@ -26,7 +26,7 @@ export function drawAnswer(panel, prediction, model) {
   find(".bars").replaceChildren();
   find(".sure").textContent = "";
   if (!prediction) return;
-  find(".label").textContent = prediction.label ?? (prediction.number === undefined ? "no label" : Number(prediction.number.toPrecision(6)));
+  find(".label").textContent = prediction.label ?? Number(prediction.number.toPrecision(6));
   if (prediction.number !== undefined) { // of a regressor, with the interval around it
     const ends = prediction.interval?.map((end) => Number(end.toPrecision(4)));
     find(".figure").textContent = ends ? `${ends[0]} to ${ends[1]}` : "";
@@ -37,7 +37,7 @@ export function drawAnswer(panel, prediction, model) {
   const notes = [sureness(model)];
   if (Array.isArray(model.threshold) && !prediction.labels) notes.push("Each label has a threshold of its own: the largest multiple of it is the answer.");
   else if (model.threshold !== null && !prediction.labels) notes.push(`${model.labels[1]} from ${percent(model.threshold)} on.`);
-  if (prediction.label === null && prediction.number === undefined) notes.push(`It abstains: its label is less probable than ${percent(model.abstain_below)}.`);
+  if (prediction.abstains) notes.push(`It abstains: this label is less probable than ${percent(model.abstain_below)}.`);
   if (prediction.truncated) notes.push(`Only the first ${model.max_length} tokens were read.`);
   find(".sure").textContent = notes.join(" ");
   const order = Object.entries(prediction.probabilities).sort((a, b) => b[1] - a[1]);
