@@ -104,7 +104,7 @@ def test_tables_page_and_notebook_show_numbers(done):
     assert "difference in Spearman" in page
     assert "permutation p" in page
     assert "McNemar" not in page
-    assert "ridge regression" in page
+    assert "TF-IDF + ridge" in page
     assert "Spearman" in Comparison(results)._repr_html_()
 
 
