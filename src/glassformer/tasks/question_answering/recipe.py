@@ -16,6 +16,9 @@ class AnsweredConfig(Section):
     source: str = setting(
         "", "a named source (facts), or SQuAD's JSON, a JSON Lines, Parquet or CSV file, or a folder of them"
     )
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
     question_column: str | None = setting(None, "of a table; None: found by its usual names")
     context_column: str | None = setting(None, "likewise")
     answer_column: str | None = setting(None, "likewise; answers with their places, or one text a cell")
