@@ -115,7 +115,8 @@ def beside(
     metrics = read_object(first_job.folder / "metrics.json")
     simple_of = next((j for j in jobs if read_object(j.folder / "metrics.json").get("baselines")), first_job)
     baselines = read_object(simple_of.folder / "metrics.json").get("baselines") or {}
-    simple = read_simple_answers(simple_of.folder, first, list(baselines))
+    defined = [name for name, figures in baselines.items() if figures.get(measure) is not None]
+    simple = read_simple_answers(simple_of.folder, first, defined)
     apart = add_tests(arms, runs, baseline, first, resamples, measure, simple)
     keys = ["accuracy", "macro_f1"] + [MEASURE] * (first.spans is not None)
     keys += [F1, "exact_match"] * (first.shares is not None)
