@@ -5,7 +5,7 @@
 # heads and three ways to score; how positions enter; and a self-attention layer that computes a given 3×3 convolution.
 #
 # Every number that you may change is marked `# change me`. Run the file as a script, or cell by cell in an editor or
-# notebook that knows the percent format. `lab` is a file beside this one: colors, figures, and `answer`, which prints a
+# notebook that knows the percent format. `lab` is a file beside this one: colours, figures, and `answer`, which prints a
 # question with its measured answer.
 
 # %%
@@ -252,7 +252,7 @@ def convolution_as_attention(kernel: Tensor, beta: float = 60.0) -> gf.nn.MultiH
     heads, width = 9, 3
     layer = gf.nn.MultiHeadAttention(
         heads * width, heads
-    )  # rows of 27: 3 colors, row, column, row²+column², 1, zeros
+    )  # rows of 27: 3 colours, row, column, row²+column², 1, zeros
     weight, out = torch.zeros(3, heads, width, heads * width), torch.zeros(heads * width, heads, width)
     for head in range(heads):
         down, right = head // 3 - 1, head % 3 - 1
@@ -261,7 +261,7 @@ def convolution_as_attention(kernel: Tensor, beta: float = 60.0) -> gf.nn.MultiH
         weight[0, head, 1, [4, 6]] = torch.tensor([2.0, 2.0 * right]) * sharp  # 2(column + right)
         weight[0, head, 2, 6] = -sharp
         weight[1, head, [0, 1, 2], [3, 4, 5]] = 1.0  # key: row, column, row² + column²
-        weight[2, head, [0, 1, 2], [0, 1, 2]] = 1.0  # value: the colors
+        weight[2, head, [0, 1, 2], [0, 1, 2]] = 1.0  # value: the colours
         out[: len(kernel), head] = kernel[:, :, head // 3, head % 3]
     with torch.no_grad():
         layer.qkv.weight.copy_(weight.view(-1, heads * width))

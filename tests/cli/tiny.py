@@ -29,6 +29,7 @@ RUN_FILES = {
     "checkpoints",
     "report.html",
     "predictions.csv",
+    "baselines.csv",
     "doctor.json",
     "maps.json",
 }

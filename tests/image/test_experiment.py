@@ -57,6 +57,7 @@ def test_run_folder_is_complete(run):
         "model",
         "metrics.json",
         "predictions.csv",
+        "baselines.csv",
         "pictures.json",
         "maps.json",
         "grid.png",

@@ -73,7 +73,7 @@ def test_run_folder_is_complete_and_agrees_with_itself(run):
     result, recipe, lines = run
     names = {p.name for p in result.folder.iterdir()}
     wanted = {"config.toml", "doctor.json", "history.jsonl", "checkpoints", "model", "metrics.json"}
-    assert names == wanted | {"predictions.csv", "maps.json", "report.html"}
+    assert names == wanted | {"predictions.csv", "baselines.csv", "maps.json", "report.html"}
     assert load_recipe(result.folder / "config.toml").train == recipe.train
     rows = list(read_predictions(result.folder / "predictions.csv"))
     assert len(rows) == 31

@@ -49,6 +49,7 @@ OURS = {
     "doctor.json",
     "metrics.json",
     "predictions.csv",
+    "baselines.csv",
     "maps.json",
     "grid.png",
     "pictures.json",

@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from glassformer.checkpoints.locks import refuse_held
 from glassformer.errors import ConfigError
 
 RUNS = Path("runs")
@@ -39,7 +40,12 @@ def no_run(folder: Path) -> ConfigError:
 
 def refuse_finished(folder: Path | None) -> None:
     """Raises ConfigError where a run that has ended stands in the way of another, before anything is read."""
-    if folder is not None and (folder / "metrics.json").is_file() and (folder / "config.toml").is_file():
+    if folder is None:
+        return
+    with suppress(OSError):  # a name that cannot be is told where the folder is made
+        if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
+            return
+        refuse_held(folder)  # another process makes it anew: that is what is to be told
         fix = f"Choose another: --out {free_beside(folder)}. (--resume goes on with what was stopped)"
         raise ConfigError("the output folder exists, its run has ended", where=str(folder), fix=fix)
 

@@ -134,7 +134,7 @@ def evaluate_task(
     if not isinstance(work.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
-        with reading(recipe.data.encoding):
+        with reading(getattr(recipe.data, "encoding", None)):
             return task.again(work, data)
     if task.answer is None:
         what = f"{recipe.task} keeps no weights of its epochs"
