@@ -29,7 +29,6 @@ RUN_FILES = {
     "checkpoints",
     "report.html",
     "predictions.csv",
-    "baselines.csv",
     "doctor.json",
     "maps.json",
 }
