@@ -131,7 +131,11 @@ def demo_settings() -> list[str]:
 def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = tmp_path / "demo-run"
     first, recipe = demo(folder, demo_settings())
-    assert {p.name for p in folder.iterdir()} == RUN_FILES == OURS - {"baselines.csv", "grid.png", "pictures.json", ".lock"}
+    assert (
+        {p.name for p in folder.iterdir()}
+        == RUN_FILES
+        == OURS - {"baselines.csv", "grid.png", "pictures.json", ".lock"}
+    )
     assert recipe.name == "europe"
     (folder / "report.html").write_text("old", encoding="utf-8")
     (folder / ".model.4711-0123abcd.tmp").mkdir()  # as a kill leaves behind
