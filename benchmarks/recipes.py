@@ -4,8 +4,8 @@
 
 Every run is a run folder of its own (``runs/NAME-seed0``) and goes on where it was stopped. The figures of all
 seeds go to ``benchmarks/results/recipe-NAME.json``; seeds that stand there already, measured with the same
-settings, stay. A result file names the commit that its runs were trained at; of a run that was finished before, say
-it with ``--commit``.
+settings, stay; where they had others, nothing is trained unless ``--replace`` gives them up. A result file names the
+commit that its runs were trained at; of a run that was finished before, say it with ``--commit``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from common import RESULTS, commit, write_result
 from rich.console import Console
 
 from glassformer.data.corpus import hard_negatives
+from glassformer.errors import ConfigError, GlassformerError
 from glassformer.report.published import headline
 from glassformer.tasks import labelled
 from glassformer.tasks.catalog import TASKS, load_recipe
@@ -59,6 +60,7 @@ KEPT = (
     "errors_by_kind",
 )
 MOST = 100  # evaluations of a run that are kept
+UNTOLD = ("seed", "verbose", "threads", "baselines")  # of settings: they change no weights, or are the seed
 OF_BASELINES = (
     "accuracy",
     "accuracy_interval",
@@ -121,22 +123,49 @@ def misleading(folder: Path) -> dict[str, Any]:
 
 
 def settings_digest(recipe: Any) -> str:
-    """What tells two settings of a recipe apart, whatever the seed."""
-    settings = asdict(recipe)
+    """What tells two settings of a recipe apart, whatever the seed.
+
+    Only what differs from the defaults counts: a key that a later version adds leaves the digest as it is.
+    """
+    settings = beyond(asdict(recipe), asdict(type(recipe)()))
     for table in (settings, settings.get("train", settings), settings.get("evaluate", settings)):
-        for key in ("name", "summary", "expect", "seed", "verbose", "threads", "baselines"):
+        for key in ("name", "summary", "expect", *UNTOLD):
             table.pop(key, None)
     return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def known_runs(path: Path, digest: str, overrides: list[str], seeds: list[int]) -> list[dict[str, Any]]:
-    """The runs of other seeds with the same settings that the results file has already."""
+def beyond(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are not the defaults, table by table; an empty table is left out."""
+    out = {}
+    for key, value in settings.items():
+        if isinstance(value, dict) and isinstance(defaults.get(key), dict):
+            if inner := beyond(value, defaults[key]):
+                out[key] = inner
+        elif key not in defaults or value != defaults[key]:
+            out[key] = value
+    return out
+
+
+def known_runs(path: Path, digest: str, seeds: list[int], replace: bool = False) -> list[dict[str, Any]]:
+    """The runs of other seeds with the same settings that the results file has already.
+
+    Args:
+        replace: runs with other settings are given up.
+
+    Raises:
+        ConfigError: the file has runs with other settings, or does not say what they were.
+    """
     if not path.is_file():
         return []
     old = json.loads(path.read_text(encoding="utf-8"))
-    if old.get("settings") != digest or old["overrides"] != overrides:
-        return []  # a file without the digest does not say what its recipe was
-    return [run for run in old["runs"] if run["seed"] not in seeds]
+    others = [run for run in old["runs"] if run["seed"] not in seeds]
+    if old.get("settings") == digest:
+        return others
+    if others and not replace:
+        named = ", ".join(str(run["seed"]) for run in others)
+        what = f"holds runs with other settings (seeds {named})"
+        raise ConfigError(what, where=str(path), fix="Measure those seeds too, or give --replace")
+    return []
 
 
 def judge_baselines(folder: Path) -> None:
@@ -158,13 +187,17 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--baselines", action="store_true", help="of a finished first run, judge these again")
     parser.add_argument("--commit", help="that runs which are finished already were trained at")
+    parser.add_argument("--replace", action="store_true", help="give up runs that have other settings")
     args = parser.parse_args()
     console = Console(stderr=True)
     if args.baselines:
         judge_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
     path = RESULTS / f"recipe-{args.recipe}.json"
-    digest = settings_digest(load_recipe(args.recipe, args.overrides))
-    results = known_runs(path, digest, args.overrides, args.seeds)
+    try:  # before anything is trained
+        digest = settings_digest(load_recipe(args.recipe, args.overrides))
+        results = known_runs(path, digest, args.seeds, args.replace)
+    except GlassformerError as error:
+        parser.exit(2, f"error: {error}\n")
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.
         begun = load_recipe(args.recipe)

@@ -64,21 +64,35 @@ def test_what_a_study_expects_is_what_its_result_file_says(name):
     assert f"logistic regression {100 * linear['accuracy']:.0f} %" in expect
 
 
-def test_runs_of_other_settings_are_not_taken_over(tmp_path, monkeypatch):
+def test_runs_of_other_settings_are_neither_taken_over_nor_lost(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     tool = runpy.run_path(str(BENCHMARKS / "recipes.py"))
     digest, known = tool["settings_digest"], tool["known_runs"]
     same = digest(load_recipe("europe"))
-    assert same == digest(load_recipe("europe", ["seed=3", "verbose=1", "baselines=false"]))
+    assert same == digest(load_recipe("europe", ["seed=3", "verbose=1", "baselines=false", "threads=1"]))
     assert same != digest(load_recipe("europe", ["lr=0.5"]))
     file = tmp_path / "result.json"
-    assert known(file, same, [], [0]) == []
+    assert known(file, same, [0]) == []
     content = {"overrides": [], "settings": same, "runs": [{"seed": 0}, {"seed": 1}]}
     file.write_text(json.dumps(content))
-    assert known(file, same, [], [0]) == [{"seed": 1}]
-    assert known(file, "other", [], [0]) == known(file, same, ["lr=1"], [0]) == []
-    file.write_text(json.dumps({k: v for k, v in content.items() if k != "settings"}))
-    assert known(file, same, [], [0]) == []  # nobody knows what its settings were
+    assert known(file, same, [0]) == [{"seed": 1}]
+    unknown = {k: v for k, v in content.items() if k != "settings"}  # nobody knows what its settings were
+    for held, asked in ((content, "other"), (unknown, same)):
+        file.write_text(json.dumps(held))
+        with pytest.raises(ConfigError, match=r"runs with other settings \(seeds 1\)"):
+            known(file, asked, [0])
+        assert known(file, asked, [0, 1]) == known(file, asked, [0], True) == []
+
+
+def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    beyond = runpy.run_path(str(BENCHMARKS / "recipes.py"))["beyond"]
+    before = {"task": "x", "train": {"lr": 0.1, "epochs": 3}}
+    assert beyond(before, {"task": "x", "train": {"lr": 0.2, "epochs": 3}}) == {"train": {"lr": 0.1}}
+    later = {"task": "x", "train": {"lr": 0.1, "epochs": 3, "new": None}, "more": {"a": 1}}
+    defaults = {"task": "x", "train": {"lr": 0.2, "epochs": 3, "new": None}, "more": {"a": 1}}
+    assert beyond(later, defaults) == {"train": {"lr": 0.1}}
+    assert beyond(later | {"more": {"a": 2}}, defaults) == {"train": {"lr": 0.1}, "more": {"a": 2}}
 
 
 def write_result(folder, name, accuracies, **more):

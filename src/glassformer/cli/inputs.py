@@ -133,7 +133,7 @@ def gather_pictures(given: Sequence[str], skip: bool = False) -> list[Row]:
 
 
 def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
-    """The rows of a table with a column of picture files, which are looked for beside it.
+    """Read a table whose column names picture files; the files are looked for beside the table.
 
     Raises:
         DataError: no such column, or it holds pictures themselves.

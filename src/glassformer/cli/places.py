@@ -45,7 +45,7 @@ def refuse_finished(folder: Path | None) -> None:
     with suppress(OSError):  # a name that cannot be is told where the folder is made
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
-        refuse_held(folder)  # another process makes it anew: that is what is to be told
+        refuse_held(folder)  # a process that writes there matters more than the run that stands there
         fix = f"Choose another: --out {free_beside(folder)}. (--resume goes on with what was stopped)"
         raise ConfigError("the output folder exists, its run has ended", where=str(folder), fix=fix)
 

@@ -138,8 +138,8 @@ def without_classes(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings; where classes are to be merged by spelling and others left out, both say the one table
-    that does it, since ``merge_labels`` can be given once."""
+    """Findings whose ways out do not undo each other: ``merge_labels`` can be given once, so that merging by
+    spelling and leaving classes out are put into one table, which both findings then name."""
     out = [name for f in findings if f.code == "no-label" for name in LEFT_OUT(f.fix)]
     if not out or not any(f.code == "twin-classes" and f.severity == "warning" for f in findings):
         return list(findings)

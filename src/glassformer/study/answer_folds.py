@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text
-from glassformer.config import to_toml
 from glassformer.data.answered import AnsweredSplit
 from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
@@ -25,11 +22,10 @@ from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import DataError
 from glassformer.evaluate.answers import FIGURES, MEASURE, answer_figures, scores_of
 from glassformer.report.answers import write_answer_report
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.study.fold import MARKER, NAME, Fold, over_folds
+from glassformer.study.fold import MARKER, NAME, Fold, begin, begun_plan, each_fold, facts
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.run_folder import as_begun
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 GIVEN = "given.json"  # of a fold: the answer to each of its questions
 Say = Callable[[str], None]
@@ -48,17 +44,12 @@ def run_answer_folds(
     train: AnsweredSplit = splits.train
     truth = train.answers or []
     numbers = _assignment(recipe, train, folder, folds)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    replace_text(folder / "config.toml", to_toml(recipe))
-    replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    begin(folder, recipe, numbers, folds)
     if rejected := splits.dataset.rejected:
         say(summary(rejected, listed=False))
     say(f"{len(train):,} questions in {folds} folds")
     given, found = [""] * len(train), []
-    for k in range(folds):
-        fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
-        known = (fold.folder / MARKER).is_file()
+    for fold, told in each_fold(folder, numbers, folds, say, started):
         found.append(run_answer_fold(fold, recipe, train, labelled(splits.validation), callbacks))
         own = json.loads((fold.folder / GIVEN).read_text(encoding="utf-8"))
         if len(own) != len(fold.held):
@@ -66,29 +57,14 @@ def run_answer_folds(
             raise DataError(what, where=str(fold.folder), fix="Choose another --out")
         for i, text in zip(fold.held.tolist(), own, strict=True):
             given[i] = text
-        rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
-        when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
-        say(f"fold {k + 1} of {folds}: F1 {found[-1][MEASURE]:.4f}{when}")
+        told(f"F1 {found[-1][MEASURE]:.4f}")
     metrics = {
         "task": recipe.task,
-        "train": None,
-        "validation": None,
         "test": answer_figures(truth, given, train.texts, bootstrap=recipe.evaluate.bootstrap),
-        "judged": NAME,
         "measure": MEASURE,
         "threshold": None,
         "answers": {},
-        "folds": found,
-        "over_folds": over_folds(found, FIGURES),
-        "baselines": {},
-        "weights_source": found[0]["weights_source"],
-        "parameters": found[0]["parameters"],
-        "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
-        "peak_memory_mb": peak_memory_mb(),
-        "machine": machine_facts(),
-        "versions": versions("tokenizers", "safetensors"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": recipe.train.seed,
+        **facts(found, FIGURES, recipe, started, "tokenizers", "safetensors"),
     }
     replace_text(folder / "predictions.jsonl", "".join(_lines(train, given)))
     replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
@@ -110,11 +86,8 @@ def _lines(train: AnsweredSplit, given: Sequence[str]) -> list[str]:
 
 def _assignment(recipe: Any, train: AnsweredSplit, folder: Path, folds: int) -> np.ndarray:
     """The fold of each question: all questions on a text in one."""
-    plan = folder / "folds.json"
-    if plan.is_file():
-        begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
-        if len(begun) == len(train):
-            return begun
+    if (begun := begun_plan(folder, len(train))) is not None:
+        return begun
     groups = groups_of(train)
     if (count := len(set(groups))) < folds:
         what = f"{count} different texts for {folds} folds"

@@ -12,7 +12,6 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
-from glassformer.config import plain, read_toml, to_toml
+from glassformer.config import plain, read_toml
 from glassformer.data.copies import groups_of
 from glassformer.data.label_sets import are_sets
 from glassformer.data.rejected import summary
@@ -31,16 +30,25 @@ from glassformer.evaluate.number_file import write_numbers
 from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.study.answer_folds import run_answer_folds
-from glassformer.study.fold import MARKER, NAME, Fold, over_folds, several_labels
+from glassformer.study.fold import (
+    MARKER,
+    NAME,
+    PLAN,
+    Fold,
+    begin,
+    begun_plan,
+    each_fold,
+    facts,
+    several_labels,
+)
 from glassformer.study.word_folds import run_word_folds
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.tasks.target_sets import spread
 from glassformer.tasks.task import Work
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss", *OF_NUMBERS)  # the third of several labels
 Say = Callable[[str], None]
@@ -104,10 +112,7 @@ def _run_folds(
     if one_label and are_sets(train.labels):
         raise several_labels(train.origin)
     numbers = _assignment(recipe, train, folder, folds)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    replace_text(folder / "config.toml", to_toml(recipe))
-    replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    begin(folder, recipe, numbers, folds)
     for line in getattr(splits.dataset, "said", ()):
         say(line)
     if rejected := getattr(splits.dataset, "rejected", ()):
@@ -119,36 +124,19 @@ def _run_folds(
     out, chosen = np.empty((len(train), len(classes))), np.empty(targets.shape, targets.dtype)
     found, measure = [], kind.measure or measure_of(recipe)
     called = {**measures_of({"kind": "labels" if kind.binary else None}), **OF_NUMBERS}
-    for k in range(folds):
-        fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
-        known = (fold.folder / MARKER).is_file()
+    for fold, told in each_fold(folder, numbers, folds, say, started):
         figures = run_fold(fold, recipe, train, labelled(splits.validation), callbacks)
         out[fold.held] = p = np.load(fold.folder / "probabilities.npy", allow_pickle=False)
         chosen[fold.held] = kind.chosen(p, figures.get("threshold"))
         found.append(figures)
         said = f"{called[measure]} {(figures[measure] or 0.0):.4f}"
-        rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
-        when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
-        say(f"fold {k + 1} of {folds}: {said}{when}")
+        told(said)
     meter = kind.meter(classes.tolist())
     meter.update(out, targets, predicted=chosen)
     metrics = {
-        "train": None,
-        "validation": None,
         "test": meter.result(recipe.evaluate.bootstrap),
-        "judged": NAME,
         "measure": measure,
-        "folds": found,
-        "over_folds": over_folds(found, FIGURES),
-        "baselines": {},
-        "weights_source": found[0]["weights_source"],
-        "parameters": found[0]["parameters"],
-        "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
-        "peak_memory_mb": peak_memory_mb(),
-        "machine": machine_facts(),
-        "versions": versions("scikit-learn"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": recipe.train.seed,
+        **facts(found, FIGURES, recipe, started, "scikit-learn"),
         "label_names": [str(c) for c in classes.tolist()],
     }
     if not kind.labels_given:
@@ -178,11 +166,9 @@ def _reported(recipe: Any, folder: Path, metrics: dict[str, Any]) -> dict[str, A
 
 def _assignment(recipe: Any, train: Any, folder: Path, folds: int) -> np.ndarray:
     """The fold of each example; a cross-validation that goes on has those that it began with."""
-    plan, d = folder / "folds.json", recipe.data
-    if plan.is_file():
-        begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
-        if len(begun) == len(train):
-            return begun
+    if (begun := begun_plan(folder, len(train))) is not None:
+        return begun
+    d = recipe.data
     together = d.copies in ("together", "sides")
     groups = groups_of(train, d.copies == "sides") if together else train.names()
     return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
@@ -242,7 +228,7 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
     check_folder_path(folder)
     if not folder.is_dir() or holds_nothing(folder):
         return
-    config, plan = folder / "config.toml", folder / "folds.json"
+    config, plan = folder / "config.toml", folder / PLAN
     if not (config.is_file() and plan.is_file()):
         raise ConfigError(
             "exists and is no cross-validation of ours", where=str(folder), fix="Choose another --out"

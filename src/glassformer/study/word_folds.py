@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text, replacing
-from glassformer.config import to_toml
 from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
@@ -30,11 +27,10 @@ from glassformer.data.tags import Scheme, classes_of, repaired, scheme_of, spans
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, tag_figures, word_log_loss
 from glassformer.report.tags import write_tag_report
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.study.fold import MARKER, NAME, Fold, over_folds
+from glassformer.study.fold import MARKER, Fold, begin, begun_plan, each_fold, facts
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.run_folder import as_begun
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
 
 FIGURES = (MEASURE, "precision", "recall", "accuracy", "log_loss")
 Say = Callable[[str], None]
@@ -58,45 +54,25 @@ def run_word_folds(
     if len(classes) < 2:
         raise DataError(f"every word has the tag {classes[0]!r}", where=train.origin)
     numbers = _assignment(recipe, train, scheme, folder, folds)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    replace_text(folder / "config.toml", to_toml(recipe))
-    replace_text(folder / "folds.json", json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    begin(folder, recipe, numbers, folds)
     if rejected := splits.dataset.rejected:
         say(summary(rejected, listed=False))
     say(f"{len(train):,} sentences in {folds} folds")
     guesses: list[list[str]] = [[] for _ in truth]
     found = []
-    for k in range(folds):
-        fold = Fold(k, np.flatnonzero(numbers != k), np.flatnonzero(numbers == k), folder / f"fold-{k}")
-        known = (fold.folder / MARKER).is_file()
+    for fold, told in each_fold(folder, numbers, folds, say, started):
         found.append(
             run_word_fold(fold, recipe, train, labelled(splits.validation), classes, scheme, callbacks)
         )
         for i, own in zip(fold.held.tolist(), word_answers(fold.folder, train, fold.held), strict=True):
             guesses[i] = repaired([classes[c] for c in own.argmax(1).tolist()], scheme)
-        rest = (time.perf_counter() - started) / (k + 1) * (folds - k - 1)
-        when = " (kept)" if known else f" (about {time_left(rest)} left)" if rest else ""
-        say(f"fold {k + 1} of {folds}: entity F1 {found[-1][MEASURE]:.4f}{when}")
+        told(f"entity F1 {found[-1][MEASURE]:.4f}")
     metrics = {
         "task": recipe.task,
-        "train": None,
-        "validation": None,
         "test": tag_figures(truth, guesses, scheme, bootstrap=recipe.evaluate.bootstrap),
-        "judged": NAME,
         "measure": MEASURE,
         "scheme": scheme,
-        "folds": found,
-        "over_folds": over_folds(found, FIGURES),
-        "baselines": {},
-        "weights_source": found[0]["weights_source"],
-        "parameters": found[0]["parameters"],
-        "seconds": {"train": sum(f["seconds"] for f in found), "total": time.perf_counter() - started},
-        "peak_memory_mb": peak_memory_mb(),
-        "machine": machine_facts(),
-        "versions": versions("tokenizers", "safetensors"),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seed": recipe.train.seed,
+        **facts(found, FIGURES, recipe, started, "tokenizers", "safetensors"),
         "label_names": classes,
     }
     replace_text(folder / "predictions.conll", conll(train.words, truth, guesses))
@@ -107,11 +83,8 @@ def run_word_folds(
 
 def _assignment(recipe: Any, train: TaggedSplit, scheme: Scheme, folder: Path, folds: int) -> np.ndarray:
     """The fold of each sentence: those with spans in equal shares, where there are enough of both."""
-    plan = folder / "folds.json"
-    if plan.is_file():
-        begun = np.array(json.loads(plan.read_text(encoding="utf-8"))["assignment"], np.int64)
-        if len(begun) == len(train):
-            return begun
+    if (begun := begun_plan(folder, len(train))) is not None:
+        return begun
     groups = groups_of(train) if recipe.data.copies == "together" else None
     kinds = ["spans" if spans_of(own, scheme) else "none" for own in train.tags or []]
     firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))

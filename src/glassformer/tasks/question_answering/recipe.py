@@ -97,7 +97,7 @@ class AnswererEvaluateConfig(Section):
     """What is judged and shown after training."""
 
     split: str = setting("test", "looked at once, at the end")
-    baselines: bool = setting(True, "the likeliest sentence, and a name or number in it, beside it")
+    baselines: bool = setting(True, "judge two simple ways too: the likeliest sentence, and a name in it")
     bootstrap: int = setting(1000, "resamples of contexts for the 95 % intervals")
     shown: int = setting(24, "judged questions that go into the report, those with errors first")
     questions: tuple[str, ...] = setting(
