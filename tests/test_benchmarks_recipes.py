@@ -1,0 +1,59 @@
+"""Result files of recipes: seeds of the same settings stay together, and nothing measured is lost."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from glassformer.errors import ConfigError
+from glassformer.tasks.catalog import load_recipe
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def test_runs_of_other_settings_are_neither_taken_over_nor_lost(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    tool = runpy.run_path(str(BENCHMARKS / "recipes.py"))
+    digest, known = tool["settings_digest"], tool["known_runs"]
+    same = digest(load_recipe("europe"))
+    assert same == digest(load_recipe("europe", ["seed=3", "verbose=1", "baselines=false", "threads=1"]))
+    assert same != digest(load_recipe("europe", ["lr=0.5"]))
+    file = tmp_path / "result.json"
+    assert known(file, same, [0]) == []
+    content = {"overrides": [], "settings": same, "runs": [{"seed": 0}, {"seed": 1}]}
+    file.write_text(json.dumps(content))
+    assert known(file, same, [0]) == [{"seed": 1}]
+    unknown = {k: v for k, v in content.items() if k != "settings"}  # nobody knows what its settings were
+    for held, asked in ((content, "other"), (unknown, same)):
+        file.write_text(json.dumps(held))
+        with pytest.raises(ConfigError, match=r"runs with other settings \(seeds 1\)"):
+            known(file, asked, [0])
+        assert known(file, asked, [0, 1]) == known(file, asked, [0], True) == []
+
+
+def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    beyond = runpy.run_path(str(BENCHMARKS / "recipes.py"))["beyond"]
+    before = {"task": "x", "train": {"lr": 0.1, "epochs": 3}}
+    assert beyond(before, {"task": "x", "train": {"lr": 0.2, "epochs": 3}}) == {"train": {"lr": 0.1}}
+    later = {"task": "x", "train": {"lr": 0.1, "epochs": 3, "new": None}, "more": {"a": 1}}
+    defaults = {"task": "x", "train": {"lr": 0.2, "epochs": 3, "new": None}, "more": {"a": 1}}
+    assert beyond(later, defaults) == {"train": {"lr": 0.1}}
+    assert beyond(later | {"more": {"a": 2}}, defaults) == {"train": {"lr": 0.1}, "more": {"a": 2}}
+
+
+# No version of the sources gives the digest that stands there: its runs were trained between two commits.
+UNTOLD = {"sick-minilm"}
+
+
+def test_results_are_of_the_settings_that_their_recipes_have_now(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    digest = runpy.run_path(str(BENCHMARKS / "recipes.py"))["settings_digest"]
+    results = [json.loads(p.read_text()) for p in sorted((BENCHMARKS / "results").glob("recipe-*.json"))]
+    told = [r for r in results if "settings" in r and r["recipe"] not in UNTOLD]
+    assert len(told) >= 40
+    others = [r["recipe"] for r in told if r["settings"] != digest(load_recipe(r["recipe"], r["overrides"]))]
+    assert others == []
