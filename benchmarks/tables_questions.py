@@ -23,7 +23,7 @@ def questions() -> str:
         counts = sorted({found["n"] for found in one["differences"].values()})
         judges = " or ".join(f"{n:,}" for n in counts)
         about = f"Accuracy: {arms}. {len(one['seeds'])} seeds, {judges} judged examples."
-        parts.append("\n".join([f"### {one['asked']}", "", *lines, "", about]))
+        parts.append("\n".join([f"## {one['asked']}", "", *lines, "", about]))
     machine = result["machine"]
     parts.append(f"Measured on {machine['cpu']}, threads: {machine['threads']}, {result['date'][:10]}.")
     return "\n\n".join(parts)

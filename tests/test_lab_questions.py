@@ -105,7 +105,7 @@ def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
 
     monkeypatch.setattr(tables_questions, "read", lambda name: result)
     made = tables_questions.questions()
-    assert "### What does a convolution stem alone give?" in made
+    assert "## What does a convolution stem alone give?" in made
     assert "| stem less none | +0.0 (-0.0 to +0.0) | 1.000 | no effect of 3 points |" in made
     assert "Accuracy: ViT, stem 50.5%; ViT 50.5%. 2 seeds, 101 judged examples." in made
     monkeypatch.setattr(tables_questions, "read", lambda name: None)

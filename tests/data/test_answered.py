@@ -147,3 +147,12 @@ def test_the_doctor_finds_repeats_leaks_borders_and_what_windows_lose():
     assert codes == {"duplicates", "contradictions", "leaks", "no-answer", "answer-borders", "lost-answers"}
     assert report.figures["leaks"] == {"train/test": 1}
     assert report.figures["splits"]["train"]["windows"]["several"] == 1
+
+
+def test_where_no_question_is_left_the_first_reason_is_said(tmp_path):
+    file = tmp_path / "q.csv"
+    file.write_text("question,context,answer\nWho?,Ann met Bob and Ann left.,Ann\nWhere?,In Rome.,Paris\n")
+    with pytest.raises(
+        DataError, match=r"no question can be used; 2 rows left out; the first: .* stands 2 times"
+    ):
+        load_answered(file, on_bad_row="skip")

@@ -27,7 +27,7 @@ from glassformer.data.checks import is_missing
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import text_lines
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
-from glassformer.data.rejected import RejectedRow, lenient_table, way_out
+from glassformer.data.rejected import RejectedRow, lenient_table, summary, way_out
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
@@ -225,6 +225,7 @@ class _Reader:
         answers: list[Answers] = []
         rows: list[int] = []
         ids: list[str] = []
+        before = len(self.rejected or ())
         for file in files:
             read = self._nested if is_nested(file) else self._table
             with way_out(self.rejected):
@@ -243,7 +244,10 @@ class _Reader:
                     ids.append(name)
         origin = " + ".join(map(str, files))
         if not questions:
-            raise DataError("no question can be used", where=origin, fix="Correct the file")
+            what, mine = "no question can be used", self.rejected[before:] if self.rejected else ()
+            if mine:
+                what += f"; {summary(mine, listed=False)}"
+            raise DataError(what, where=origin, fix="Correct the file")
         numbers = rows if len(files) == 1 else range(1, len(rows) + 1)
         named = ids if all(ids) else ()
         return AnsweredSplit(questions, answers if self.need_answers else None, origin, numbers, named)
