@@ -50,6 +50,15 @@ def test_answers_are_those_of_the_library(served):
     assert one.body["answers"][0]["others"] == []
 
 
+def test_a_request_for_labels_is_told_where_answers_are_asked(served):
+    found = served[1].ask("/v1/predict", {"pairs": [["where is Ann ?", "Ann is in Rome"]]})
+    assert found.status == 422
+    assert found.body["error"]["what"] == "no model here reads pairs of texts"
+    assert found.body["error"]["fix"] == "POST /v1/answer for facts"
+    picture = served[1].ask("/v1/predict", {"images": ["AAAA"]})
+    assert (picture.status, picture.body["error"]["fix"]) == (422, None)
+
+
 def test_an_answer_is_explained(served):
     _, server = served
     body = {"model": "facts", "text": X[0][0], "text_pair": X[0][1], "method": "occlusion"}

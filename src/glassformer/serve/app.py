@@ -68,6 +68,7 @@ USES = {
     "answers": "/v1/answer",
 }
 MADE_BY = {"vectors": "an Embedder", "tags": "a TokenTagger", "answers": "a TextAnswerer"}
+ASKED_AT = {"vectors": "/v1/embed", "tags": "/v1/tag", "answers": "/v1/answer"}
 REASONS = {
     400: "Not JSON, or not served under this host name",
     401: "No key, or a wrong one",
@@ -165,7 +166,9 @@ class Server:
                 raise Problem(422, f"no model here gives {gives}", fix=f"Serve a run of {MADE_BY[gives]}")
             if found is None:
                 what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
-                raise Problem(422, f"no model here reads {what}")
+                others = [s for s in self.models.values() if s.kind == kind and s.gives in ASKED_AT]
+                ways = [f"POST {ASKED_AT[s.gives]} for {s.name}" for s in others]
+                raise Problem(422, f"no model here reads {what}", fix=" or ".join(ways) or None)
             return found
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
