@@ -110,7 +110,7 @@ def find_columns(
         )
     several: list[str] = []
     if found_label is None and (labels or need_labels) and free:
-        found_label = _guess_label(table, free, need_labels, several)
+        found_label = _guess_label(table, free, need_labels, several, found_text)
         guessed = guessed or found_label is not None
     if found_label is None and need_labels:
         raise no_column(table, "label")
@@ -264,9 +264,16 @@ def _guess_text(table: Table, names: Sequence[str], need_labels: bool) -> str | 
 
 
 def _guess_label(
-    table: Table, names: Sequence[str], need_labels: bool, several: list[str] | None = None
+    table: Table,
+    names: Sequence[str],
+    need_labels: bool,
+    several: list[str] | None = None,
+    text: str | None = None,
 ) -> str | None:
-    """The only column that looks like labels; where several do, their names are added to ``several``."""
+    """The only column that looks like labels; where several do, their names are added to ``several``.
+
+    Rows whose ``text`` is empty are told with a refusal, which would be the next one.
+    """
     values = {name: table.read(name) for name in names}
     like = [name for name in names if looks_like_labels(values[name])]
     for other in (_is_constant, _are_numbers, _are_dates):  # a count, a year beside the names of classes
@@ -279,7 +286,11 @@ def _guess_label(
     if not need_labels:
         return None
     if like:
-        raise DataError(_several(like), where=table.origin, fix="Name it with label_column")
+        fix = "Name it with label_column"
+        empty = sum(is_missing(value) for value in table.read(text)) if text else 0
+        if empty:
+            fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be left out with on_bad_row=skip"
+        raise DataError(_several(like), where=table.origin, fix=fix)
     if len(names) == 1:
         return _doubtful(table, names[0], values[names[0]])
     return None
