@@ -112,7 +112,9 @@ def test_the_guide_names_every_usual_column():
 def test_a_doubtful_label_is_told_with_the_rows_that_would_be_refused_next(tmp_path):
     rows = [f'{i},"a long enough comment number {i}",{"NSEW"[i % 4]},{"ab"[i % 2]}' for i in range(40)]
     path = tmp_path / "a.csv"
-    path.write_text("\n".join(["id,comment,store,about", *rows, "41, ,N,a", '42,"",E,b', ""]), encoding="utf-8")
+    path.write_text(
+        "\n".join(["id,comment,store,about", *rows, "41, ,N,a", '42,"",E,b', ""]), encoding="utf-8"
+    )
     with pytest.raises(DataError) as raised:
         load_text_dataset(path, need_labels=True)
     assert "several columns could be the label (store, about)" in str(raised.value)
