@@ -41,8 +41,7 @@ def attend_local(
         ConfigError: a window below 1.
         ShapeError: sizes that do not fit.
     """
-    if window < 1:
-        raise ConfigError(f"a window of {window} sees nothing", where="attend_local", fix="Use 1 or more")
+    check_window(window, "attend_local")
     check_rows(q, k, v, packing, "attend_local")
     factor = float(q.shape[-1] ** -0.5) if scale is None else scale
     n, w = packing.total, min(window, packing.max_length)
@@ -81,6 +80,13 @@ def _allowed(packing: Packing, w: int, blocks: int, causal: bool) -> Tensor:
     distance = places - torch.arange(w, device=packing.device)[:, None]  # [w, 3w]
     near = (distance <= 0) & (distance >= -w) if causal else distance.abs() <= w
     return (own[:, :, None] == beside[:, None, :]) & near
+
+
+def check_window(window: int, where: str) -> int:
+    """The same; ConfigError for a window that sees nothing."""
+    if window < 1:
+        raise ConfigError(f"a window of {window} sees nothing", where=where, fix="Use 1 or more")
+    return window
 
 
 def check_rows(q: Tensor, k: Tensor, v: Tensor, packing: Packing, where: str) -> None:
