@@ -16,7 +16,6 @@ see through. The result file has every question whose arms have two seeds or mor
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,8 +33,7 @@ from lab_fits import (
     PASSES,
     Arm,
 )
-
-from glassformer.evaluate.compare import holm
+from seeds import corrected, paired
 
 ROOM = 3.0  # points: what an interval may exclude
 
@@ -218,19 +216,11 @@ def hits(runs: Path, arm: str, seed: int) -> tuple[np.ndarray, float]:
 
 def difference(runs: Path, terms: Sequence[tuple[int, str]], seeds: Sequence[int]) -> dict[str, Any]:
     """The mean over seeds in points, its interval and p before correction."""
-    from scipy.stats import t
-
-    apart = np.array(
-        [sum(sign * hits(runs, arm, seed)[0].astype(float) for sign, arm in terms) for seed in seeds]
-    )  # [S, n]
-    by_seed = 100 * apart.mean(1)
-    examples = 100 * apart.mean(0).std() / apart.shape[1] ** 0.5
-    error = max((statistics.variance(by_seed) / len(seeds) + examples**2) ** 0.5, 1e-9)
-    mean, half = float(by_seed.mean()), float(t.ppf(0.975, len(seeds) - 1)) * error
-    return {
-        "points": mean, "interval": [mean - half, mean + half], "by_seed": by_seed.tolist(), "n": apart.shape[1],
-        "p": float(2 * t.sf(abs(mean) / error, len(seeds) - 1)),
-    }  # fmt: skip
+    return paired(
+        np.array(
+            [sum(sign * hits(runs, arm, seed)[0].astype(float) for sign, arm in terms) for seed in seeds]
+        )
+    )
 
 
 def said_of(found: dict[str, Any]) -> str:
@@ -254,9 +244,9 @@ def judged(runs: Path, key: str, wanted: Sequence[int]) -> dict[str, Any] | None
     if len(seeds) < 2:
         return None
     found = {name: difference(runs, terms, seeds) for name, terms in question.differences.items()}
-    for one, p in zip(found.values(), holm([f["p"] for f in found.values()]), strict=True):
-        one |= {"p_holm": p}
-        one |= {"says": said_of(one)}
+    corrected(found)
+    for one in found.values():
+        one["says"] = said_of(one)
     reached = {}
     for arm in arms:
         answers = [hits(runs, arm, seed) for seed in seeds]

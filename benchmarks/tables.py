@@ -264,6 +264,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "calibration": trust.calibration,
     "label-noise": trust.label_noise,
     "studies": studies,
+    "folds": tables_questions.folds,
     "questions": tables_questions.questions,
     "training": speed.training,
     "training-bert-base": speed.training_base,

@@ -1,10 +1,11 @@
-"""The labs' questions with power as tables, from their result file; see tables.py."""
+"""The labs' questions with power, and studies by cross-validation, as tables from their result files; see tables.py."""
 
 from __future__ import annotations
 
+import json
 from statistics import fmean
 
-from tables_speed import read
+from tables_speed import RESULTS, read
 
 
 def questions() -> str:
@@ -27,3 +28,32 @@ def questions() -> str:
     machine = result["machine"]
     parts.append(f"Measured on {machine['cpu']}, threads: {machine['threads']}, {result['date'][:10]}.")
     return "\n\n".join(parts)
+
+
+def folds() -> str:
+    """A section a study by cross-validation: what each arm reaches, and how it differs from the baseline."""
+    parts = []
+    for path in sorted(RESULTS.glob("folds-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        lines = [
+            "| Arm | Accuracy | Macro-F1 | Difference (95 % interval) | p (Holm) |",
+            "|---|---|---|---|---|",
+        ]
+        for name, arm in found["arms"].items():
+            reached = f"| {name} | {fmean(arm['accuracy']):.1%} | {fmean(arm['macro_f1']):.1%} |"
+            if one := found["differences"].get(name):
+                low, high = one["interval"]
+                lines.append(
+                    f"{reached} {one['points']:+.1f} ({low:+.1f} to {high:+.1f}) | {one['p_holm']:.3f} |"
+                )
+            else:
+                lines.append(f"{reached} baseline | – |")
+        mean = fmean(found["arms"][found["baseline"]]["accuracy"])
+        half = 196 * (mean * (1 - mean) / found["n"]) ** 0.5
+        about = (
+            f"{found['n']:,} pictures, each judged once a seed by {found['folds']}-fold cross-validation; seeds "
+            f"{', '.join(map(str, found['seeds']))}. The accuracy of one arm alone is known to ± {half:.0f} points. Read from "
+            f"`{path.name}`, measured on {found['machine']['cpu']}, {found['date'][:10]}."
+        )
+        parts.append("\n".join([f"## {found['name']}", "", found["summary"], "", *lines, "", about]))
+    return "\n\n".join(parts) or "Not measured yet: `benchmarks/folds.py NAME`."
