@@ -252,8 +252,11 @@ def text(
 def tfidf(seed: int, folder: Path, *, labels: int = LEARNED_REVIEWS) -> np.ndarray:
     """Logistic regression on TF-IDF, on the reviews that ``text`` learns from."""
     (texts, y), (rows, judged) = reviews(), review_parts(seed, labels)
-    shares = tfidf_logistic([texts[i] for i in rows], y[rows], [texts[i] for i in judged], seed=seed)
-    return shares.argmax(1) == y[judged]
+    names, numbers = np.unique(y, return_inverse=True)
+    shares = tfidf_logistic(
+        [texts[i] for i in rows], numbers[rows], [texts[i] for i in judged], num_classes=len(names), seed=seed
+    )
+    return shares.argmax(1) == numbers[judged]
 
 
 def labelled(seed: int, folder: Path, *, labels: int, pretrained: bool) -> np.ndarray:

@@ -177,3 +177,17 @@ def test_maps_are_summed_up_over_seeds(module, tmp_path, monkeypatch, capsys):
     assert (low + high) / 2 == pytest.approx(0.2)
     assert high - low == pytest.approx(2 * 4.303 * 0.1 / 3**0.5, rel=1e-3)
     assert found["kinds"]["pictures"]["entropy"]["interval"] == [0.5, 0.5]
+
+
+def test_baselines_learn_and_judge_the_same_reviews(module, monkeypatch, tmp_path):
+    import lab_fits
+
+    words = {"neg": "dull endless flat", "pos": "warm wise funny"}
+    y = np.array(["neg", "pos"] * 60)
+    monkeypatch.setattr(lab_fits, "JUDGED_REVIEWS", 40)
+    monkeypatch.setattr(lab_fits, "reviews", lambda: ([f"{words[c]} film {i}" for i, c in enumerate(y)], y))
+    rows, judged = lab_fits.review_parts(3, 50)
+    assert len(rows) == 50
+    assert len(judged) == 40
+    assert not set(rows) & set(judged)
+    assert lab_fits.tfidf(3, tmp_path, labels=50).all()
