@@ -1,11 +1,11 @@
-"""The labs' questions with power, and studies by cross-validation, as tables from their result files; see tables.py."""
+"""The labs' questions with power, studies by cross-validation and the price of attention as tables; see tables.py."""
 
 from __future__ import annotations
 
 import json
 from statistics import fmean
 
-from tables_speed import RESULTS, read
+from tables_speed import RESULTS, measured, read
 
 
 def questions() -> str:
@@ -57,3 +57,20 @@ def folds() -> str:
         )
         parts.append("\n".join([f"## {found['name']}", "", found["summary"], "", *lines, "", about]))
     return "\n\n".join(parts) or "Not measured yet: `benchmarks/folds.py NAME`."
+
+
+def cost_encoder() -> str:
+    """A training step of an encoder by the kind of its attention and the length, from cost-encoder.json."""
+    result = read("cost-encoder")
+    if result is None:
+        return "Not measured yet: `benchmarks/cost.py encoder`."
+    kinds = list(result["forward_backward"]["1024"])
+    lines = [
+        "| Tokens a text | " + " | ".join(f"{kind} (ms)" for kind in kinds) + " |",
+        "|---|" + "---|" * len(kinds),
+    ]
+    for length, found in result["forward_backward"].items():
+        cells = [f"{found[kind]['median_ms']:,.0f}" for kind in kinds]
+        lines.append(f"| {int(length):,} | " + " | ".join(cells) + " |")
+    about = f"{result['num_layers']} layers of {result['d_model']}, {result['tokens']:,} tokens, {result['dtype']}; local: places on either side."
+    return "\n".join([*lines, "", about, measured(result)])
